@@ -1,0 +1,4 @@
+"""What Kubernetes objects, references, parameters, requests and errors are.
+
+Pure values and functions: no I/O, no threads are started here, and msgspec is the only third-party package.
+"""

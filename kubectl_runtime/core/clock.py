@@ -1,0 +1,51 @@
+"""Time, as everything in the library sees it: through a `Clock` that the caller can replace.
+
+`SystemClock` is real time; `kubectl_runtime.testing.SimClock` moves only when a test says so. A clock also does the
+waiting, so that a simulated one can wake a waiting thread when its time has come.
+"""
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+Duration = float | int | timedelta
+"""A span of time: seconds, or a `timedelta`."""
+
+
+def seconds(duration: Duration) -> float:
+    """`duration` in seconds."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+
+
+class Clock(Protocol):
+    """Where time comes from. Implementations are safe to use from any thread."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back; only differences mean something."""
+
+    def now(self) -> datetime:
+        """The date and time, aware, in UTC."""
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        """Wait on `condition`, which the caller holds, until it is notified or `timeout` seconds have passed.
+
+        False after a timeout, as `threading.Condition.wait`; it may also wake for no reason, so check in a loop.
+        """
+
+
+class SystemClock:
+    """Real time: `time.monotonic`, the system's date, and real waiting."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        return condition.wait(timeout)
+
+
+SYSTEM_CLOCK = SystemClock()

@@ -1,0 +1,49 @@
+"""`ObjectRef`: which object. The key of stores, queues and logs."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kubectl_runtime.core.gvk import ApiResource, Scope
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectRef:
+    """The identity of an object: group, kind, namespace and name are compared; version and plural are only carried.
+
+    A cluster-scoped object has no namespace. Immutable and hashable.
+    """
+
+    resource: ApiResource
+    name: str
+    namespace: str | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.resource.kind
+
+    @property
+    def group(self) -> str:
+        return self.resource.group
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ObjectRef):
+            return NotImplemented
+        return self.name == other.name and self.namespace == other.namespace and (
+            self.resource is other.resource
+            or (self.resource.kind == other.resource.kind and self.resource.group == other.resource.group))
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.namespace, self.resource.kind))
+
+    def canonical(self, resource: ApiResource) -> ObjectRef:
+        """The same object as a ref of `resource`, which has the same group and kind: its version, and no namespace when
+        the kind is cluster-scoped (an owner reference of a namespaced child says nothing of its owner's scope)."""
+        namespace = self.namespace if resource.scope is Scope.NAMESPACED else None
+        return ObjectRef(resource, self.name, namespace)
+
+    def __str__(self) -> str:
+        """`Pod.v1./my-pod.my-namespace`, as kube-rs writes it."""
+        where = f"{self.name}.{self.namespace}" if self.namespace else self.name
+        return f"{self.resource.kind}.{self.resource.version}.{self.resource.group}/{where}"
+
+    __repr__ = __str__

@@ -1,0 +1,45 @@
+"""`Status`: the API server's own word on what went wrong (or, for some deletes, right)."""
+from __future__ import annotations
+
+import msgspec
+
+
+class StatusCause(msgspec.Struct, frozen=True, kw_only=True):
+    """One of several reasons: which field, and why."""
+
+    reason: str | None = ""
+    message: str | None = ""
+    field: str | None = ""
+
+
+class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the Status is about."""
+
+    name: str | None = ""
+    group: str | None = ""
+    kind: str | None = ""
+    uid: str | None = ""
+    causes: list[StatusCause] | None = None
+    retry_after_seconds: int | None = None
+
+
+class StatusMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """List metadata of a Status; an expired `continue` token comes with a new one here."""
+
+    resource_version: str | None = ""
+    continue_token: str | None = msgspec.field(name="continue", default="")
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The `Status` object of the API, as far as clients act on it."""
+
+    status: str | None = ""
+    message: str | None = ""
+    reason: str | None = ""
+    code: int | None = 0
+    details: StatusDetails | None = None
+    metadata: StatusMeta | None = None
+
+    @property
+    def causes(self) -> list[StatusCause]:
+        return (self.details.causes if self.details else None) or []
