@@ -1,0 +1,233 @@
+"""Every Status that the server answers with when it refuses: `StatusError` and one constructor for each kind of refusal.
+
+Texts follow the real server's, since kubectl prints them and controllers match them. A `Cause` is one field that is wrong;
+the helpers below build the causes of the real server's ``field.Error`` kinds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One cause in ``details.causes``: the reason (FieldValueInvalid, ...), the message without the field, and the field."""
+
+    reason: str
+    message: str
+    field: str = ""
+
+    def text(self) -> str:
+        """The cause as it stands in the Status's message."""
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+    def to_dict(self) -> Object:
+        """The cause as JSON."""
+        entry: Object = {"reason": self.reason, "message": self.message}
+        if self.field:
+            entry["field"] = self.field
+        return entry
+
+
+class StatusError(Exception):
+    """A refusal; `to_status()` is the ``v1.Status`` that answers the request."""
+
+    def __init__(self, code: int, reason: str, message: str, *, details: Object | None = None,
+                 causes: Sequence[Cause] = (), metadata: Object | None = None, headers: Sequence[tuple[str, str]] = (),
+                 delay: float = 0.0) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.causes = list(causes)
+        self.metadata = metadata or {}
+        self.headers = list(headers)
+        self.delay = delay
+
+    def to_status(self) -> Object:
+        """The Status object that answers the request."""
+        details = dict(self.details) if self.details is not None else {}
+        if self.causes:
+            details["causes"] = [cause.to_dict() for cause in self.causes]
+        status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": self.metadata, "status": "Failure",
+                          "message": self.message}
+        if self.reason:
+            status["reason"] = self.reason
+        if details or self.details is not None:
+            status["details"] = details
+        status["code"] = self.code
+        return status
+
+
+def qualified(group: str, plural: str) -> str:
+    """``configmaps`` or ``widgets.example.com``: how messages name a resource type."""
+    return f"{plural}.{group}" if group else plural
+
+
+def _details(group: str, kind: str, name: str) -> Object:
+    details: Object = {}
+    if name:
+        details["name"] = name
+    if group:
+        details["group"] = group
+    if kind:
+        details["kind"] = kind
+    return details
+
+
+def not_found(group: str, plural: str, name: str) -> StatusError:
+    """404 of a missing object."""
+    return StatusError(404, "NotFound", f'{qualified(group, plural)} "{name}" not found',
+                       details=_details(group, plural, name))
+
+
+def no_such_resource() -> StatusError:
+    """404 of a path that looks like a resource of a known group but is none."""
+    return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
+
+
+def already_exists(group: str, plural: str, name: str) -> StatusError:
+    """409 of a second create."""
+    return StatusError(409, "AlreadyExists", f'{qualified(group, plural)} "{name}" already exists',
+                       details=_details(group, plural, name))
+
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def conflict(group: str, plural: str, name: str, why: str = MODIFIED) -> StatusError:
+    """409 of a stale resourceVersion or an unmet precondition."""
+    return StatusError(409, "Conflict", f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}',
+                       details=_details(group, plural, name))
+
+
+def invalid(group: str, kind: str, name: str, causes: Iterable[Cause]) -> StatusError:
+    """422 with a cause for each field that is wrong; `kind` is the Kind, not the plural."""
+    found = list(causes)
+    texts = [cause.text() for cause in found]
+    summary = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+    title = f"{kind}.{group}" if group else kind
+    return StatusError(422, "Invalid", f'{title} "{name}" is invalid: {summary}', details=_details(group, kind, name),
+                       causes=found)
+
+
+def bad_request(message: str) -> StatusError:
+    """400."""
+    return StatusError(400, "BadRequest", message)
+
+
+def unauthorized() -> StatusError:
+    """401."""
+    return StatusError(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(group: str, plural: str, name: str, why: str, causes: Sequence[Cause] = ()) -> StatusError:
+    """403; `why` follows ``is forbidden:``."""
+    title = qualified(group, plural)
+    subject = f'{title} "{name}"' if name else title
+    return StatusError(403, "Forbidden", f"{subject} is forbidden: {why}", details=_details(group, plural, name),
+                       causes=causes)
+
+
+def method_not_allowed() -> StatusError:
+    """405."""
+    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource",
+                       details={})
+
+
+def not_acceptable(accepted: Iterable[str]) -> StatusError:
+    """406 with the media types that would have done."""
+    return StatusError(406, "NotAcceptable", "only the following media types are accepted: " + ", ".join(accepted))
+
+
+def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
+    """415 with the media types that would have done."""
+    return StatusError(415, "UnsupportedMediaType",
+                       "the body of the request was in an unknown format - accepted media types include: "
+                       + ", ".join(accepted))
+
+
+def expired(message: str, continue_token: str = "") -> StatusError:
+    """410 of a continue token or resourceVersion that has been compacted; the token continues inconsistently."""
+    return StatusError(410, "Expired", message, metadata={"continue": continue_token} if continue_token else {})
+
+
+def resource_version_too_large(wanted: int, current: int) -> StatusError:
+    """504 of a resourceVersion that does not exist yet; the real server waits 3 s for it."""
+    return StatusError(504, "Timeout", f"Too large resource version: {wanted}, current: {current}",
+                       details={"retryAfterSeconds": 1},
+                       causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
+                       headers=[("Retry-After", "1")], delay=3.0)
+
+
+def too_large(limit: int) -> StatusError:
+    """413 of a body above the limit."""
+    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
+def internal(message: str) -> StatusError:
+    """500 as the real server wraps an error that it did not expect."""
+    return StatusError(500, "InternalError", f"Internal error occurred: {message}", details={
+        "causes": [{"message": message}]})
+
+
+def bare_500(message: str) -> StatusError:
+    """500 without a reason: an error that the real server did not turn into a Status of its own."""
+    return StatusError(500, "", message)
+
+
+def go_value(value: Any) -> str:
+    """A value as the real server prints it in a cause: strings quoted, the rest as JSON."""
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def required(field: str, detail: str = "") -> Cause:
+    """A field that must be there."""
+    return Cause("FieldValueRequired", f"Required value: {detail}" if detail else "Required value", field)
+
+
+def invalid_value(field: str, value: Any, detail: str) -> Cause:
+    """A field with a value that is not allowed."""
+    return Cause("FieldValueInvalid", f"Invalid value: {go_value(value)}: {detail}", field)
+
+
+def immutable(field: str, value: Any) -> Cause:
+    """A field that cannot be changed."""
+    return invalid_value(field, value, "field is immutable")
+
+
+def forbidden_field(field: str, detail: str) -> Cause:
+    """A field that may not be set, or not so."""
+    return Cause("FieldValueForbidden", f"Forbidden: {detail}", field)
+
+
+def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:
+    """A field with a value outside its enumeration."""
+    known = ", ".join(json.dumps(choice) for choice in supported)
+    return Cause("FieldValueNotSupported", f"Unsupported value: {go_value(value)}: supported values: {known}", field)
+
+
+def duplicate(field: str, value: Any) -> Cause:
+    """A value that occurs twice."""
+    return Cause("FieldValueDuplicate", f"Duplicate value: {go_value(value)}", field)
+
+
+def too_long(field: str, limit: int) -> Cause:
+    """A text that is too long."""
+    unit = "byte" if limit == 1 else "bytes"
+    return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} {unit}", field)
+
+
+def type_invalid(field: str, value: Any, detail: str) -> Cause:
+    """A value of the wrong type."""
+    return Cause("FieldValueTypeInvalid", f"Invalid value: {go_value(value)}: {detail}", field)

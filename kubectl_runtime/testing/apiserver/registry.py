@@ -1,0 +1,158 @@
+"""Which resource types the server serves: built-in kinds and those that CustomResourceDefinitions add at run time.
+
+`ResourceType` is one served (group, version, plural); versions of one type share `storage` and differ in `version`.
+Thread safety: the registry is changed and read under the core's lock; a `ResourceType` never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kubectl_runtime.testing.apiserver.strategy import Strategy
+
+if TYPE_CHECKING:
+    from kubectl_runtime.testing.apiserver.schemas import Schema
+    from kubectl_runtime.testing.apiserver.table import Column
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True)
+class Subresource:
+    """A subresource as discovery shows it; group and version only where its kind is of another group (Scale)."""
+
+    name: str
+    kind: str
+    verbs: tuple[str, ...] = ("get", "patch", "update")
+    group: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class ResourceType:
+    """One served resource type; compared by identity."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    namespaced: bool
+    verbs: tuple[str, ...] = ALL_VERBS
+    list_kind: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[Subresource, ...] = ()
+    strategy: Strategy = field(default_factory=Strategy)
+    schema_loader: Callable[[], Schema] | None = None  # called at first use, so that start-up stays quick
+    columns: tuple[Column, ...] = ()
+    is_custom: bool = False
+    storage: str = ""  # the key under which the objects are stored, shared by all versions; "" is "group/plural"
+    storage_version_hash: str = ""
+    deprecation: str = ""  # the text of the Warning header that each request of a deprecated version gets
+
+    def __post_init__(self) -> None:
+        if not self.list_kind:
+            object.__setattr__(self, "list_kind", self.kind + "List")
+        if not self.storage:
+            object.__setattr__(self, "storage", f"{self.group}/{self.plural}")
+
+    @property
+    def api_version(self) -> str:
+        """``v1`` or ``apps/v1``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """``configmaps`` or ``deployments.apps``: how messages name the type."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @cached_property
+    def schema(self) -> Schema | None:
+        """The schema of the kind, if there is one."""
+        return self.schema_loader() if self.schema_loader else None
+
+    def subresource(self, name: str) -> Subresource | None:
+        """The subresource of that name, if the type has it."""
+        return next((sub for sub in self.subresources if sub.name == name), None)
+
+    @property
+    def prefix(self) -> bytes:
+        """The start of an encoded object: ``{"kind":…,"apiVersion":…,``."""
+        return b'{"kind":"%s","apiVersion":"%s",' % (self.kind.encode(), self.api_version.encode())
+
+
+class Registry:
+    """Resource types by (group, version, plural); groups and versions in the order in which discovery lists them."""
+
+    def __init__(self, types: Iterable[ResourceType] = ()) -> None:
+        self._types: dict[tuple[str, str, str], ResourceType] = {}
+        self._groups: dict[str, list[str]] = {"": []}
+        self.revision = 0  # rises with every change, for caches of discovery and OpenAPI
+        for resource_type in types:
+            self.add(resource_type)
+
+    def add(self, resource_type: ResourceType) -> None:
+        """Serve a type, in place of one of the same group, version and plural."""
+        self._types[resource_type.group, resource_type.version, resource_type.plural] = resource_type
+        versions = self._groups.setdefault(resource_type.group, [])
+        if resource_type.version not in versions:
+            versions.append(resource_type.version)
+            if resource_type.is_custom:
+                versions.sort(key=version_priority)
+        self.revision += 1
+
+    def remove(self, resource_type: ResourceType) -> None:
+        """Serve a type no longer; a version or group without types goes too."""
+        key = (resource_type.group, resource_type.version, resource_type.plural)
+        if self._types.get(key) is not resource_type:
+            return
+        del self._types[key]
+        if not any(group == key[0] and version == key[1] for group, version, _ in self._types):
+            self._groups[key[0]].remove(key[1])
+            if not self._groups[key[0]] and key[0]:
+                del self._groups[key[0]]
+        self.revision += 1
+
+    def get(self, group: str, version: str, plural: str) -> ResourceType | None:
+        """The type, or None."""
+        return self._types.get((group, version, plural))
+
+    def by_kind(self, group: str, version: str, kind: str) -> ResourceType | None:
+        """The type of a kind, or None."""
+        return next((t for t in self.of(group, version) if t.kind == kind), None)
+
+    def of(self, group: str, version: str) -> list[ResourceType]:
+        """The types of a group and version, in order of registration."""
+        return [t for t in self._types.values() if t.group == group and t.version == version]
+
+    def of_storage(self, storage: str) -> list[ResourceType]:
+        """The served types (one for each version) of a storage key."""
+        return [t for t in self._types.values() if t.storage == storage]
+
+    def groups(self) -> list[str]:
+        """The groups, the core group "" first."""
+        return list(self._groups)
+
+    def versions(self, group: str) -> list[str]:
+        """The versions of a group, the preferred one first."""
+        return list(self._groups.get(group, ()))
+
+    def storages(self) -> list[str]:
+        """The storage keys of all types, each once."""
+        return list(dict.fromkeys(t.storage for t in self._types.values()))
+
+    def __iter__(self) -> Iterator[ResourceType]:
+        return iter(list(self._types.values()))
+
+
+def version_priority(version: str) -> tuple[int, int, int, str]:
+    """Sort key of API versions: v2, v1, v1beta1, v1alpha1, then others by name."""
+    for stage, marker in enumerate(("", "beta", "alpha")):
+        head, found, minor = version[1:].partition(marker) if marker else (version[1:], "x", "0")
+        if version.startswith("v") and found and head.isdecimal() and minor.isdecimal():
+            return stage, -int(head), -int(minor), version
+    return 9, 0, 0, version

@@ -1,0 +1,89 @@
+"""What crosses the border of the sans-I/O core: a request in, a response or a stream of watch events out.
+
+The rim (``testing/http``) and the simulated transport (``testing/transport.py``) speak these types and nothing else, so that
+the core never sees a socket and the rim never sees an object.
+
+A `WatchStream` is pulled by one thread (the one that serves the connection) and pushed by whichever thread writes:
+
+=================  ==========================================================================================================
+``poll()``         next chunk (whole lines of JSON), or None: nothing is ready, or the server ended the stream (``closed``)
+``closed``         the server has nothing more to say; chunks that are still queued come first
+``deadline``       monotonic seconds at which ``poll()`` has something to do although nobody writes (bookmark, timeout)
+``on_ready(f)``    f() is called, without the core's lock, whenever a chunk may be ready or the stream has ended
+``close()``        the client went away: the core forgets the watch
+=================  ==========================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+Query = list[tuple[str, str]]
+
+
+class WatchStream(Protocol):
+    """The events of one watch, encoded; see the module's table."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    @property
+    def deadline(self) -> float | None: ...
+
+    def poll(self) -> bytes | None: ...
+
+    def on_ready(self, callback: Callable[[], None]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class HttpRequest:
+    """One HTTP request as the core sees it: the path is decoded, the query is a list of pairs, header names are lower case."""
+
+    method: str
+    path: str
+    query: Query = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    peer_cert_subject: tuple[tuple[str, str], ...] | None = None  # (attribute, value) pairs of a verified client certificate
+
+    def param(self, name: str, default: str = "") -> str:
+        """The first value of a query parameter, or the default."""
+        for key, value in self.query:
+            if key == name:
+                return value
+        return default
+
+    def has_param(self, name: str) -> bool:
+        """Whether a query parameter was given at all, be it empty."""
+        return any(key == name for key, _ in self.query)
+
+    def params(self, name: str) -> list[str]:
+        """All values of a query parameter."""
+        return [value for key, value in self.query if key == name]
+
+    def header(self, name: str, default: str = "") -> str:
+        """The value of a header; the name is given in lower case."""
+        return self.headers.get(name, default)
+
+
+@dataclass(slots=True)
+class HttpResponse:
+    """One HTTP answer: a body, or a stream for a watch."""
+
+    status: int
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    body: bytes = b""
+    stream: WatchStream | None = None
+    delay: float = 0.0  # seconds on the clock before the answer is sent (the 3 s of a resourceVersion from the future)
+
+    def header(self, name: str) -> str | None:
+        """The first value of a header, in any case."""
+        wanted = name.lower()
+        for key, value in self.headers:
+            if key.lower() == wanted:
+                return value
+        return None

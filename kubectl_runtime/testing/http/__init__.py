@@ -1,0 +1,1 @@
+"""The HTTP rim: sockets and threads around the sans-I/O core."""
