@@ -65,6 +65,10 @@ class StatusError(Exception):
         return status
 
 
+class DecodeError(ValueError):
+    """A value that does not fit the typed object of a built-in kind; the text is the real decoder's."""
+
+
 def qualified(group: str, plural: str) -> str:
     """``configmaps`` or ``widgets.example.com``: how messages name a resource type."""
     return f"{plural}.{group}" if group else plural

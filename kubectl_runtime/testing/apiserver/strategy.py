@@ -1,7 +1,9 @@
 """The rules of a kind: what is filled in, what is refused, what a deletion does. One `Strategy` object per resource type.
 
-Order of a create:   ``default`` · (managedFields, against ``blank``) · ``to_storage`` · ``prepare_create`` · (metadata by the core) · ``validate_create`` · stored
-Order of an update:  ``default`` · (managedFields) · ``to_storage`` · ``prepare_update`` · ``generation`` · ``validate_update`` · stored
+Order of a create:   ``decode`` · ``default`` · (managedFields, against ``blank``) · ``to_storage`` · ``prepare_create`` ·
+                     (metadata by the core) · ``validate_create`` · stored
+Order of an update:  ``decode`` · ``default`` · (managedFields) · ``to_storage`` · ``prepare_update`` · ``generation`` ·
+                     ``validate_update`` · stored
 Order of a delete:   ``grace_period`` · (finalizers by the core) · ``prepare_delete`` when the object stays for now
 
 Objects are plain dicts that belong to the request: the hooks change them in place. `old` is read-only. Validation of
@@ -61,16 +63,25 @@ class Strategy:
         """Whether the stored form differs between the versions by more than apiVersion."""
         return False
 
+    def decode(self, obj: Object) -> list[str]:
+        """Give a received (or patched) object the shape that the real server's typed object has, in place.
+
+        Empty optional fields go, fields that are always written (``status: {}``, ``firstTimestamp: null``) come, times and
+        quantities get their canonical form, unknown fields are dropped. Returns the paths of the unknown ones in order of
+        appearance (``metadata.wrong``, ``spec.containers[0].x``). Raises `DecodeError` (errors.py) for a value of the wrong JSON
+        type; its text follows ``ConfigMap in version "v1" cannot be handled as a ConfigMap: ``. The default does nothing.
+        """
+        return []
+
     def default(self, obj: Object) -> None:
         """Fill in the kind's own defaults; runs on every write, on the object in the request's version.
 
-        Built-in kinds also take the shape here that the real server's typed objects have: empty optional fields go, fields that
-        are always written (``status: {}``, ``firstTimestamp: null``) come. What is set here is the client's in managedFields;
-        what `prepare_create` sets is nobody's. (Defaults of a CRD's schema are applied here too.)
+        What is set here is the client's in managedFields; what `prepare_create` sets is nobody's. (Defaults of a CRD's schema
+        are applied here too.)
         """
 
     def blank(self) -> Object:
-        """An object without content as `default` shapes it, ``{"status": {"loadBalancer": {}}}`` for one; a fresh copy.
+        """An object without content as `decode` shapes it, ``{"status": {"loadBalancer": {}}}`` for one; a fresh copy.
 
         The managedFields of a create list only what differs from this: so ``resources: {}`` of a container is listed, an
         empty ``spec: {}`` is not, and an object without content has no managedFields at all.
