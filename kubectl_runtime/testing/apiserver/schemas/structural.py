@@ -1,0 +1,92 @@
+"""Pruning and defaulting of custom resources by their structural schema. The functions change the object in place.
+
+Rules of the real server that surprise, kept on purpose: below ``x-kubernetes-preserve-unknown-fields`` undeclared fields stay, but
+declared ones are still pruned inside; a default applies where the parent is there (or has a default itself); a null where null is
+not allowed counts as missing, so it becomes the default or goes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+Node = Mapping[str, Any]
+RESOURCE_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def prune(obj: dict[str, Any], node: Node | None) -> list[str]:
+    """Drop what the schema does not declare; returns the dropped paths, sorted (``bogus``, ``spec.list[0].x``).
+
+    apiVersion, kind and metadata of the object and of embedded resources stay; what is wrong in metadata is not looked at.
+    """
+    if node is None:
+        return []
+    dropped: list[str] = []
+    _prune_map(obj, node, "", True, dropped)
+    return sorted(dropped)
+
+
+def _prune(value: Any, node: Node, path: str, dropped: list[str]) -> None:
+    if isinstance(value, dict):
+        _prune_map(value, node, path + ".", bool(node.get("x-kubernetes-embedded-resource")), dropped)
+    elif isinstance(value, list):
+        items = node.get("items") or ({"x-kubernetes-preserve-unknown-fields": True} if _is_open(node) else {})
+        for index, item in enumerate(value):
+            _prune(item, items, f"{path}[{index}]", dropped)
+
+
+def _prune_map(value: dict[str, Any], node: Node, prefix: str, resource: bool, dropped: list[str]) -> None:
+    properties = node.get("properties") or {}
+    extra = node.get("additionalProperties")
+    for key in list(value):
+        if resource and key in RESOURCE_FIELDS:
+            continue
+        child = properties.get(key)
+        if child is None and isinstance(extra, Mapping):
+            child = extra
+        if child is not None:
+            _prune(value[key], child, prefix + key, dropped)
+        elif not extra and not _is_open(node):
+            dropped.append(prefix + key)
+            del value[key]
+
+
+def _is_open(node: Node) -> bool:
+    return bool(node.get("x-kubernetes-preserve-unknown-fields"))
+
+
+def apply_defaults(value: Any, node: Node | None) -> None:
+    """Drop nulls that are not allowed where there is no default, and fill in the schema's defaults."""
+    if not node:
+        return
+    if isinstance(value, list):
+        items = node.get("items") or {}
+        for index, item in enumerate(value):
+            if _is_unwanted_null(item, items) and "default" in items:
+                value[index] = copy.deepcopy(items["default"])
+            apply_defaults(value[index], items)
+    elif isinstance(value, dict):
+        _default_map(value, node)
+
+
+def _default_map(value: dict[str, Any], node: Node) -> None:
+    properties = node.get("properties") or {}
+    extra = node.get("additionalProperties")
+    for name, child in properties.items():
+        if "default" in child and (name not in value or _is_unwanted_null(value[name], child)):
+            value[name] = copy.deepcopy(child["default"])
+    for key in list(value):
+        child = properties.get(key, extra)
+        if not isinstance(child, Mapping):
+            continue
+        if not _is_unwanted_null(value[key], child):
+            apply_defaults(value[key], child)
+        elif "default" in child:
+            value[key] = copy.deepcopy(child["default"])
+        else:
+            del value[key]
+
+
+def _is_unwanted_null(value: Any, node: Node) -> bool:
+    return value is None and bool(node) and not node.get("nullable")
