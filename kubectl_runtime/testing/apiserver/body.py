@@ -1,0 +1,169 @@
+"""From the bytes of a request body to an object: media types, JSON and YAML, duplicate keys, and which kind it claims to be."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from kubectl_runtime.testing.apiserver import errors, gojson
+from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.wire import HttpRequest
+
+Object = dict[str, Any]
+
+MAX_BODY = 3 << 20
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
+MEDIA_TYPES = (JSON, YAML, PROTOBUF)
+
+_decode = msgspec.json.decode
+_encode = msgspec.json.encode
+
+_GO_TYPES = {list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+_GO_TYPE_META = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+
+
+def content_type(request: HttpRequest) -> str:
+    """The media type of the body without parameters; "" if the client sent none."""
+    return request.header("content-type").partition(";")[0].strip().lower()
+
+
+def parse(request: HttpRequest) -> tuple[Any, list[str]]:
+    """The body as JSON value (from JSON or YAML, by Content-Type) and the paths of duplicate keys; ValueError says what is wrong.
+
+    Raises the 415 of another media type. Protobuf is not implemented and so refused as well.
+    """
+    media = content_type(request) or JSON
+    if media == YAML:
+        return parse_yaml(request.body), []
+    if media != JSON:
+        raise errors.unsupported_media_type(MEDIA_TYPES)
+    return parse_json(request.body)
+
+
+def parse_json(body: bytes) -> tuple[Any, list[str]]:
+    """Decode JSON; ValueError with the real decoder's words."""
+    try:
+        value = _decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        try:
+            value = json.loads(body)  # deeper nesting than msgspec's, and invalid UTF-8, end here
+        except (ValueError, RecursionError):
+            raise ValueError(gojson.syntax_error(body) or str(error)) from None
+    # Duplicate keys vanish in decoding. Fewer quotes after encoding again is a cheap sign that some did.
+    if body.count(b'"') == _encode(value).count(b'"'):
+        return value, []
+    return value, duplicate_keys(body)
+
+
+def duplicate_keys(body: bytes) -> list[str]:
+    """Paths of keys that occur twice in one object, in the order in which the real decoder finds them."""
+    found: list[str] = []
+
+    class _Pairs(list[tuple[str, Any]]):
+        """An object's members in order, so that the second pass can tell them from an array."""
+
+    def walk(node: Any, path: str) -> None:
+        if isinstance(node, _Pairs):
+            seen = set()
+            for key, value in node:
+                at = f"{path}.{key}" if path else key
+                if key in seen and at not in found:
+                    found.append(at)
+                seen.add(key)
+                walk(value, at)
+        elif isinstance(node, list):
+            for index, value in enumerate(node):
+                walk(value, f"{path}[{index}]")
+
+    try:
+        walk(json.loads(body, object_pairs_hook=_Pairs), "")
+    except (ValueError, RecursionError):
+        return []
+    return found
+
+
+def parse_yaml(body: bytes) -> Any:
+    """Decode one YAML document with JSON's types; ValueError if it is none."""
+    import yaml
+
+    try:
+        value = yaml.load(body, Loader=_loader())
+        return _decode(_encode(value))
+    except (yaml.YAMLError, msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"error converting YAML to JSON: yaml: {' '.join(str(error).split())}") from None
+
+
+def _loader() -> Any:
+    """A safe loader that leaves dates as text, as JSON has none."""
+    import yaml
+
+    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    resolvers = {first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:timestamp"]
+                 for first, rules in base.yaml_implicit_resolvers.items()}
+    return type("JsonTypesLoader", (base,), {"yaml_implicit_resolvers": resolvers})
+
+
+def summary(data: bytes) -> str:
+    """The start of a body for an error message."""
+    if not data:
+        return "<empty>"
+    text = data[:30]
+    more = " ..." if len(data) > 30 else ""
+    return (text.decode("utf-8", "replace") if data[:1] == b"{" else text.hex()) + more
+
+
+def _unrecognized(resource_type: ResourceType, why: str, body: bytes) -> errors.StatusError:
+    return errors.bad_request(f"the object provided is unrecognized (must be of type {resource_type.kind}): {why} "
+                              f"({summary(body)})")
+
+
+def read_object(request: HttpRequest, resource_type: ResourceType) -> tuple[Object, list[str]]:
+    """The object in the body, of the right kind and version, and its duplicate keys; raises what the real server answers."""
+    try:
+        value, duplicates = parse(request)
+    except ValueError as error:
+        raise _unrecognized(resource_type, f"couldn't get version/kind; json parse error: {error}", request.body) from None
+    if value is None:
+        value = {}  # null is an empty object to the real decoder
+    if not isinstance(value, dict):
+        go_type = _GO_TYPES.get(type(value), "object")
+        raise _unrecognized(resource_type, "couldn't get version/kind; json parse error: json: cannot unmarshal "
+                            f"{go_type} into Go value of type {_GO_TYPE_META}", request.body)
+    for key in ("apiVersion", "kind"):
+        if not isinstance(value.get(key, ""), str):
+            go_type = _GO_TYPES.get(type(value[key]), "object")
+            raise _unrecognized(resource_type, "couldn't get version/kind; json parse error: json: cannot unmarshal "
+                                f"{go_type} into Go struct field .{key} of type string", request.body)
+    check_kind(value, resource_type, request.body)
+    return value, duplicates
+
+
+def check_kind(value: Object, resource_type: ResourceType, body: bytes) -> None:
+    """Whether apiVersion and kind are the path's; built-in kinds take missing ones as given, custom ones do not."""
+    api_version, kind = value.get("apiVersion") or "", value.get("kind") or ""
+    if resource_type.is_custom:
+        if not kind:
+            text = body.decode("utf-8", "replace")
+            raise _unrecognized(resource_type, f"Object 'Kind' is missing in '{text}'", body)
+        if api_version != resource_type.api_version:
+            raise errors.bad_request(f"the API version in the data ({api_version}) does not match the expected API version "
+                                     f"({resource_type.api_version})")
+        if kind != resource_type.kind:
+            name = (value.get("metadata") or {}).get("name", "") if isinstance(value.get("metadata"), dict) else ""
+            raise errors.invalid(resource_type.group, kind, name, [
+                errors.invalid_value("kind", kind, f"must be {resource_type.kind}")])
+        return
+    api_version, kind = api_version or resource_type.api_version, kind or resource_type.kind
+    if kind == resource_type.kind and api_version == resource_type.api_version:
+        value["apiVersion"], value["kind"] = api_version, kind
+        return
+    version = api_version.rpartition("/")[2]
+    if kind == resource_type.kind:
+        why = (f'no kind "{kind}" is registered for version "{api_version}" in scheme '
+               '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"')
+    else:
+        why = (f"converting ({version}.{kind}) to ({resource_type.group.partition('.')[0] or 'core'}.{resource_type.kind}): "
+               "unknown conversion")
+    raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {resource_type.kind}: {why}')

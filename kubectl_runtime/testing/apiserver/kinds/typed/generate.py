@@ -1,0 +1,200 @@
+"""Writes types.json.gz: what Go's JSON encoding makes of each field of the built-in kinds, read from their Go declarations.
+
+``python -m kubectl_runtime.testing.apiserver.kinds.typed.generate CHECKOUTS`` where CHECKOUTS holds checkouts of kubernetes/api,
+apimachinery, apiextensions-apiserver and kube-aggregator (branch release-1.36) under these names. A development tool: the
+OpenAPI definitions do not tell pointers from values, nor which fields are written although they are empty.
+
+The file maps each type, named as in OpenAPI without its common prefix (``core.v1.Pod``), to its fields in Go's order; a field
+is ``name -> flags type``:
+
+=============  =======================================================================================================
+flags          ``*`` a pointer: zero values stay, only null goes; ``!`` written even when empty
+type           string, bool, int32, int64, float64, bytes, Time, MicroTime, Duration, Quantity, IntOrString, any;
+               ``[]T`` a list; ``{K}T`` a map; ``.core.v1.Pod`` a struct; ``string:v1.PodPhase`` a named scalar
+=============  =======================================================================================================
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sys
+from pathlib import Path
+
+SOURCES = {
+    "api": "io.k8s.api",
+    "apimachinery/pkg": "io.k8s.apimachinery.pkg",
+    "apiextensions-apiserver/pkg": "io.k8s.apiextensions-apiserver.pkg",
+    "kube-aggregator/pkg": "io.k8s.kube-aggregator.pkg",
+}
+IMPORTS = {
+    "k8s.io/api/": "io.k8s.api.",
+    "k8s.io/apimachinery/pkg/": "io.k8s.apimachinery.pkg.",
+    "k8s.io/apiextensions-apiserver/pkg/": "io.k8s.apiextensions-apiserver.pkg.",
+    "k8s.io/kube-aggregator/pkg/": "io.k8s.kube-aggregator.pkg.",
+}
+SHORTENED = ("io.k8s.api.", "io.k8s.apimachinery.pkg.apis.", "io.k8s.apiextensions-apiserver.pkg.apis.",
+             "io.k8s.kube-aggregator.pkg.apis.")
+# Types with a JSON form of their own.
+SPECIAL = {
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Time": "Time",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": "MicroTime",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Duration": "Duration",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": "any",
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": "Quantity",
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": "IntOrString",
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": "any",
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON": "any",
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray": "SchemaOrList",
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool": "SchemaOrBool",
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray": "SchemaOrStrings",
+}
+SCALARS = {"string", "bool", "int32", "int64", "float64"}
+FIELD = re.compile(r'^\s*(?:(\w+)\s+)?([\w.*\[\]{}]+)\s+`[^`]*json:"([^"]*)"')
+STRUCT = re.compile(r"^type (\w+) struct\s*\{$")
+EMPTY = re.compile(r"^type (\w+) struct\s*\{\s*\}$")
+NAMED = re.compile(r"^(?:type )?\s*(\w+) =?\s*([\w.*\[\]]+)$")
+IMPORT = re.compile(r'^\s*(?:import )?(?:(\w+) )?"([^"]+)"$')
+
+
+class Package:
+    """The declarations of one Go package."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.structs: dict[str, list[tuple[str, str, str, dict[str, str]]]] = {}
+        self.named: dict[str, tuple[str, dict[str, str]]] = {}
+
+    def read(self, source: str) -> None:
+        """Collect the struct and named types of one file."""
+        lines = iter(re.sub(r"/\*.*?\*/", "", source, flags=re.S).split("\n"))
+        imports: dict[str, str] = {}
+        for line in lines:
+            line = line.split("//")[0].rstrip() if "`" not in line and '"' not in line else line
+            if (match := IMPORT.match(line)) and "/" in match[2]:
+                imports[match[1] or match[2].rsplit("/", 1)[1]] = match[2]
+            elif match := STRUCT.match(line):
+                self.structs[match[1]] = self._fields(lines, imports)
+            elif match := EMPTY.match(line):
+                self.structs[match[1]] = []
+            elif line.startswith("type ") and (match := NAMED.match(line)):
+                self.named[match[1]] = (match[2], imports)
+
+    @staticmethod
+    def _fields(lines: object, imports: dict[str, str]) -> list[tuple[str, str, str, dict[str, str]]]:
+        fields = []
+        for line in lines:  # type: ignore[attr-defined]
+            if line.startswith("}"):
+                break
+            if not line.lstrip().startswith("//") and (match := FIELD.match(line)):
+                fields.append((match[1] or "", match[2], match[3], imports))
+        return fields
+
+
+class Generator:
+    """Resolves the types of all packages."""
+
+    def __init__(self, root: Path) -> None:
+        self.packages: dict[str, Package] = {}
+        for folder, prefix in SOURCES.items():
+            for path in sorted((root / folder).rglob("*.go")):
+                if path.name.endswith(("_test.go", ".pb.go")) or path.name.startswith("zz_"):
+                    continue
+                name = ".".join([prefix, *path.parent.relative_to(root / folder).parts])
+                self.packages.setdefault(name, Package(name)).read(path.read_text())
+        self.types: dict[str, dict[str, str]] = {}
+
+    def add(self, full_name: str) -> None:
+        """Add a struct and all that it refers to."""
+        if (short := shorten(full_name)) not in self.types:
+            self.types[short] = {}
+            self.types[short] = self._fields_of(full_name)
+
+    def _fields_of(self, full_name: str) -> dict[str, str]:
+        package, _, name = full_name.rpartition(".")
+        if name in self.packages[package].named:  # an alias of another version's type
+            underlying, their_imports = self.packages[package].named[name]
+            return self._fields_of(self._qualify(underlying, package, their_imports))
+        fields: dict[str, str] = {}
+        for _, go_type, tag, imports in self.packages[package].structs[name]:
+            json_name, *options = tag.split(",")
+            if json_name == "-":
+                continue
+            if "inline" in options or not json_name:
+                fields.update(self._fields_of(self._qualify(go_type.lstrip("*"), package, imports)))
+                continue
+            spec = self._spec(go_type.lstrip("*"), package, imports)
+            pointer = go_type.startswith("*")
+            struct_like = spec.startswith(".") or spec in ("Time", "MicroTime", "Quantity", "IntOrString", "Duration")
+            always = "omitzero" not in options and (
+                "omitempty" not in options or (struct_like and not pointer))
+            fields[json_name] = ("*" if pointer else "") + ("!" if always else "") + spec
+        return fields
+
+    def _qualify(self, go_type: str, package: str, imports: dict[str, str]) -> str:
+        if "." not in go_type:
+            return f"{package}.{go_type}"
+        alias, _, name = go_type.partition(".")
+        path = imports[alias]
+        for prefix, replacement in IMPORTS.items():
+            if path.startswith(prefix):
+                return replacement + path.removeprefix(prefix).replace("/", ".") + "." + name
+        raise ValueError(f"{go_type} of {path}")
+
+    def _spec(self, go_type: str, package: str, imports: dict[str, str]) -> str:
+        if go_type == "[]byte":
+            return "bytes"
+        if go_type.startswith("[]"):
+            return "[]" + self._spec(go_type[2:].lstrip("*"), package, imports)
+        if go_type.startswith("map["):
+            key, _, element = go_type[4:].partition("]")
+            key_spec = self._spec(key, package, imports)
+            return "{" + (key_spec.partition(":")[2] or key_spec) + "}" + self._spec(element, package, imports)
+        if go_type in SCALARS:
+            return go_type
+        if go_type in ("interface{}", "any"):
+            return "any"
+        full_name = self._qualify(go_type, package, imports)
+        if full_name in SPECIAL:
+            if SPECIAL[full_name].startswith("Schema"):
+                self.add(full_name.rpartition(".")[0] + ".JSONSchemaProps")
+            return SPECIAL[full_name]
+        home, _, name = full_name.rpartition(".")
+        if name in self.packages[home].named:
+            underlying, their_imports = self.packages[home].named[name]
+            spec = self._spec(underlying, home, their_imports)
+            base = spec.partition(":")[0]
+            return f"{base}:{home.rsplit('.', 1)[1]}.{name}" if base in SCALARS else spec
+        self.add(full_name)
+        return "." + shorten(full_name)
+
+
+def shorten(full_name: str) -> str:
+    """``core.v1.Pod`` for ``io.k8s.api.core.v1.Pod``."""
+    for prefix in SHORTENED:
+        if full_name.startswith(prefix):
+            return full_name.removeprefix(prefix)
+    raise ValueError(full_name)
+
+
+def main(checkouts: str) -> None:
+    """Write the types of every kind that has TypeMeta and ObjectMeta, of the reviews and of the option types."""
+    generator = Generator(Path(checkouts))
+    for package in list(generator.packages.values()):
+        if not re.search(r"\.v\d+((alpha|beta)\d+)?$", package.name) or "testapigroup" in package.name:
+            continue
+        for name, fields in package.structs.items():
+            if any(go_type.endswith("TypeMeta") for _, go_type, _, _ in fields) and not name.endswith("List"):
+                try:
+                    shorten(package.name)
+                except ValueError:
+                    continue
+                generator.add(f"{package.name}.{name}")
+    target = Path(__file__).with_name("types.json.gz")
+    text = json.dumps(dict(sorted(generator.types.items())), separators=(",", ":"))
+    target.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,189 @@
+"""Label and field selectors: parsing in the real server's words, and matching.
+
+`parse_labels(text)` and `parse_fields(text)` give a selector with `.matches(…)`; both raise a 400. An empty text selects all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kubectl_runtime.testing.apiserver.errors import StatusError, bad_request
+from kubectl_runtime.testing.apiserver.names import label_value_errors, qualified_name_errors
+
+_TOKEN = re.compile(r"\s*(?:(==|!=|=|!|<|>|\(|\)|,)|([^\s=!<>(),]+))")
+_OPERATORS = ("in", "notin", "=", "==", "!=", ">", "<")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One term: the operator is exists, !exists, in, notin, gt or lt."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+    number: int = 0
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels satisfy the term."""
+        value = labels.get(self.key)
+        if self.operator == "exists":
+            return value is not None
+        if self.operator == "!exists":
+            return value is None
+        if self.operator == "in":
+            return value is not None and value in self.values
+        if self.operator == "notin":  # also without the label
+            return value is None or value not in self.values
+        if value is None or not re.fullmatch(r"[+-]?\d+", value):
+            return False
+        return int(value) > self.number if self.operator == "gt" else int(value) < self.number
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """All requirements must hold."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.requirements)
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels satisfy the selector."""
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSelector:
+    """(field, equal?, value) triples that must all hold."""
+
+    terms: tuple[tuple[str, bool, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+    def matches(self, fields: Mapping[str, str]) -> bool:
+        """Whether field values satisfy the selector; a missing field counts as empty."""
+        return all((fields.get(key, "") == value) is equal for key, equal, value in self.terms)
+
+
+class _Lexer:
+    def __init__(self, text: str) -> None:
+        self.tokens: list[str] = []
+        position = 0
+        while match := _TOKEN.match(text, position):
+            self.tokens.append(match[1] or match[2])
+            position = match.end()
+        self.position = 0
+
+    def peek(self) -> str:
+        return self.tokens[self.position] if self.position < len(self.tokens) else ""
+
+    def next(self) -> str:
+        token = self.peek()
+        self.position += 1
+        return token
+
+
+def _is_identifier(token: str) -> bool:
+    return bool(token) and token not in ("=", "==", "!=", "!", "<", ">", "(", ")", ",")
+
+
+def parse_labels(text: str) -> LabelSelector:
+    """Parse a label selector."""
+    lexer, requirements = _Lexer(text), []
+    while True:
+        token = lexer.peek()
+        if token == "":
+            return LabelSelector(tuple(requirements))
+        if token != "!" and not _is_identifier(token):
+            raise bad_request(f"found '{token}', expected: !, identifier, or 'end of string'")
+        requirements.append(_requirement(lexer))
+        token = lexer.next()
+        if token == "":
+            return LabelSelector(tuple(requirements))
+        if token != ",":
+            raise bad_request(f"found '{token}', expected: ',' or 'end of string'")
+        if lexer.peek() != "!" and not _is_identifier(lexer.peek()):
+            raise bad_request(f"found '{lexer.peek()}', expected: identifier after ','")
+
+
+def _bad(why: str) -> StatusError:
+    return bad_request(f"unable to parse requirement: {why}")
+
+
+def _requirement(lexer: _Lexer) -> Requirement:
+    negated = lexer.peek() == "!"
+    if negated:
+        lexer.next()
+    key = lexer.next()
+    if not _is_identifier(key):
+        raise _bad(f"found '{key}', expected: identifier")
+    for error in qualified_name_errors(key):
+        raise _bad(f'key: Invalid value: "{key}": {error}')
+    if negated:
+        return Requirement(key, "!exists")
+    operator = lexer.peek()
+    if operator in ("", ","):
+        return Requirement(key, "exists")
+    lexer.next()
+    if operator not in _OPERATORS:
+        raise _bad(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
+    values = _set(lexer) if operator in ("in", "notin") else [_exact(lexer)]
+    for index, value in enumerate(values):
+        if operator in ("<", ">"):
+            if not re.fullmatch(r"[+-]?\d+", value):
+                raise _bad(f'values[{index}]: Invalid value: "{value}": for \'Gt\', \'Lt\' operators, the value must be an '
+                           "integer")
+            return Requirement(key, "gt" if operator == ">" else "lt", number=int(value))
+        for error in label_value_errors(value):
+            raise _bad(f'values[{index}][{key}]: Invalid value: "{value}": {error}')
+    return Requirement(key, "notin" if operator in ("notin", "!=") else "in", frozenset(values))
+
+
+def _exact(lexer: _Lexer) -> str:
+    token = lexer.peek()
+    if token in ("", ","):
+        return ""
+    if not _is_identifier(token):
+        raise _bad(f"found '{token}', expected: identifier")
+    return lexer.next()
+
+
+def _set(lexer: _Lexer) -> list[str]:
+    if lexer.next() != "(":
+        raise _bad(f"found '{lexer.tokens[lexer.position - 1]}' expected: '('")
+    values: list[str] = []
+    while True:
+        token = lexer.next()
+        if _is_identifier(token):
+            values.append(token)
+            token = lexer.next()
+            if token not in (",", ")"):
+                raise _bad(f"found '{token}', expected: ',' or ')'")
+        elif token in (",", ")"):
+            values.append("")
+        else:
+            raise _bad(f"found '{token}', expected: ',', ')' or identifier")
+        if token == ")":
+            return values
+
+
+def parse_fields(text: str, supported: Collection[str], unsupported: str = "") -> FieldSelector:
+    """Parse a field selector; a field outside of `supported` is a 400 with the text `unsupported` (``{}`` is the field)."""
+    terms = []
+    for term in _split_terms(text):
+        match = re.match(r"((?:\\.|[^=!\\])*)(!=|==|=)(.*)", term, re.DOTALL)
+        if match is None:
+            raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
+        key, operator, value = match[1].strip(), match[2], re.sub(r"\\(.)", r"\1", match[3])
+        if key not in supported:
+            raise bad_request((unsupported or "field label not supported: {}").format(key))
+        terms.append((key, operator != "!=", value))
+    return FieldSelector(tuple(terms))
+
+
+def _split_terms(text: str) -> list[str]:
+    return [term for term in re.split(r"(?<!\\),", text) if term]

@@ -1,0 +1,254 @@
+"""What is stored, and what was: one global resourceVersion, the current objects, a history of changes, and watchers.
+
+Objects are kept as encoded JSON without ``kind`` and ``apiVersion`` (`Version.tail`), so that every reader decodes its own
+copy, a list or a watch event is put together from bytes, and several API versions share one encoding. A `Version` never
+changes. `Change` is one write; the changes of a type since the last compaction are its history: reading the past undoes
+them, watches walk along them with a cursor of their own.
+
+=============  ==================  =========================  ==================
+write          `Change.old`        `Change.new`               watchers see
+=============  ==================  =========================  ==================
+create         None                the object                 ADDED
+update         the object before   the object                 MODIFIED
+delete         the object before   the object before, with    DELETED
+                                   the deletion's version
+=============  ==================  =========================  ==================
+
+Thread safety: none of its own. The core holds its one lock around every call; `Version` and `Change` may be read anywhere.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+Object = dict[str, Any]
+
+MAX_HISTORY = 200_000  # changes that are kept at most between compactions, over all types
+MAX_HISTORY_BYTES = 256 << 20  # and bytes of old objects
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Object).decode
+
+
+class _MetadataOnly(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
+_decode_metadata = msgspec.json.Decoder(_MetadataOnly).decode
+
+
+@dataclass(slots=True, eq=False)
+class Version:
+    """One object at one resourceVersion."""
+
+    namespace: str
+    name: str
+    rv: int
+    tail: bytes  # the encoded object without its first brace, kind and apiVersion: b'"metadata":{…}}'
+    labels: dict[str, str]
+    fields: dict[str, str]  # values for field selectors besides name and namespace
+    uid: str
+    owners: tuple[Object, ...]  # metadata.ownerReferences
+    finalizers: tuple[str, ...]
+    deleting: bool  # metadata.deletionTimestamp is set
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or the name: etcd's order of keys is the order of lists."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    def decode(self) -> Object:
+        """A copy of the object without kind and apiVersion."""
+        return _decode(b"{" + self.tail)
+
+    def metadata(self) -> bytes:
+        """The encoded metadata."""
+        return bytes(_decode_metadata(b"{" + self.tail).metadata)
+
+
+@dataclass(slots=True, eq=False)
+class Change:
+    """One write, as history keeps it."""
+
+    rv: int
+    old: Version | None
+    new: Version
+    deleted: bool
+    left: Version | None = None  # `old` with this change's resourceVersion; made when a selector asks for it
+
+    def old_as_left(self) -> Version:
+        """The object before the change with the change's resourceVersion: what a selector that no longer matches sees."""
+        if self.left is None:
+            assert self.old is not None
+            self.left = restamped(self.old, self.rv)
+        return self.left
+
+
+def make_version(obj: Object, rv: int, fields: dict[str, str]) -> Version:
+    """Encode an object (with or without kind and apiVersion); sets its metadata.resourceVersion."""
+    metadata = obj["metadata"]
+    metadata["resourceVersion"] = str(rv)
+    body = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
+    return Version(metadata.get("namespace", ""), metadata["name"], rv, _encode(body)[1:], metadata.get("labels") or {},
+                   fields, metadata.get("uid", ""), tuple(metadata.get("ownerReferences") or ()),
+                   tuple(metadata.get("finalizers") or ()), "deletionTimestamp" in metadata)
+
+
+def restamped(version: Version, rv: int) -> Version:
+    """The same object with another resourceVersion."""
+    return make_version(version.decode(), rv, version.fields)
+
+
+@dataclass(slots=True, eq=False)
+class Bucket:
+    """The objects of one type, sorted keys, and the type's history."""
+
+    key: str
+    start: int  # the resourceVersion at which the type came to be: a watch cannot start before
+    objects: dict[str, Version] = field(default_factory=dict)
+    keys: list[str] = field(default_factory=list)
+    history: list[Change] = field(default_factory=list)
+    base: int = 0  # how many changes were dropped from the front of `history`: watchers' cursors count from the beginning
+    listeners: list[Callable[[], None]] = field(default_factory=list)
+    ended: bool = False  # the type is no longer served
+
+    def scan(self, namespace: str) -> Iterator[Version]:
+        """The current objects of a namespace, or of all ("") in order."""
+        yield from slice_of(self.objects, self.keys, namespace)
+
+
+def slice_of(objects: dict[str, Version], keys: list[str], namespace: str, after: str = "") -> Iterator[Version]:
+    """Objects in the order of their keys, from the first key above `after`, in one namespace or all of them."""
+    start = bisect_left(keys, after + "\0") if after else 0
+    if not namespace:
+        for index in range(start, len(keys)):
+            yield objects[keys[index]]
+        return
+    prefix = namespace + "/"
+    for index in range(max(start, bisect_left(keys, prefix)), len(keys)):
+        if not keys[index].startswith(prefix):
+            return
+        yield objects[keys[index]]
+
+
+class Storage:
+    """All buckets, and the counter that orders every write."""
+
+    def __init__(self) -> None:
+        self.rv = 1
+        self.compacted = 0  # changes up to this resourceVersion are forgotten
+        self.buckets: dict[str, Bucket] = {}
+        self.observers: list[Callable[[Bucket, Change], None]] = []  # see every change; must be quick
+        self._history_size = 0
+        self._history_bytes = 0
+
+    def bucket(self, key: str, start: int = 0) -> Bucket:
+        """The bucket of a type, made if missing."""
+        found = self.buckets.get(key)
+        if found is None:
+            found = self.buckets[key] = Bucket(key, start)
+        return found
+
+    def get(self, key: str, namespace: str, name: str) -> Version | None:
+        """The current version of an object."""
+        bucket = self.buckets.get(key)
+        return bucket.objects.get(f"{namespace}/{name}" if namespace else name) if bucket else None
+
+    def put(self, key: str, obj: Object, fields: dict[str, str]) -> Version:
+        """Store a new object or a new version of one under the next resourceVersion, which is set in `obj` too."""
+        bucket = self.bucket(key)
+        self.rv += 1
+        version = make_version(obj, self.rv, fields)
+        old = bucket.objects.get(version.key)
+        if old is None:
+            insort(bucket.keys, version.key)
+        bucket.objects[version.key] = version
+        self._record(bucket, Change(self.rv, old, version, deleted=False))
+        return version
+
+    def delete(self, key: str, version: Version) -> Version:
+        """Remove an object; the answer is its last state with the resourceVersion of the deletion."""
+        bucket = self.bucket(key)
+        self.rv += 1
+        gone = restamped(version, self.rv)
+        del bucket.objects[version.key]
+        del bucket.keys[bisect_left(bucket.keys, version.key)]
+        self._record(bucket, Change(self.rv, version, gone, deleted=True))
+        return gone
+
+    def _record(self, bucket: Bucket, change: Change) -> None:
+        bucket.history.append(change)
+        self._history_size += 1
+        self._history_bytes += len(change.new.tail)
+        if self._history_size > MAX_HISTORY or self._history_bytes > MAX_HISTORY_BYTES:
+            self.compact(self._halfway())
+        for observe in self.observers:
+            observe(bucket, change)
+        for notify in bucket.listeners:
+            notify()
+
+    def _halfway(self) -> int:
+        """A resourceVersion in the middle of what history holds."""
+        return self.compacted + (self.rv - self.compacted) // 2
+
+    def compact(self, rv: int) -> None:
+        """Forget the changes up to `rv`: older snapshots and watches have expired then."""
+        self.compacted = max(self.compacted, min(rv, self.rv))
+        for bucket in self.buckets.values():
+            count = bisect_left(bucket.history, self.compacted + 1, key=lambda change: change.rv)
+            if count:
+                self._history_size -= count
+                self._history_bytes -= sum(len(change.new.tail) for change in bucket.history[:count])
+                del bucket.history[:count]
+                bucket.base += count
+
+    def snapshot(self, key: str, rv: int) -> tuple[dict[str, Version], list[str]]:
+        """The objects of a type as they were at `rv` (which must not be compacted), with their sorted keys."""
+        bucket = self.bucket(key)
+        first = bisect_left(bucket.history, rv + 1, key=lambda change: change.rv)
+        if first == len(bucket.history):
+            return bucket.objects, bucket.keys
+        objects = dict(bucket.objects)
+        for change in reversed(bucket.history[first:]):
+            if change.old is None:
+                objects.pop(change.new.key, None)
+            else:
+                objects[change.old.key] = change.old
+        return objects, sorted(objects)
+
+    def cursor(self, bucket: Bucket, rv: int) -> int:
+        """Where a watch that has seen everything up to `rv` goes on."""
+        return bucket.base + bisect_left(bucket.history, rv + 1, key=lambda change: change.rv)
+
+    def drop(self, key: str) -> None:
+        """The type is gone: its watches end after what is recorded."""
+        bucket = self.buckets.pop(key, None)
+        if bucket is None:
+            return
+        self._history_size -= len(bucket.history)
+        self._history_bytes -= sum(len(change.new.tail) for change in bucket.history)
+        bucket.ended = True
+        for notify in bucket.listeners:
+            notify()
+
+    def dump(self) -> tuple[int, dict[str, dict[str, Version]]]:
+        """The current state, for `load`; versions are shared, since they never change."""
+        return self.rv, {key: dict(bucket.objects) for key, bucket in self.buckets.items()}
+
+    def load(self, state: tuple[int, dict[str, dict[str, Version]]], *, rv: int | None = None) -> None:
+        """Put a dumped state in place without history: watches end, older resourceVersions have expired.
+
+        `rv` is the resourceVersion to go on from; None takes the dump's own, which moves the server back in time.
+        """
+        for key in list(self.buckets):
+            self.drop(key)
+        self.rv = state[0] if rv is None else rv
+        self.compacted = self.rv
+        self._history_size = self._history_bytes = 0
+        for key, objects in state[1].items():
+            self.buckets[key] = Bucket(key, self.rv, dict(objects), sorted(objects))
