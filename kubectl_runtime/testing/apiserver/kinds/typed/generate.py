@@ -1,11 +1,11 @@
-"""Writes types.json.gz: what Go's JSON encoding makes of each field of the built-in kinds, read from their Go declarations.
+"""Writes types.json.gz: what Go's JSON encoding makes of each field of the built-in kinds, read from Go declarations.
 
-``python -m kubectl_runtime.testing.apiserver.kinds.typed.generate CHECKOUTS`` where CHECKOUTS holds checkouts of kubernetes/api,
-apimachinery, apiextensions-apiserver and kube-aggregator (branch release-1.36) under these names. A development tool: the
-OpenAPI definitions do not tell pointers from values, nor which fields are written although they are empty.
+``python -m kubectl_runtime.testing.apiserver.kinds.typed.generate CHECKOUTS`` where CHECKOUTS holds checkouts of
+kubernetes/api, apimachinery, apiextensions-apiserver and kube-aggregator (branch release-1.36) under these names. A
+development tool: OpenAPI definitions do not tell pointers from values, nor which fields are written although empty.
 
-The file maps each type, named as in OpenAPI without its common prefix (``core.v1.Pod``), to its fields in Go's order; a field
-is ``name -> flags type``:
+The file maps each type, named as in OpenAPI without its common prefix (``core.v1.Pod``), to its fields in Go's order;
+a field is ``name -> flags type``:
 
 =============  =======================================================================================================
 flags          ``*`` a pointer: zero values stay, only null goes; ``!`` written even when empty
@@ -20,6 +20,7 @@ import gzip
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 SOURCES = {
@@ -36,6 +37,7 @@ IMPORTS = {
 }
 SHORTENED = ("io.k8s.api.", "io.k8s.apimachinery.pkg.apis.", "io.k8s.apiextensions-apiserver.pkg.apis.",
              "io.k8s.kube-aggregator.pkg.apis.")
+SERVED = (*SHORTENED[:1], *SHORTENED[2:], "io.k8s.apimachinery.pkg.apis.meta.")
 # Types with a JSON form of their own.
 SPECIAL = {
     "io.k8s.apimachinery.pkg.apis.meta.v1.Time": "Time",
@@ -68,7 +70,7 @@ class Package:
 
     def read(self, source: str) -> None:
         """Collect the struct and named types of one file."""
-        lines = iter(re.sub(r"/\*.*?\*/", "", source, flags=re.S).split("\n"))
+        lines = iter(re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL).split("\n"))
         imports: dict[str, str] = {}
         for line in lines:
             line = line.split("//")[0].rstrip() if "`" not in line and '"' not in line else line
@@ -82,9 +84,9 @@ class Package:
                 self.named[match[1]] = (match[2], imports)
 
     @staticmethod
-    def _fields(lines: object, imports: dict[str, str]) -> list[tuple[str, str, str, dict[str, str]]]:
+    def _fields(lines: Iterator[str], imports: dict[str, str]) -> list[tuple[str, str, str, dict[str, str]]]:
         fields = []
-        for line in lines:  # type: ignore[attr-defined]
+        for line in lines:
             if line.startswith("}"):
                 break
             if not line.lstrip().startswith("//") and (match := FIELD.match(line)):
@@ -182,14 +184,10 @@ def main(checkouts: str) -> None:
     """Write the types of every kind that has TypeMeta and ObjectMeta, of the reviews and of the option types."""
     generator = Generator(Path(checkouts))
     for package in list(generator.packages.values()):
-        if not re.search(r"\.v\d+((alpha|beta)\d+)?$", package.name) or "testapigroup" in package.name:
+        if not re.search(r"\.v\d+$", package.name) or not package.name.startswith(SERVED):
             continue
         for name, fields in package.structs.items():
             if any(go_type.endswith("TypeMeta") for _, go_type, _, _ in fields) and not name.endswith("List"):
-                try:
-                    shorten(package.name)
-                except ValueError:
-                    continue
                 generator.add(f"{package.name}.{name}")
     target = Path(__file__).with_name("types.json.gz")
     text = json.dumps(dict(sorted(generator.types.items())), separators=(",", ":"))

@@ -1,8 +1,8 @@
 """Resource quantities (``500m``, ``1Gi``) in the canonical form in which the real server writes them.
 
-A canonical quantity has no fraction and the largest suffix that allows this: ``0.5`` is ``500m``, ``1024Mi`` is ``1Gi``,
-``1000m`` is ``1``. The family (binary, decimal, exponent) stays, except that a binary quantity under 1024, or with a
-fraction, is written as a decimal one.
+A canonical quantity has no fraction and the largest suffix that allows this: ``0.5`` is ``500m``, ``1024Mi`` is
+``1Gi``, ``1000m`` is ``1``. The family (binary, decimal, exponent) stays, except that a binary quantity under 1024, or
+with a fraction, is written as a decimal one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Times as the real server reads and writes them: ``Time`` in whole seconds, ``MicroTime`` with six digits, both in UTC.
+"""Times as the real server reads and writes them: ``Time`` in seconds, ``MicroTime`` with six digits, both in UTC.
 
 A text that does not parse is refused in the words of Go's time package, which clients print.
 """
@@ -14,7 +14,7 @@ MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
 
 _plain = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _plain_micro = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
-# The parts of the layouts in order: the text that stands before it, its name in errors, pattern, limit and name of its range.
+# The parts of the layouts in order: the text before it, its name in errors, its pattern, limits and name of its range.
 _PARTS = (
     ("", "2006", r"\d{4}", 0, 9999, "year"),
     ("-", "01", r"\d\d", 1, 12, "month"),
@@ -37,7 +37,7 @@ def canonical_time(text: str) -> str:
             pass
         else:
             return text
-    return _parse(text, TIME_LAYOUT).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _parse(text, TIME_LAYOUT).isoformat(timespec="seconds") + "Z"
 
 
 def canonical_micro_time(text: str) -> str:
@@ -49,10 +49,11 @@ def canonical_micro_time(text: str) -> str:
             pass
         else:
             return text
-    return _parse(text, MICRO_LAYOUT).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return _parse(text, MICRO_LAYOUT).isoformat(timespec="microseconds") + "Z"
 
 
 def _parse(text: str, layout: str) -> datetime:
+    """The moment in UTC, without its time zone."""
     rest, numbers = text, []
     for before, element, pattern, least, most, name in _PARTS:
         if not rest.startswith(before):
@@ -85,7 +86,7 @@ def _parse(text: str, layout: str) -> datetime:
         year, month, day, hour, minute, second = numbers
         moment = datetime.fromisoformat(
             f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micro:06}{offset}")
-        return moment.astimezone(UTC)
+        return moment.astimezone(UTC).replace(tzinfo=None)
     except (ValueError, OverflowError):
         raise ValueError(f"parsing time {json.dumps(text)}: day out of range") from None
 
