@@ -83,7 +83,13 @@ class Schema:
 
 
 OPAQUE = Schema("opaque")
-ANY = Schema("any", loader=lambda: ({}, ANY))
+
+
+def _any_below() -> tuple[Mapping[str, Schema], Schema | None]:
+    return {}, ANY
+
+
+ANY: Schema = Schema("any", loader=_any_below)
 
 
 def scalar_of(node: Node) -> str:

@@ -1,0 +1,8 @@
+"""Who owns which field of an object: ``metadata.managedFields`` and server-side apply."""
+
+from __future__ import annotations
+
+from kubectl_runtime.testing.apiserver.managedfields.manager import apply, update
+from kubectl_runtime.testing.apiserver.managedfields.tracking import NO_RESET, Reset
+
+__all__ = ["NO_RESET", "Reset", "apply", "update"]

@@ -1,0 +1,112 @@
+"""What changed between two values: the field paths that were added or modified, and those that were removed.
+
+Surprising truths of the real server: a map or list that becomes non-empty is itself a new path (``"."``) only if it was absent
+before, not if it was null or empty; two empty values that differ (null and {}) count as one modified leaf.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_runtime.testing.apiserver.managedfields.elements import by_element
+from kubectl_runtime.testing.apiserver.managedfields.fieldset import SELF, Fields
+from kubectl_runtime.testing.apiserver.schemas import ANY, Schema
+
+Value = dict[str, Any]
+
+
+def compare(old: Value, new: Value, schema: Schema) -> tuple[Fields, Fields]:
+    """(added or modified paths, removed paths) on the way from `old` to `new`, two whole objects of the schema."""
+    changed: Fields = {}
+    removed: Fields = {}
+    _compare_maps(old, new, schema, changed, removed)
+    return changed, removed
+
+
+def all_paths(value: Any, schema: Schema) -> Fields:
+    """The node of a value that is wholly new (or gone): its own path and every path below it."""
+    if schema.leaf or not value:
+        return {}
+    if isinstance(value, dict):
+        if schema.kind in ("list", "scalar"):
+            return {}
+        node: Fields = {SELF: {}}
+        fields, element = schema.fields, schema.element
+        for key, child in value.items():
+            below = fields.get(key) or element or ANY
+            node["f:" + key] = {} if below.leaf else all_paths(child, below)
+        return node
+    if isinstance(value, list) and schema.kind == "list":
+        items: Fields = {SELF: {}}
+        below = schema.element or ANY
+        for name, found in by_element(schema, value).items():
+            items[name] = all_paths(found[0], below) if len(found) == 1 else {}
+        return items
+    return {}
+
+
+def _compare_maps(old: Value, new: Value, schema: Schema, changed: Fields, removed: Fields) -> None:
+    fields, element = schema.fields, schema.element
+    for key, after in new.items():
+        below = fields.get(key) or element or ANY
+        if key not in old:
+            changed["f:" + key] = {} if below.leaf else all_paths(after, below)
+            continue
+        before = old[key]
+        if before != after:
+            _compare(before, after, below, "f:" + key, changed, removed)
+    for key, before in old.items():
+        if key not in new:
+            removed["f:" + key] = all_paths(before, fields.get(key) or element or ANY)
+
+
+def _compare(before: Any, after: Any, schema: Schema, name: str, changed: Fields, removed: Fields) -> None:
+    """Two present values that are not equal."""
+    below_changed: Fields = {}
+    below_removed: Fields = {}
+    itself = False
+    if schema.leaf:
+        itself = True
+    elif schema.kind == "list":
+        old_items = before if isinstance(before, list) else None
+        new_items = after if isinstance(after, list) else None
+        if old_items or new_items:
+            _compare_lists(old_items, new_items, schema, below_changed, below_removed)
+        else:
+            itself = True
+    else:
+        old_map = before if isinstance(before, dict) else None
+        new_map = after if isinstance(after, dict) else None
+        # Where any value is allowed, a scalar or list that takes the place of a map (or leaves it) is a change of the path.
+        mixed = schema.kind == "any" and not all(value is None or isinstance(value, dict) for value in (before, after))
+        itself = mixed or not (old_map or new_map)
+        _compare_maps(old_map or {}, new_map or {}, schema, below_changed, below_removed)
+    if itself:
+        changed[name] = {SELF: {}, **below_changed} if below_changed else {}
+    elif below_changed:
+        changed[name] = below_changed
+    if below_removed:
+        removed[name] = below_removed
+
+
+def _compare_lists(old: Any, new: Any, schema: Schema, changed: Fields, removed: Fields) -> None:
+    before, after = by_element(schema, old), by_element(schema, new)
+    element = schema.element or ANY
+    for name in before | after:
+        olds, news = before.get(name, []), after.get(name, [])
+        if olds == news:
+            continue
+        if len(olds) > 1 and len(news) > 1:  # repeated items are one value as a whole
+            changed[name] = {}
+            continue
+        # Repeated items are a leaf of their own: they come and go as such, whatever the single item that replaces them.
+        if len(olds) > 1:
+            removed[name] = {}
+        elif olds and len(news) != 1:
+            removed[name] = all_paths(olds[0], element)
+        if len(news) > 1:
+            changed[name] = {}
+        elif news and len(olds) != 1:
+            changed[name] = all_paths(news[0], element)
+        if len(olds) == len(news) == 1:
+            _compare(olds[0], news[0], element, name, changed, removed)

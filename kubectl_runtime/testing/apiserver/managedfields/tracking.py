@@ -1,0 +1,125 @@
+"""Who loses what when an object changes, and which paths are nobody's: the part that updates and applies share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubectl_runtime.testing.apiserver.managedfields.compare import compare
+from kubectl_runtime.testing.apiserver.managedfields.entries import Entry, Identity, Managed, drop_empty
+from kubectl_runtime.testing.apiserver.managedfields.fieldset import (
+    SELF,
+    Fields,
+    difference,
+    intersection,
+    only,
+    without,
+)
+from kubectl_runtime.testing.apiserver.schemas import Schema
+
+Object = dict[str, Any]
+NEVER_OWNED = ("f:apiVersion", "f:kind")
+NEVER_OWNED_METADATA = frozenset({
+    SELF, "f:name", "f:namespace", "f:creationTimestamp", "f:selfLink", "f:uid", "f:clusterName", "f:generation",
+    "f:managedFields", "f:resourceVersion"})
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """The paths that a request cannot write, whatever its body says: they are owned by nobody for it.
+
+    `drop` are paths that are left out with all below them (``("status",)`` on the main resource of a kind with /status);
+    `keep`, if set, is the only path that counts (``("status",)`` on /status).
+    """
+
+    drop: tuple[tuple[str, ...], ...] = ()
+    keep: tuple[str, ...] = ()
+
+    def apply(self, fields: Fields) -> Fields:
+        """A set without what the request cannot write."""
+        for path in self.drop:
+            fields = without(fields, tuple("f:" + name for name in path))
+        return only(fields, tuple("f:" + name for name in self.keep)) if self.keep else fields
+
+
+NO_RESET = Reset()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The kind that is written: the request's version and schema, and the schemas of the other served versions.
+
+    An entry of a version that is not served any more is dropped at the next change. `versions` is None for kinds whose
+    versions all have the fields of `schema`, as far as ownership goes.
+    """
+
+    api_version: str
+    schema: Schema
+    versions: Mapping[str, Schema] | None = None
+    reset: Reset = field(default=NO_RESET)
+
+    def schema_of(self, api_version: str) -> Schema | None:
+        """The schema of a version, None if it is not served."""
+        if api_version == self.api_version or self.versions is None:
+            return self.schema
+        return self.versions.get(api_version)
+
+
+def strip(fields: Fields) -> Fields:
+    """A set without the paths that nobody owns: type, name, uid and the like; metadata itself too."""
+    result = {key: node for key, node in fields.items() if key not in NEVER_OWNED}
+    if "f:metadata" in result:
+        metadata = {key: node for key, node in result.pop("f:metadata").items() if key not in NEVER_OWNED_METADATA}
+        if metadata:
+            result["f:metadata"] = metadata
+    return result
+
+
+def known_versions(managed: Managed, target: Target) -> Managed:
+    """The entries of served versions, brought to today's schema: below what is one value now, nothing is owned."""
+    result = {}
+    for identity, entry in managed.items():
+        schema = target.schema_of(entry.api_version)
+        if schema is not None:
+            result[identity] = entry.with_fields(_collapse(entry.fields, schema))
+    return result
+
+
+def _collapse(fields: Fields, schema: Schema) -> Fields:
+    result: Fields = {}
+    for key, node in fields.items():
+        below = schema.field(key[2:]) if key.startswith("f:") else schema.element
+        result[key] = node if not node or below is None else {} if below.leaf else _collapse(node, below)
+    return result
+
+
+def take_over(old: Object, new: Object, managed: Managed, target: Target, writer: Identity | None,
+              ) -> tuple[Managed, dict[Identity, Fields]]:
+    """(the entries without what the change took from them, what was taken by value from each manager but the writer).
+
+    The writer's own entry (None: there is none) is not touched. Entries that own nothing any more are gone.
+    """
+    by_version: dict[str, tuple[Fields, Fields]] = {}
+    result: Managed = {}
+    conflicts: dict[Identity, Fields] = {}
+    for identity, entry in managed.items():
+        if identity == writer:
+            result[identity] = entry
+            continue
+        changes = by_version.get(entry.api_version)
+        if changes is None:
+            schema = target.schema_of(entry.api_version)
+            if schema is None:
+                continue
+            changed, removed = compare(old, new, schema)
+            changes = by_version[entry.api_version] = (target.reset.apply(changed), target.reset.apply(removed))
+        taken = intersection(entry.fields, changes[0])
+        if taken:
+            conflicts[identity] = taken
+        result[identity] = _less(_less(entry, taken), changes[1])
+    return drop_empty(result), conflicts
+
+
+def _less(entry: Entry, fields: Fields) -> Entry:
+    return entry.with_fields(difference(entry.fields, fields)) if fields else entry
