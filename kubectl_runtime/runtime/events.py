@@ -1,0 +1,75 @@
+"""What a watcher says: values, from the first list on to every change after it.
+
+    Init                a new list begins; what follows replaces everything known
+    InitApply(obj)      one object of that list
+    InitDone            the list is complete
+    Apply(obj)          the object was created or changed
+    Delete(obj)         the object is gone; `obj` is its last known state
+
+These five are an `Event`. Two more come out of the raw steps of a watcher and are no events:
+
+    Failed(error, ...)  an attempt failed; the watcher goes on when it is pulled again, and whoever pulls decides when
+    Idle                nothing is ready and nothing was waited for (simulated transports only)
+
+Immutable, equal by content. `obj` is a `Record` inside the runtime and a fresh reader of one outside it.
+"""
+from __future__ import annotations
+
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Init(msgspec.Struct, frozen=True, gc=False):
+    """A new list begins."""
+
+
+class InitApply(msgspec.Struct, Generic[T], frozen=True):
+    """An object of the list that is being received."""
+
+    obj: T
+
+
+class InitDone(msgspec.Struct, frozen=True, gc=False):
+    """The list is complete."""
+
+
+class Apply(msgspec.Struct, Generic[T], frozen=True):
+    """An object was created or changed."""
+
+    obj: T
+
+
+class Delete(msgspec.Struct, Generic[T], frozen=True):
+    """An object is gone."""
+
+    obj: T
+
+
+Event: TypeAlias = Init | InitApply[T] | InitDone | Apply[T] | Delete[T]
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """An attempt failed: `verb` (`list` or `watch`) says of what, `retry_after` how many seconds the server asks to wait."""
+
+    error: Exception
+    verb: str = "watch"
+    retry_after: float = 0.0
+
+
+class Idle(msgspec.Struct, frozen=True, gc=False):
+    """Nothing is ready: pull again later."""
+
+
+INIT, INIT_DONE, IDLE = Init(), InitDone(), Idle()
+"""The events without content; one instance of each is enough."""
+
+RawStep: TypeAlias = Event[T] | Failed | Idle
+"""What the raw steps of a watcher yield."""
+
+
+def obj_of(event: Event[Any]) -> Any:
+    """The object that an event carries; None for `Init` and `InitDone`."""
+    return getattr(event, "obj", None)

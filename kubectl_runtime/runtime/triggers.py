@@ -1,0 +1,130 @@
+"""From an event to the keys that have to be reconciled.
+
+A *subscription* is any `Callable[[Event], Iterable[ReconcileRequest]]`. Here are the three usual ones:
+
+    trigger_self     the object itself
+    trigger_owners   each owner of the wanted group and kind, brought to the owner's own version and scope
+    trigger_others   whatever a mapper names: none, one or many
+
+All of them answer to `InitApply`, `Apply` and `Delete`, and to nothing else: a deletion concerns the owners as much as a
+change does, and for the object itself it is how its queue learns that there is nothing left to keep.
+They keep no state and are safe to use from any thread.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from kubectl_runtime.core.gvk import ApiResource, HasApiResource, api_resource_of
+from kubectl_runtime.core.refs import ObjectRef
+from kubectl_runtime.runtime.events import Apply, Delete, Event, InitApply
+
+K = TypeVar("K")
+
+
+class Reason(StrEnum):
+    """Why a key is to be reconciled, for logs and metrics."""
+
+    OBJECT_UPDATED = "object updated"
+    OBJECT_DELETED = "object deleted"
+    RELATED_OBJECT_UPDATED = "related object updated"
+    RELATED_OBJECT_DELETED = "related object deleted"
+
+
+class ReconcileRequest(msgspec.Struct, frozen=True):
+    """Reconcile `ref`, because of `reason`. `cause` is the version that led to it: uid and resourceVersion of the changed object."""
+
+    ref: ObjectRef
+    reason: str = ""
+    cause: tuple[str, str] | None = None
+
+
+Subscription: TypeAlias = Callable[[Event[Any]], Iterable[ReconcileRequest]]
+"""Called by the watch's thread for each event; must not block. It sees `Apply`, `Delete` and `InitDone`."""
+
+Sink: TypeAlias = Callable[[list[ReconcileRequest]], None]
+"""Takes the requests of one batch of events, in order; never called with an empty list. Must not block or raise."""
+
+Mapper: TypeAlias = Callable[[K], Iterable[ObjectRef] | ObjectRef | None]
+"""From a related object to the refs it concerns: an iterable of them, a single one, or None."""
+
+
+def trigger_self(resource: HasApiResource | ApiResource) -> Subscription:
+    """Each touched object of `resource` asks for itself."""
+    own = api_resource_of(resource)
+
+    def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:
+        if not isinstance(event, Apply | InitApply | Delete):
+            return ()
+        obj = event.obj
+        reason = Reason.OBJECT_DELETED if isinstance(event, Delete) else Reason.OBJECT_UPDATED
+        return (ReconcileRequest(obj.ref.canonical(own), reason, _version(obj)),)
+
+    return requests
+
+
+def trigger_owners(owner: HasApiResource | ApiResource) -> Subscription:
+    """Each touched object asks for its owners of this group and kind.
+
+    The version in an owner reference is ignored, and a cluster-scoped owner gets no namespace. The uid is not compared: a
+    reference to a namesake that is gone leads to a run that finds nothing to do, which is cheaper than a missed one.
+    """
+    own = api_resource_of(owner)
+
+    def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:
+        if not isinstance(event, Apply | InitApply | Delete):
+            return ()
+        obj = event.obj
+        references = getattr(obj, "owner_references", None)  # an object whose head did not decode has none
+        if not references:
+            return ()
+        namespace = obj.namespace or None if own.namespaced else None
+        reason = _related(event)
+        return [ReconcileRequest(ObjectRef(own, reference.name, namespace), reason, _version(obj))
+                for reference in references if reference.kind == own.kind and reference.group == own.group]
+
+    return requests
+
+
+def trigger_others(mapper: Mapper[Any]) -> Subscription:
+    """Each touched object asks for what `mapper` makes of it. Objects that could not be decoded are not shown to it.
+
+    The mapper is user code: it runs in the watch's thread, without a lock, must not block, and what it raises is reported and
+    does not end the watch.
+    """
+
+    def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:
+        if not isinstance(event, Apply | InitApply | Delete) or is_invalid(event.obj):
+            return
+        reason, cause = _related(event), _version(event.obj)
+        found = mapper(event.obj)
+        if found is None:
+            return
+        for ref in (found,) if isinstance(found, ObjectRef) else found:
+            yield ReconcileRequest(ref, reason, cause)
+
+    requests.__qualname__ = requests.__name__ = name_of(mapper)
+    return requests
+
+
+def name_of(function: Any) -> str:
+    """What to call a user's function in a log line."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
+
+
+def is_invalid(obj: Any) -> bool:
+    """Whether `obj` stands for an object whose head could not be decoded."""
+    return isinstance(getattr(obj, "error", None), Exception)
+
+
+def _related(event: Event[Any]) -> Reason:
+    return Reason.RELATED_OBJECT_DELETED if isinstance(event, Delete) else Reason.RELATED_OBJECT_UPDATED
+
+
+def _version(obj: Any) -> tuple[str, str] | None:
+    uid, version = obj.uid, obj.resource_version
+    return (uid, version) if uid and version else None
