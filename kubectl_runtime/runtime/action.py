@@ -1,0 +1,33 @@
+"""`Action`: what a reconciler wants to happen next."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kubectl_runtime.core.clock import Duration, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """The answer of a reconciler or an error policy: make one with `Action.requeue` or `Action.await_change`."""
+
+    requeue_after: float | None = None
+    """Seconds from the end of this run to the next one; None: only when something changes."""
+
+    @classmethod
+    def requeue(cls, after: Duration) -> Action:
+        """Reconcile again `after` this long (seconds or a timedelta) even if nothing changes; a change comes first as always.
+
+        Raises ValueError when `after` is negative.
+        """
+        delay = seconds(after)
+        if not delay >= 0:
+            raise ValueError(f"Action.requeue takes seconds that are not negative, not {after!r}")
+        return cls(delay)
+
+    @classmethod
+    def await_change(cls) -> Action:
+        """Nothing more to do until the object, or something that it is watched for, changes."""
+        return _AWAIT_CHANGE
+
+
+_AWAIT_CHANGE = Action()

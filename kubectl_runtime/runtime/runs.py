@@ -1,0 +1,87 @@
+"""`Run`: one execution of the reconciler for one key, and `Outcome`: how it ended.
+
+A run also collects what its own thread writes through the client meanwhile: `writes_of_this_thread` is the hook's side.
+The thread is how a write finds its run, so a write made by another thread that a reconciler started is nobody's.
+"""
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kubectl_runtime.runtime.failures import Version
+    from kubectl_runtime.runtime.triggers import ReconcileRequest
+
+Key = tuple[str | None, str]
+"""Namespace and name. Within one controller that is the whole identity, and tuples hash far faster than refs."""
+
+MAX_ARRIVALS = 64
+"""Causes remembered per run; with more, the trigger behind them counts as somebody else's change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended, and when the key is to run again (seconds from now; None: when something changes)."""
+
+    delay: float | None = None
+    failed: bool = False
+    gone: bool = False
+    decode_failed_at: str | None = None
+
+
+SUCCEEDED = Outcome()
+GONE = Outcome(gone=True)
+"""There was no such object: nothing was reconciled, and nothing about the key is kept."""
+
+
+class Run:
+    """A key that runs now. `writes` belongs to the running thread, the rest to the queue."""
+
+    __slots__ = ("arrivals", "decode_failed_at", "failures", "forgotten", "key", "request", "started", "thread_id", "writes")
+
+    def __init__(self, key: Key, request: ReconcileRequest, failures: int, decode_failed_at: str | None, started: float) -> None:
+        self.key = key
+        self.request = request
+        self.failures = failures
+        """Failures in a row before this run."""
+        self.decode_failed_at = decode_failed_at
+        self.started = started
+        self.thread_id = threading.get_ident()
+        self.writes: dict[Version, None] = {}
+        self.arrivals: list[Version] | None = []
+        """Causes of the triggers that came meanwhile; None when one of them had no known cause."""
+        self.forgotten = False
+        """The object was deleted meanwhile: the outcome says nothing about its successor."""
+
+    def arrived(self, cause: Version | None) -> None:
+        if self.arrivals is None:
+            return
+        if cause is None or len(self.arrivals) >= MAX_ARRIVALS:
+            self.arrivals = None
+        else:
+            self.arrivals.append(cause)
+
+
+class _ThisThread(threading.local):
+    run: Run | None = None
+
+
+_this_thread = _ThisThread()
+
+
+def enter_run(run: Run | None) -> None:
+    """From now on this thread works for `run` (None: for nobody)."""
+    _this_thread.run = run
+
+
+def current_run() -> Run | None:
+    """The run this thread works for."""
+    return _this_thread.run
+
+
+def record_write(uid: str | None, resource_version: str | None) -> None:
+    """This thread wrote an object and the server answered with this version: its echo will come on a watch."""
+    run = _this_thread.run
+    if run is not None and uid and resource_version:
+        run.writes[(uid, resource_version)] = None

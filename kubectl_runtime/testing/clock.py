@@ -1,0 +1,102 @@
+"""`SimClock`: time that moves only when a test moves it.
+
+    threads        SimClock()                     wait() really blocks; advance() wakes every waiter whose time has come
+    one thread     SimClock(self_advancing=True)  wait() cannot be ended by anybody else, so it moves the time itself
+
+With threads, `settle(n)` blocks (in real time, with a limit) until n threads wait on the clock: a test advances only then, and
+so never races the thread that it wants to wake. In a simulation of one thread, a wait without a timeout could never end:
+it raises, and names the deadlock instead of being it.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from kubectl_runtime.core.clock import Duration, seconds
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+"""The date on which simulated time begins."""
+
+
+class SimClock:
+    """A `Clock` for tests. Safe to use from any thread."""
+
+    def __init__(self, *, start: datetime = EPOCH, self_advancing: bool = False) -> None:
+        """Time begins at `start`; `monotonic()` begins at 0."""
+        self._start = start
+        self._self_advancing = self_advancing
+        self._elapsed = 0.0
+        self._changed = threading.Condition()
+        self._waiters: dict[object, tuple[threading.Condition, float]] = {}
+
+    def monotonic(self) -> float:
+        return self._elapsed
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self._elapsed)
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        """As `Clock.wait`. Raises RuntimeError where a self-advancing clock would wait for ever."""
+        if self._self_advancing:
+            return self._skip(timeout)
+        due = float("inf") if timeout is None else self._elapsed + timeout
+        if due <= self._elapsed:
+            return False
+        key = object()
+        with self._changed:
+            self._waiters[key] = (condition, due)
+            self._changed.notify_all()
+        try:
+            condition.wait()
+        finally:
+            with self._changed:
+                del self._waiters[key]
+        return self._elapsed < due
+
+    def advance(self, duration: Duration) -> None:
+        """Move time forward, waking each waiter at its own time, in order."""
+        target = self._elapsed + seconds(duration)
+        while True:
+            with self._changed:
+                due = min((when for _, when in self._waiters.values()), default=float("inf"))
+                step = min(target, due)
+                self._elapsed = max(self._elapsed, step)
+                woken = [condition for condition, when in self._waiters.values() if when <= self._elapsed]
+            for condition in woken:
+                # Taking the condition also proves that its waiter has begun to wait: it registered while holding it.
+                with condition:
+                    condition.notify_all()
+            if self._elapsed >= target:
+                return
+            self._await_departure(woken)
+
+    def run_until(self, done: Callable[[], bool], *, step: Duration = 1.0, limit: Duration = 3600.0) -> None:
+        """Advance by `step` until `done()`; raises AssertionError when `limit` seconds of simulated time have passed."""
+        end = self._elapsed + seconds(limit)
+        while not done():
+            if self._elapsed >= end:
+                raise AssertionError(f"not done after {seconds(limit):g} s of simulated time")
+            self.advance(step)
+
+    def settle(self, waiters: int = 1, *, within: float = 10.0) -> None:
+        """Block until at least `waiters` threads wait on this clock; AssertionError after `within` real seconds."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._waiters) >= waiters, within):
+                raise AssertionError(f"{len(self._waiters)} threads wait on the clock, not {waiters}")
+
+    def _skip(self, timeout: float | None) -> bool:
+        if timeout is None:
+            raise RuntimeError("the simulation's only thread waits without a timeout: nobody could ever wake it")
+        self._elapsed += max(0.0, timeout)
+        return False
+
+    def _await_departure(self, woken: list[threading.Condition]) -> None:
+        """Let the woken leave before time goes on, so that each sees the time it asked for (bounded: one may be slow)."""
+        gone = {id(condition) for condition in woken}
+        with self._changed:
+            deadline = self._elapsed
+            for _ in range(200):
+                if not any(id(c) in gone and when <= deadline for c, when in self._waiters.values()):
+                    return
+                self._changed.wait(0.01)
