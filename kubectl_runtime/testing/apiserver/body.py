@@ -85,11 +85,11 @@ def duplicate_keys(body: bytes) -> list[str]:
 
 
 def parse_yaml(body: bytes) -> Any:
-    """Decode one YAML document with JSON's types; ValueError if it is none."""
+    """Decode the first YAML document of a text with JSON's types (null if there is none); ValueError if it is malformed."""
     import yaml
 
     try:
-        value = yaml.load(body, Loader=_loader())
+        value = next(yaml.load_all(body, Loader=_loader()), None)
         return _decode(_encode(value))
     except (yaml.YAMLError, msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"error converting YAML to JSON: yaml: {' '.join(str(error).split())}") from None

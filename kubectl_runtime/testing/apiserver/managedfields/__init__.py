@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from kubectl_runtime.testing.apiserver.managedfields.manager import apply, update
-from kubectl_runtime.testing.apiserver.managedfields.tracking import NO_RESET, Reset
+from kubectl_runtime.testing.apiserver.managedfields.tracking import NO_RESET, Reset, reset_for
 
-__all__ = ["NO_RESET", "Reset", "apply", "update"]
+__all__ = ["NO_RESET", "Reset", "apply", "reset_for", "update"]

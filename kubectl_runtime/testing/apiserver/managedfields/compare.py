@@ -1,7 +1,7 @@
 """What changed between two values: the field paths that were added or modified, and those that were removed.
 
-Surprising truths of the real server: a map or list that becomes non-empty is itself a new path (``"."``) only if it was absent
-before, not if it was null or empty; two empty values that differ (null and {}) count as one modified leaf.
+Surprising truths of the real server: a map or list that becomes non-empty is itself a new path (``"."``) only if it
+was absent before, not if it was null or empty; two empty values that differ (null and {}) count as one modified leaf.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def _compare_maps(old: Value, new: Value, schema: Schema, changed: Fields, remov
             continue
         before = old[key]
         if before != after:
-            _compare(before, after, below, "f:" + key, changed, removed)
+            _compare(before, after, below, name="f:" + key, changed=changed, removed=removed)
     for key, before in old.items():
         if key not in new:
             removed["f:" + key] = all_paths(before, fields.get(key) or element or ANY)
 
 
-def _compare(before: Any, after: Any, schema: Schema, name: str, changed: Fields, removed: Fields) -> None:
-    """Two present values that are not equal."""
+def _compare(before: Any, after: Any, schema: Schema, *, name: str, changed: Fields, removed: Fields) -> None:
+    """Two present values that are not equal; `name` is their path element."""
     below_changed: Fields = {}
     below_removed: Fields = {}
     itself = False
@@ -77,7 +77,7 @@ def _compare(before: Any, after: Any, schema: Schema, name: str, changed: Fields
     else:
         old_map = before if isinstance(before, dict) else None
         new_map = after if isinstance(after, dict) else None
-        # Where any value is allowed, a scalar or list that takes the place of a map (or leaves it) is a change of the path.
+        # Where any value is allowed, a scalar or list that takes the place of a map, or leaves it, changes the path.
         mixed = schema.kind == "any" and not all(value is None or isinstance(value, dict) for value in (before, after))
         itself = mixed or not (old_map or new_map)
         _compare_maps(old_map or {}, new_map or {}, schema, below_changed, below_removed)
@@ -109,4 +109,4 @@ def _compare_lists(old: Any, new: Any, schema: Schema, changed: Fields, removed:
         elif news and len(olds) != 1:
             changed[name] = all_paths(news[0], element)
         if len(olds) == len(news) == 1:
-            _compare(olds[0], news[0], element, name, changed, removed)
+            _compare(olds[0], news[0], element, name=name, changed=changed, removed=removed)

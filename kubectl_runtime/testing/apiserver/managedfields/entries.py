@@ -1,7 +1,7 @@
 """The entries of ``metadata.managedFields``: read, written, told apart, capped.
 
-An entry is identified by manager, operation and subresource, and for updates also by apiVersion: an applier has one entry
-whatever the version it used last.
+An entry is identified by manager, operation and subresource, and for updates also by apiVersion: an applier has one
+entry whatever the version it used last.
 """
 
 from __future__ import annotations
@@ -91,9 +91,11 @@ def is_reset(raw: Any) -> bool:
 
 def write(managed: Managed) -> list[dict[str, Any]]:
     """The managedFields list: by operation, time, manager, version and subresource."""
-    entries = sorted(managed.values(),
-                     key=lambda entry: (entry.operation, entry.time, entry.manager, entry.api_version, entry.subresource))
-    return [_write_entry(entry) for entry in entries]
+    return [_write_entry(entry) for entry in sorted(managed.values(), key=_rank)]
+
+
+def _rank(entry: Entry) -> tuple[str, ...]:
+    return (entry.operation, entry.time, entry.manager, entry.api_version, entry.subresource)
 
 
 def _write_entry(entry: Entry) -> dict[str, Any]:
@@ -114,8 +116,7 @@ def drop_empty(managed: Managed) -> Managed:
 
 def cap_updaters(managed: Managed) -> Managed:
     """At most `MAX_UPDATERS` entries of updates: the oldest ones of each version are joined as ``ancient-changes``."""
-    updaters = sorted((entry for entry in managed.values() if entry.operation == UPDATE),
-                      key=lambda entry: (entry.time, entry.manager, entry.api_version, entry.subresource))
+    updaters = sorted((entry for entry in managed.values() if entry.operation == UPDATE), key=_rank)
     surplus = len(updaters) - MAX_UPDATERS
     if surplus <= 0:
         return managed

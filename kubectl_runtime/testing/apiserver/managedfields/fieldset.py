@@ -1,9 +1,9 @@
 """Sets of field paths in the form in which managedFields store them (FieldsV1), and their algebra.
 
-A set is a dict of path elements: ``f:name`` a field or map key, ``k:{"name":"x"}`` an item of a map list, ``v:"x"`` an item of a
-set, each with the node below it. In a node ``"."`` says that the path itself belongs to the set; a node without anything below
-it is a member and written ``{}``. So ``{"f:data": {".": {}, "f:k": {}}}`` holds ``.data`` and ``.data.k``, and ``{"f:data":
-{"f:k": {}}}`` only the latter. The root is no path: an empty root is the empty set.
+A set is a dict of path elements: ``f:name`` a field or map key, ``k:{"name":"x"}`` an item of a map list, ``v:"x"``
+an item of a set, each with the node below it. In a node ``"."`` says that the path itself belongs to the set; a node
+without anything below it is a member and written ``{}``. So ``{"f:data": {".": {}, "f:k": {}}}`` holds ``.data`` and
+``.data.k``, and ``{"f:data": {"f:k": {}}}`` only the latter. The root is no path: an empty root is the empty set.
 
 All functions are pure: arguments are never changed, results may share nodes with them.
 """

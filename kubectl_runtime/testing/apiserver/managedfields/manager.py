@@ -1,18 +1,20 @@
 """`update` and `apply`: what a write does to an object and to its ``metadata.managedFields``.
 
-Update (create, PUT, patches)     the writer owns what it added or changed, besides what it owned before; others lose that, and
-                                  everybody loses what was removed. The time of its entry moves only if it took something.
-Apply (server-side apply)         the configuration is laid over the object; what the applier applied before and not now is
-                                  removed unless somebody else owns it; other managers' differing values are conflicts.
+* Update (create, PUT, patches): the writer owns what it added or changed, besides what it owned before; others lose
+  that, and everybody loses what was removed. The time of its entry moves only if it took something.
+* Apply (server-side apply): the configuration is laid over the object. What the applier applied before and not now is
+  removed unless somebody else owns it. Other managers' differing values are conflicts.
 
-An object that has no managers at all (they were reset) gets none by an update; at the first apply all of its fields go to the
-manager ``before-first-apply``. Both functions are pure: arguments are never changed, the result may share parts with them.
+An object that has no managers at all (they were reset) gets none by an update; at the first apply all of its fields
+go to the manager ``before-first-apply``. Both functions are pure: arguments are never changed, the result may share
+parts with them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -52,10 +54,10 @@ def update(old: Object | None, new: Object, *, manager: str, api_version: str, s
            versions: Mapping[str, Schema] | None = None) -> Object:
     """`new` with the managedFields that it has after a create (`old` is None) or an update by `manager`.
 
-    Both objects are in the request's version; `new` is what the client sent (or a patch made), with defaults. `blank` is the
-    empty object of the kind: what a create has in common with it is not owned. `reset` names what this request cannot write.
-    `versions` maps the other served apiVersions to their schemas; None if they all have the fields of `schema`.
-    The managedFields in `new` count if they can be read and this is not a subresource; else those of `old`.
+    Both objects are in the request's version; `new` is what the client sent (or a patch made), with defaults. `blank`
+    is the empty object of the kind: what a create has in common with it is not owned. `reset` names what this request
+    cannot write. `versions` maps the other served apiVersions to their schemas; None if they all have the fields of
+    `schema`. The managedFields in `new` count if they can be read and this is not a subresource; else those of `old`.
     """
     target = Target(api_version, schema, versions, reset)
     content = _without_managed_fields(new)
@@ -80,15 +82,17 @@ def _updated(live: Object, new: Object, managed: Managed, writer: Entry, target:
     return entries.cap_updaters({**managed, writer.identity: writer.with_fields(fields)})
 
 
-def apply(old: Object | None, applied: Object, *, manager: str, force: bool, api_version: str, schema: Schema, now: datetime,
-          subresource: str = "", blank: Object | None = None, reset: Reset = NO_RESET,
+def apply(old: Object | None, applied: Object, *, manager: str, force: bool, api_version: str, schema: Schema,
+          now: datetime, subresource: str = "", blank: Object | None = None, reset: Reset = NO_RESET,
           versions: Mapping[str, Schema] | None = None) -> Object:
-    """The object after `manager` applied a configuration to `old` (None: there is no object yet), with its managedFields.
+    """The object after `manager` applied a configuration to `old` (None: there is no object yet), with its
+    managedFields.
 
-    `applied` is the configuration as sent; the result still has to be decoded, defaulted and validated. The other arguments
-    are as for `update`. An apply that changes no value keeps the time of the applier's entry (a new one then has none).
-    Raises StatusError 400 if the configuration has managedFields, 500 (as the real server does) if it does not fit the
-    schema, 409 with a FieldManagerConflict cause for each path that another manager owns with another value, unless `force`.
+    `applied` is the configuration as sent; the result still has to be decoded, defaulted and validated. The other
+    arguments are as for `update`. An apply that changes no value keeps the time of the applier's entry (a new one
+    then has none). Raises StatusError 400 if the configuration has managedFields, 500 (as the real server does) if it
+    does not fit the schema, 409 with a FieldManagerConflict cause for each path that another manager owns with
+    another value, unless `force`.
     """
     target = Target(api_version, schema, versions, reset)
     if (applied.get("metadata") or {}).get("managedFields") is not None:
@@ -103,19 +107,19 @@ def apply(old: Object | None, applied: Object, *, manager: str, force: bool, api
         managed = _updated(empty, live, {}, first, target)
     writer = Entry(manager, APPLY, api_version, subresource, _time(now), {})
     try:
-        result, managed = _applied(live, applied, managed, writer, target, force)
+        result, managed = _applied(live, applied, managed, writer, target, force=force)
     except _Conflicts as conflicts:
         allowed = _client_side_applied(live, target) if manager == "kubectl" else None
         remaining = conflicts.without(allowed) if allowed is not None else conflicts
         if remaining.found:
             raise remaining.status() from None
-        result, managed = _applied(live, applied, managed, writer, target, True)
+        result, managed = _applied(live, applied, managed, writer, target, force=True)
     if manager == "kubectl":
         result = _with_last_applied(result, applied)
     return _with_managed_fields(result, managed)
 
 
-def _applied(live: Object, applied: Object, managed: Managed, writer: Entry, target: Target, force: bool,
+def _applied(live: Object, applied: Object, managed: Managed, writer: Entry, target: Target, *, force: bool,
              ) -> tuple[Object, Managed]:
     """(the object, the entries) after an apply."""
     managed = known_versions(managed, target)
@@ -131,7 +135,7 @@ def _applied(live: Object, applied: Object, managed: Managed, writer: Entry, tar
     managed.pop(writer.identity, None)
     if own := strip(fields):
         time = (last.time if last else "") if unchanged else writer.time
-        managed[writer.identity] = Entry(writer.manager, APPLY, writer.api_version, writer.subresource, time, ordered(own))
+        managed[writer.identity] = replace(writer, time=time, fields=ordered(own))
     return (live if unchanged else result), managed
 
 
@@ -154,7 +158,8 @@ class _Conflicts(Exception):
 
     def status(self) -> StatusError:
         """The 409 that names them."""
-        causes = [Cause("FieldManagerConflict", f"conflict with {title}", path_text(path)) for title, path in self.found]
+        causes = [Cause("FieldManagerConflict", f"conflict with {title}", path_text(path))
+                  for title, path in self.found]
         if len(causes) == 1:
             return StatusError(409, "Conflict", f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}",
                                causes=causes)
@@ -163,11 +168,13 @@ class _Conflicts(Exception):
             if index == 0 or self.found[index - 1][0] != title:
                 lines.append(f"conflicts with {title}:")
             lines.append(f"- {path_text(path)}")
-        return StatusError(409, "Conflict", f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines), causes=causes)
+        message = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
+        return StatusError(409, "Conflict", message, causes=causes)
 
 
 def _client_side_applied(live: Object, target: Target) -> Fields | None:
-    """What `kubectl apply` set and nobody changed since: kubectl's server-side apply may take that over without conflict."""
+    """What `kubectl apply` set and nobody changed since: kubectl's server-side apply may take that over without
+    conflict."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     try:
         configuration = json.loads(text or "")

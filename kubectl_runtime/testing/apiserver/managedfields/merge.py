@@ -1,7 +1,7 @@
 """The merge of an applied configuration into an object, the field set of a configuration, and the removal of paths.
 
-Order of merged lists: items that both have follow the order of the applied list; items that only one has keep their place
-relative to their neighbours in their own list.
+Order of merged lists: items that both have follow the order of the applied list; items that only one has keep their
+place relative to their neighbours in their own list.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ Object = dict[str, Any]
 def prune(merged: Object, managed: Managed, last: Entry | None, target: Target) -> Object:
     """`merged` without the paths of the applier's last set that no entry of `managed` (its new one included) owns.
 
-    An item or struct that still holds something somebody owns stays. A last set of a version that is not served any more
-    removes nothing.
+    An item or struct that still holds something somebody owns stays. A last set of a version that is not served any
+    more removes nothing.
     """
     schema = target.schema_of(last.api_version) if last else None
     if last is None or schema is None or not last.fields:

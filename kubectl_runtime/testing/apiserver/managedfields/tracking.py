@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from kubectl_runtime.testing.apiserver.managedfields.compare import compare
@@ -29,8 +29,8 @@ NEVER_OWNED_METADATA = frozenset({
 class Reset:
     """The paths that a request cannot write, whatever its body says: they are owned by nobody for it.
 
-    `drop` are paths that are left out with all below them (``("status",)`` on the main resource of a kind with /status);
-    `keep`, if set, is the only path that counts (``("status",)`` on /status).
+    `drop` are paths that are left out with all below them (``("status",)`` on the main resource of a kind with
+    /status); `keep`, if set, is the only path that counts (``("status",)`` on /status).
     """
 
     drop: tuple[tuple[str, ...], ...] = ()
@@ -44,6 +44,15 @@ class Reset:
 
 
 NO_RESET = Reset()
+ALL_BUT_STATUS = Reset(keep=("status",))
+STATUS = Reset(drop=(("status",),))
+
+
+def reset_for(subresource: str, *, has_status: bool) -> Reset:
+    """What a request to the main resource or to a subresource cannot write, for a kind with or without /status."""
+    if subresource == "status":
+        return ALL_BUT_STATUS
+    return STATUS if has_status else NO_RESET
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +66,7 @@ class Target:
     api_version: str
     schema: Schema
     versions: Mapping[str, Schema] | None = None
-    reset: Reset = field(default=NO_RESET)
+    reset: Reset = NO_RESET
 
     def schema_of(self, api_version: str) -> Schema | None:
         """The schema of a version, None if it is not served."""

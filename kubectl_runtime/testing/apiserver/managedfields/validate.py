@@ -1,6 +1,8 @@
-"""The check of an applied configuration against its schema: types, undeclared fields, list items that cannot be told apart.
+"""The check of an applied configuration against its schema: types, undeclared fields, list items that cannot be told
+apart.
 
-The texts are those of the real server, which answers them as 500 without a reason; Go's way to print values is part of them.
+The texts are those of the real server, which answers them as 500 without a reason; Go's way to print values is part
+of them.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from kubectl_runtime.testing.apiserver.schemas import Schema
 def typed_errors(value: Any, schema: Schema) -> str:
     """What is wrong with a configuration, as one text; "" if nothing is."""
     errors = [f"{path}: {message}" if path else message for path, message in _errors(value, schema, "")]
-    return errors[0] if len(errors) == 1 else "\n".join(["errors:", *("  " + error for error in errors)]) if errors else ""
+    if len(errors) > 1:
+        return "\n".join(["errors:", *("  " + error for error in errors)])
+    return "".join(errors)
 
 
 def _errors(value: Any, schema: Schema, path: str) -> Iterator[tuple[str, str]]:

@@ -14,10 +14,11 @@ def by_key(item: Any, key: str) -> Any:
 
 
 def in_order(merged: list[Any], wanted: list[Any], before: list[Any], key: str) -> list[Any]:
-    """The merged list: items named in `wanted` in that order, the server's own in the order of `before` (the live list).
+    """The merged list: items named in `wanted` in that order, the server's own in the order of `before` (the live
+    list).
 
-    An item of the server goes in front of a wanted one if it stood in front of it before; otherwise, and so before any item
-    that is new, it comes after.
+    An item of the server goes in front of a wanted one if it stood in front of it before; otherwise, and so before
+    any item that is new, it comes after.
     """
     rank = _ranks(wanted, key)
     live = _ranks(before, key)

@@ -1,8 +1,9 @@
 """JSON patch (RFC 6902) as the API server applies it.
 
-Where the real server is laxer than the RFC, so is this: ``test`` of a missing member succeeds against null, ``replace`` of a missing
-member adds it, ``add`` and ``replace`` without value write null, indexes may be negative (``-1`` adds at the end), ``copy`` of a
-missing member writes null, and what stands before the first slash of a pointer is ignored.
+Where the real server is laxer than the RFC, so is this: ``test`` of a missing member succeeds against null,
+``replace`` of a missing member adds it, ``add`` and ``replace`` without value write null, indexes may be negative
+(``-1`` adds at the end), ``copy`` of a missing member writes null, and what stands before the first slash of a
+pointer is ignored.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ class _Failed(Exception):
 def apply_json_patch(current: dict[str, Any], operations: list[Any]) -> dict[str, Any]:
     """`current` after all operations; it is not changed itself. The operations are decoded JSON.
 
-    Raises StatusError 422 if an operation is malformed or does not apply (the real server does not say which), 413 if there
-    are more than `MAX_OPERATIONS`.
+    Raises StatusError 422 if an operation is malformed or does not apply (the real server does not say which), 413 if
+    there are more than `MAX_OPERATIONS`.
     """
     if len(operations) > MAX_OPERATIONS:
-        raise StatusError(413, "RequestEntityTooLarge", f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, "
-                          f"got {len(operations)}", details={})
+        message = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
+        raise StatusError(413, "RequestEntityTooLarge", message, details={})
     root: list[Any] = [copy.deepcopy(current)]  # a holder, so that the document itself can be replaced
     try:
         for operation in operations:

@@ -10,8 +10,9 @@ Directives in the patch:
 ``$retainKeys``                     drop all other keys of the map
 ==================================  ==================================================================================
 
-Surprising truths of the real server: without ``$setElementOrder``, items of the patch come in the patch's order and before those
-items of the server that they cannot be compared with (new items come first); null of a missing key is ignored.
+Surprising truths of the real server: without ``$setElementOrder``, items of the patch come in the patch's order and
+before those items of the server that they cannot be compared with (new items come first); null of a missing key is
+ignored.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ SET_ORDER = "$setElementOrder"
 def apply_strategic_merge_patch(current: Object, patch: Object, schema: Schema) -> Object:
     """`current` with the patch merged in by the schema of the kind. Neither is changed.
 
-    Raises StatusError: 400 for a malformed directive, 422 for lists of lists or an unknown ``$patch``, 500 where a list item
-    lacks its merge key or a merged list has no key, as the real server answers.
+    Raises StatusError: 400 for a malformed directive, 422 for lists of lists or an unknown ``$patch``, 500 where a
+    list item lacks its merge key or a merged list has no key, as the real server answers.
     """
     return _merge_map(copy.deepcopy(current), copy.deepcopy(patch), schema)
 

@@ -1,4 +1,5 @@
-"""Schemas of the built-in kinds and of custom resources, and what decoding needs of them (see schema.py for `Schema`)."""
+"""Schemas of the built-in kinds and of custom resources, and what decoding needs of them (see schema.py for
+`Schema`)."""
 
 from __future__ import annotations
 
@@ -10,9 +11,8 @@ from kubectl_runtime.testing.apiserver.schemas.builtin import (
     descriptions,
 )
 from kubectl_runtime.testing.apiserver.schemas.custom import from_openapi
-from kubectl_runtime.testing.apiserver.schemas.duplicates import duplicate_fields
 from kubectl_runtime.testing.apiserver.schemas.schema import ANY, OPAQUE, Schema
 from kubectl_runtime.testing.apiserver.schemas.structural import apply_defaults, prune
 
 __all__ = ["ANY", "OPAQUE", "Schema", "apply_defaults", "builtin", "definition", "definition_names", "definitions",
-           "descriptions", "duplicate_fields", "from_openapi", "prune"]
+           "descriptions", "from_openapi", "prune"]

@@ -17,8 +17,8 @@ STRING = Schema("scalar", node={"type": "string"}, scalar="string")
 def from_openapi(json_schema: Node | None) -> Schema:
     """The schema of a custom resource; None (a version without schema) takes anything below the top level.
 
-    In: the value of ``schema.openAPIV3Schema``, kept by reference and never changed. A schema that the API server would refuse
-    as not structural does not raise here: what is not understood takes any value.
+    In: the value of ``schema.openAPIV3Schema``, kept by reference and never changed. A schema that the API server
+    would refuse as not structural does not raise here: what is not understood takes any value.
     """
     root = dict(json_schema or {"x-kubernetes-preserve-unknown-fields": True})
     root.setdefault("type", "object")
@@ -34,7 +34,8 @@ def _build(node: Node, open_below: bool) -> Schema:
     if kind == "array":
         list_type, keys = list_relationship(node)
         items = node.get("items") or {}
-        return Schema("list", node=node, list_type=list_type, map_keys=keys, loader=lambda: ({}, _build(items, open_below)))
+        return Schema("list", node=node, list_type=list_type, map_keys=keys,
+                      loader=lambda: ({}, _build(items, open_below)))
     if kind in ("string", "integer", "number", "boolean"):
         return Schema("scalar", node=node, scalar=scalar_of(node))
     return Schema("any", node=node, loader=lambda: (_fields(node, False, True), ANY))

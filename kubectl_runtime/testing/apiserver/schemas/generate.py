@@ -1,10 +1,12 @@
 """Writes definitions.json.gz, the OpenAPI definitions of the built-in kinds, from the package kubernetes-validate.
 
-``python -m kubectl_runtime.testing.apiserver.schemas.generate`` with kubernetes-validate installed (a development dependency).
+``python -m kubectl_runtime.testing.apiserver.schemas.generate`` with kubernetes-validate installed (a development
+dependency).
 
-The package stores each Kubernetes version's OpenAPI v2 definitions as JSON schemas made for validating manifests. The generator
-takes back what was changed for that purpose (``null`` among the types, enums of ``kind`` and ``apiVersion``, the ``oneOf`` of
-quantities), so that what it writes are the definitions of the API again. The file holds two JSON documents, one a line:
+The package stores each Kubernetes version's OpenAPI v2 definitions as JSON schemas made for validating manifests. The
+generator takes back what was changed for that purpose (``null`` among the types, enums of ``kind`` and
+``apiVersion``, the ``oneOf`` of quantities), so that what it writes are the definitions of the API again. The file
+holds two JSON documents, one a line:
 
 1. ``{name: definition}`` without descriptions; a ``$ref`` is the bare name of another definition;
 2. ``{name: {"": description, field: description}}``.

@@ -1,18 +1,20 @@
-"""`Schema`: what the server knows of the shape of a value, built-in or custom, in the terms that patches and ownership need.
+"""`Schema`: what the server knows of the shape of a value, built-in or custom, in the terms that patches and
+ownership need.
 
-========  ===========================================  ==================================================================
+========  ==========================================  ==================================================================
 kind      value                                        children
-========  ===========================================  ==================================================================
-scalar    string, number, boolean                      none; `scalar` tells which ("untyped" takes any scalar)
-struct    object with declared `fields`                `field(name)`; undeclared names go to `element` if there is one
-map       object with any keys                         `element`
-list      array                                        `element`; `list_type` atomic, set or map (with `map_keys`)
-any       whatever it is                               maps are merged by key, lists and scalars are one value
-opaque    whatever it is                               none: one value as a whole
-========  ===========================================  ==================================================================
+========  ==========================================  ==================================================================
+scalar    string, number, boolean                     none; `scalar` tells which ("untyped" takes any scalar)
+struct    object with declared `fields`               `field(name)`; undeclared names go to `element` if there is one
+map       object with any keys                        `element`
+list      array                                       `element`; `list_type` atomic, set or map (with `map_keys`)
+any       whatever it is                              maps are merged by key, lists and scalars are one value
+opaque    whatever it is                              none: one value as a whole
+========  ==========================================  ==================================================================
 
-`leaf` is true where a value is owned and replaced as a whole: scalars, atomic lists and atomic maps, opaque values.
-A Schema is immutable once built; children are built on first use, since the definitions of the built-in kinds are recursive.
+`leaf` is true where a value is owned and replaced as a whole: scalars, atomic lists and atomic maps, opaque values. A
+Schema is immutable once built; children are built on first use, since the definitions of the built-in kinds are
+recursive.
 """
 
 from __future__ import annotations
@@ -67,7 +69,8 @@ class Schema:
         raise AttributeError(name)
 
     def field(self, name: str) -> Schema | None:
-        """The schema under a key: the declared field's, else that of undeclared keys, else None (nothing may be there)."""
+        """The schema under a key: the declared field's, else that of undeclared keys, else None (nothing may be
+        there)."""
         return self.fields.get(name) or self.element
 
     def replaced(self, **changes: Any) -> Schema:
@@ -93,7 +96,8 @@ ANY: Schema = Schema("any", loader=_any_below)
 
 
 def scalar_of(node: Node) -> str:
-    """Which scalars a node takes: string, numeric, boolean or untyped. Formatted strings take any scalar, as in the server."""
+    """Which scalars a node takes: string, numeric, boolean or untyped. Formatted strings take any scalar, as in the
+    server."""
     kind = node.get("type", "")
     if kind in ("integer", "number"):
         return "numeric"

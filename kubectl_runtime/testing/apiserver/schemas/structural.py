@@ -1,8 +1,8 @@
 """Pruning and defaulting of custom resources by their structural schema. The functions change the object in place.
 
-Rules of the real server that surprise, kept on purpose: below ``x-kubernetes-preserve-unknown-fields`` undeclared fields stay, but
-declared ones are still pruned inside; a default applies where the parent is there (or has a default itself); a null where null is
-not allowed counts as missing, so it becomes the default or goes.
+Rules of the real server that surprise, kept on purpose: below ``x-kubernetes-preserve-unknown-fields`` undeclared
+fields stay, but declared ones are still pruned inside; a default applies where the parent is there (or has a default
+itself); a null where null is not allowed counts as missing, so it becomes the default or goes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ RESOURCE_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 def prune(obj: dict[str, Any], node: Node | None) -> list[str]:
     """Drop what the schema does not declare; returns the dropped paths, sorted (``bogus``, ``spec.list[0].x``).
 
-    apiVersion, kind and metadata of the object and of embedded resources stay; what is wrong in metadata is not looked at.
+    apiVersion, kind and metadata of the object and of embedded resources stay; what is wrong in metadata is not
+    looked at.
     """
     if node is None:
         return []

@@ -1,0 +1,79 @@
+"""From the body of a PATCH request to the patch in it; each function raises the 400 that the real server answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_runtime.testing.apiserver.body import parse_json, parse_yaml
+from kubectl_runtime.testing.apiserver.errors import bad_request
+
+Object = dict[str, Any]
+
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_YAML = "application/apply-patch+yaml"
+APPLY_CBOR = "application/apply-patch+cbor"
+
+_GO_MAP = "map[string]interface {}"
+_GO_NAMES = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+
+
+def read_merge_patch(body: bytes) -> Object:
+    """A JSON merge patch: an object."""
+    patch: Object | None = _decoded(body, dict, _GO_MAP)
+    if patch is None:
+        raise bad_request("Invalid JSON Patch")
+    return patch
+
+
+def read_strategic_merge_patch(body: bytes) -> Object:
+    """A strategic merge patch: an object; null is an empty one."""
+    return _decoded(body, dict, _GO_MAP) or {}
+
+
+def read_json_patch(body: bytes) -> list[Any]:
+    """A JSON patch: a list of objects whose op, path and from are texts; null is an empty one."""
+    operations: list[Any] = _decoded(body, list, "[]handlers.jsonPatchOp") or []
+    for operation in operations:
+        if not isinstance(operation, dict | None):
+            raise _mismatch(operation, "Go value of type handlers.jsonPatchOp")
+        for key in ("op", "path", "from"):
+            value = (operation or {}).get(key)
+            if not isinstance(value, str | None):
+                raise _mismatch(value, f"Go struct field jsonPatchOp.{key} of type string")
+    return operations
+
+
+def read_configuration(body: bytes, api_version: str, kind: str) -> Object:
+    """The configuration of a server-side apply, in YAML or JSON, of the kind that the path names."""
+    try:
+        document = parse_yaml(body)
+    except ValueError as error:
+        raise bad_request(f"error decoding YAML: {error}") from None
+    if not isinstance(document, dict | None):
+        raise bad_request("error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
+                          f"{_GO_NAMES[type(document)]} into Go value of type {_GO_MAP}")
+    configuration: Object = document or {}
+    found = [value if isinstance(value := configuration.get(key), str) else "" for key in ("apiVersion", "kind")]
+    if found != [api_version, kind]:
+        group_version = found[0] if "/" in found[0] else "/" + found[0]
+        raise bad_request(f"invalid object type: {group_version}, Kind={found[1]}")
+    if not isinstance(configuration.get("metadata"), dict | None):
+        raise bad_request("error decoding YAML: metadata is no object")
+    return configuration
+
+
+def _decoded(body: bytes, wanted: type, go_type: str) -> Any:
+    """The JSON value if it is of the wanted type or null."""
+    try:
+        value, _ = parse_json(body)
+    except ValueError as error:
+        raise bad_request(f"error decoding patch: {error}") from None
+    if value is not None and not isinstance(value, wanted):
+        raise _mismatch(value, f"Go value of type {go_type}")
+    return value
+
+
+def _mismatch(value: Any, target: str) -> Exception:
+    return bad_request(f"error decoding patch: json: cannot unmarshal {_GO_NAMES[type(value)]} into {target}")
