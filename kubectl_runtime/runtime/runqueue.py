@@ -15,7 +15,8 @@ It joins the scheduler (when), the set of running keys (not twice at once) and t
                                                                              failure triggers that were only the run's
                                                                              own echoes are absorbed by the retry
 
-`forget` (the object was deleted) drops the count and the slot; a run in progress then leaves nothing behind.
+A trigger that says the object itself was deleted is a `forget` instead: it drops the count and the slot, since there is nothing to
+reconcile; a run in progress then leaves nothing behind. If the object is created again, that is a new trigger.
 `close` drops everything pending and refuses what comes later; runs in progress may still finish.
 """
 from __future__ import annotations
@@ -25,7 +26,7 @@ from collections.abc import Iterable
 from kubectl_runtime.runtime.failures import Failures, Version
 from kubectl_runtime.runtime.runs import Key, Outcome, Run
 from kubectl_runtime.runtime.scheduler import Scheduler
-from kubectl_runtime.runtime.triggers import ReconcileRequest
+from kubectl_runtime.runtime.triggers import ReconcileRequest, Reason
 
 REQUEUED = "reconciler requested retry"
 RETRIED = "error policy requested retry"
@@ -66,6 +67,9 @@ class RunQueue:
             return
         ref, cause = request.ref, request.cause
         key = (ref.namespace, ref.name)
+        if request.reason is Reason.OBJECT_DELETED:
+            self.forget(key)
+            return
         run = self._running.get(key)
         if run is not None:
             run.arrived(cause)

@@ -86,7 +86,7 @@ class Scheduler(Generic[K, M]):
         entry = self._entries.get(key)
         if entry is None:
             self._insert(Entry(key, message, now + self._debounce, now + self._max_wait), now)
-        elif entry.place == WAITING:
+        elif entry.at > now:  # one that is due is never put off
             entry.limit = min(entry.limit, now + self._max_wait)
             self._move(entry, min(now + self._debounce, entry.limit), message, now)
 
@@ -96,7 +96,7 @@ class Scheduler(Generic[K, M]):
         entry = self._entries.get(key)
         if entry is None:
             self._insert(Entry(key, message, at, at), now)
-        elif entry.place == WAITING:
+        elif entry.at > now:
             entry.limit = min(entry.limit, at)
             if at < entry.at:
                 self._move(entry, at, message, now)

@@ -1,0 +1,58 @@
+"""The queue alone: keys per second through scheduler, runner and a no-op reconciler. Prints one JSON line.
+
+    python tests/benchmarks/runqueue.py [KEYS] [WORKERS]
+
+Triggers come in batches of 16 from one thread, as a watch's would; nothing else of the library takes part.
+"""
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+
+from kubectl_runtime.core.clock import SYSTEM_CLOCK
+from kubectl_runtime.core.gvk import ApiResource
+from kubectl_runtime.core.refs import ObjectRef
+from kubectl_runtime.runtime.executor import ThreadExecutor
+from kubectl_runtime.runtime.runner import Runner
+from kubectl_runtime.runtime.runqueue import RunQueue
+from kubectl_runtime.runtime.runs import SUCCEEDED, Outcome, Run
+from kubectl_runtime.runtime.scheduler import Scheduler
+from kubectl_runtime.runtime.triggers import ReconcileRequest
+
+POD = ApiResource("", "v1", "Pod", "pods")
+
+
+def main(keys: int = 200_000, workers: int = 10) -> None:
+    done = threading.Event()
+    left = keys
+    lock = threading.Lock()
+
+    def execute(run: Run) -> Outcome:
+        nonlocal left
+        with lock:
+            left -= 1
+        if not left:
+            done.set()
+        return SUCCEEDED
+
+    executor = ThreadExecutor(workers, "worker", lambda error: print(repr(error), file=sys.stderr))
+    executor.start()
+    runner = Runner(RunQueue(Scheduler()), execute, executor, concurrency=workers, clock=SYSTEM_CLOCK)
+    runner.open()
+    requests = [ReconcileRequest(ObjectRef(POD, f"pod-{number}", "default"), "object updated", (f"uid-{number}", "1"))
+                for number in range(keys)]
+    start = time.perf_counter()
+    for at in range(0, keys, 16):
+        runner.trigger_all(requests[at:at + 16])
+    done.wait(120)
+    elapsed = time.perf_counter() - start
+    runner.drain()
+    executor.close()
+    print(json.dumps({"benchmark": "runqueue", "keys": keys, "workers": workers, "keys_per_s": round(keys / elapsed),
+                      "us_per_key": round(elapsed / keys * 1e6, 2)}))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
