@@ -126,7 +126,11 @@ def paths(fields: Fields, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 def ordered(fields: Fields) -> Fields:
     """The same set with its keys in the order in which the server writes them."""
-    return {key: ordered(fields[key]) if fields[key] else {} for key in sorted(fields)}
+    result: Fields = {}
+    for key in sorted(fields):
+        node = fields[key]
+        result[key] = ordered(node) if node else node
+    return result
 
 
 def path_text(path: tuple[str, ...]) -> str:

@@ -23,6 +23,7 @@ from typing import Any
 
 from kubectl_runtime.testing.apiserver.errors import StatusError, bad_request
 from kubectl_runtime.testing.apiserver.patching.element_order import by_key, in_order
+from kubectl_runtime.testing.apiserver.patching.json_patch import rejected
 from kubectl_runtime.testing.apiserver.schemas import Schema
 
 Object = dict[str, Any]
@@ -35,7 +36,7 @@ SET_ORDER = "$setElementOrder"
 def apply_strategic_merge_patch(current: Object, patch: Object, schema: Schema) -> Object:
     """`current` with the patch merged in by the schema of the kind. Neither is changed.
 
-    Raises StatusError: 400 for a malformed directive, 422 for lists of lists or an unknown ``$patch``, 500 where a
+    Raises StatusError: 400 for a malformed directive, 422 for lists of lists, 500 for an unknown ``$patch`` or where a
     list item lacks its merge key or a merged list has no key, as the real server answers.
     """
     return _merge_map(copy.deepcopy(current), copy.deepcopy(patch), schema)
@@ -141,7 +142,7 @@ def _merge_list(original: list[Any], patch: list[Any], schema: Schema | None) ->
     if not items:
         return original
     if any(isinstance(item, list) for item in items):
-        raise StatusError(422, "Invalid", "lists of lists are not supported", details={})
+        raise rejected()
     if len({isinstance(item, dict) for item in items}) > 1:
         raise _internal("list element types are not identical")
     if not isinstance(items[0], dict):
