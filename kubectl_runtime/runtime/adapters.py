@@ -1,0 +1,103 @@
+"""Stages for streams of events, in the form of iterators: the same functions that a `Watch` applies event by event.
+
+    applied_objects     the objects of InitApply and Apply
+    touched_objects     those and the objects of Delete
+    modify              changes each object (pruning) before it reaches a store
+    predicate_filter    only the objects that changed in the sense of a predicate
+    trigger_self, trigger_owners, trigger_others    requests
+
+A stage passes on one event at a time, keeps no lock, closes its source when it is closed, and lives on when user code raises:
+that is reported and the next event follows.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration
+from kubectl_runtime.core.gvk import ApiResource, HasApiResource
+from kubectl_runtime.core.invalid import InvalidObject
+from kubectl_runtime.runtime import triggers
+from kubectl_runtime.runtime.events import Apply, Delete, Event, InitApply
+from kubectl_runtime.runtime.predicates import TTL, Predicate, PredicateCache
+from kubectl_runtime.runtime.reflector import with_obj
+from kubectl_runtime.runtime.streams import closing_source
+from kubectl_runtime.runtime.triggers import Mapper, ReconcileRequest, Subscription, name_of
+from kubectl_runtime.runtime.usercode import report
+
+K = TypeVar("K")
+
+
+def applied_objects(events: Iterable[Event[K]]) -> Iterator[K]:
+    """The objects that exist or changed, without those that were deleted."""
+    return _objects(events, (InitApply, Apply))
+
+
+def touched_objects(events: Iterable[Event[K]]) -> Iterator[K]:
+    """The objects that exist, changed or were deleted."""
+    return _objects(events, (InitApply, Apply, Delete))
+
+
+def modify(events: Iterable[Event[K]], change: Callable[[K], None]) -> Iterator[Event[K]]:
+    """Let `change` prune each object in place. A store further on keeps only what is left, marked as partial, so that it
+    cannot replace the object on the server. When `change` raises, the object goes on as it came."""
+    with closing_source(events):
+        for event in events:
+            yield with_obj(event, lambda obj: _changed(obj, change))
+
+
+def predicate_filter(objects: Iterable[K], predicate: Predicate, *, ttl: Duration = TTL, clock: Clock = SYSTEM_CLOCK) -> Iterator[K]:
+    """The objects whose value changed, or that pass in any case (see `predicates`).
+
+    Deletions cannot be told from changes in a stream of objects: do not filter one whose deletions matter.
+    """
+    cache = PredicateCache(predicate, ttl=ttl, clock=clock)
+    with closing_source(objects):
+        for obj in objects:
+            if cache.passes_object(obj):
+                yield obj
+
+
+def trigger_self(events: Iterable[Event[Any]], resource: HasApiResource | ApiResource) -> Iterator[ReconcileRequest]:
+    """A request for each touched object of `resource`."""
+    return _requests(events, triggers.trigger_self(resource))
+
+
+def trigger_owners(events: Iterable[Event[Any]], owner: HasApiResource | ApiResource) -> Iterator[ReconcileRequest]:
+    """Requests for the owners of this kind of each touched object."""
+    return _requests(events, triggers.trigger_owners(owner))
+
+
+def trigger_others(events: Iterable[Event[K]], mapper: Mapper[K]) -> Iterator[ReconcileRequest]:
+    """Requests for what `mapper` makes of each touched object."""
+    return _requests(events, triggers.trigger_others(mapper))
+
+
+def _objects(events: Iterable[Event[K]], kinds: tuple[type, ...]) -> Iterator[K]:
+    with closing_source(events):
+        for event in events:
+            if isinstance(event, kinds):
+                yield event.obj  # type: ignore[union-attr]  # all of `kinds` carry an object
+
+
+def _requests(events: Iterable[Event[Any]], subscription: Subscription) -> Iterator[ReconcileRequest]:
+    with closing_source(events):
+        for event in events:
+            requests: list[ReconcileRequest] = []
+            try:
+                requests.extend(subscription(event))
+            except BaseException as error:  # noqa: BLE001 - one bad object must not end the stream
+                report(error, "%s", name_of(subscription))
+            yield from requests
+
+
+def _changed(obj: Any, change: Callable[[Any], None]) -> Any:
+    if isinstance(obj, InvalidObject):
+        return obj
+    original = obj.record
+    try:
+        change(obj)
+        return type(obj).from_record(obj.to_record(partial=True))
+    except BaseException as error:  # noqa: BLE001 - as above
+        report(error, "%s, given %r,", name_of(change), obj)
+        return type(obj).from_record(original)

@@ -1,0 +1,103 @@
+"""How long a watch waits after a failure.
+
+`WatchBackoff` is the rule: the n-th failure in a row waits a time drawn from [d, 2d), where d = initial * factor^(n-1), at most
+`maximum`. `Backoff` counts: it starts over once `reset_after` seconds have passed without a failure, counted from the end of
+the last wait, and for no other reason. An `Init` or a page that arrived proves nothing: a list can begin well and fail each time.
+
+Numbers: client-go's and kube-rs's reflector backoff (0.8 s doubling up to 30 s, full jitter on top, reset after two minutes).
+"""
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.runtime.events import Event, Failed, Idle, RawStep
+from kubectl_runtime.runtime.failure_log import FailureLog, WatchTarget
+from kubectl_runtime.runtime.streams import closing_source
+
+T = TypeVar("T")
+
+IDLE_PAUSE = 0.05
+"""Seconds until a simulated transport that had nothing ready is asked again."""
+
+_MANY = 64
+"""Doublings after which nothing grows any more; keeps the power from overflowing."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchBackoff:
+    """The rule. Seconds; `jitter=False` waits exactly d (for tests)."""
+
+    initial: float = 0.8
+    factor: float = 2.0
+    maximum: float = 30.0
+    reset_after: float = 120.0
+    jitter: bool = True
+
+    def __post_init__(self) -> None:
+        if not (0 < self.initial <= self.maximum and self.factor >= 1 and self.reset_after >= 0):
+            raise ValueError(f"a backoff needs 0 < initial <= maximum, factor >= 1 and reset_after >= 0: {self}")
+
+    def delay(self, failures: int, rng: random.Random) -> float:
+        """Seconds to wait after the `failures`-th failure in a row (1 is the first)."""
+        delay = min(self.maximum, self.initial * self.factor ** min(failures - 1, _MANY))
+        return delay * (1 + rng.random()) if self.jitter else delay
+
+
+DEFAULT_BACKOFF = WatchBackoff()
+
+
+class Backoff:
+    """Failures of one watch. Not thread-safe; the watch that owns it is used by one thread at a time."""
+
+    def __init__(self, rule: WatchBackoff = DEFAULT_BACKOFF, *, rng: random.Random | None = None) -> None:
+        """`rng` draws the jitter; give a seeded one to reproduce a run."""
+        self._rule = rule
+        self._rng = rng or random.Random()
+        self._failures = 0
+        self._healthy_since = 0.0
+
+    @property
+    def failures(self) -> int:
+        """Failures in a row."""
+        return self._failures
+
+    def next(self, now: float, at_least: float = 0.0) -> float:
+        """A failure happened: seconds to wait from `now` on, not less than `at_least` (what the server asked for)."""
+        if self.is_over(now):
+            self._failures = 0
+        self._failures += 1
+        delay = max(self._rule.delay(self._failures, self._rng), at_least)
+        self._healthy_since = now + delay
+        return delay
+
+    def is_over(self, now: float) -> bool:
+        """Whether the last failure is so long ago that the next one is the first again."""
+        return self._failures > 0 and now - self._healthy_since >= self._rule.reset_after
+
+
+def backoff(steps: Iterable[RawStep[T]], stop: StopToken, target: WatchTarget, rule: WatchBackoff = DEFAULT_BACKOFF, *,
+            clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None) -> Iterator[Event[T]]:
+    """Pass events on; after each `Failed` log it and wait before pulling again. Ends when `stop` is set.
+
+    `target` says in the log what is watched. Closes `steps` when it is closed.
+    """
+    state, failures = Backoff(rule, rng=rng), FailureLog(target)
+    with closing_source(steps):
+        for step in steps:
+            if isinstance(step, Failed):
+                now = clock.monotonic()
+                delay = state.next(now, step.retry_after)
+                failures.failed(step, now, delay)
+                stop.wait(delay)
+            elif isinstance(step, Idle):
+                stop.wait(IDLE_PAUSE)
+            else:
+                failures.succeeded(step, clock.monotonic())
+                yield step
+            if stop.is_set():
+                return

@@ -1,0 +1,152 @@
+"""Predicates: which changes of an object are worth a run.
+
+A predicate gives the *value* of an object that it watches, or None when it has no opinion; the filter lets an object pass when
+its value is another than the last one seen. So `generation` hides changes of status.
+
+    generation          `metadata.generation`; no opinion where the kind has none
+    resource_version    any change at all (hides what a list repeats)
+    labels, annotations, finalizers
+    a.combine(b)        passes when either value changes
+    a.fallback(b)       b's value where a has no opinion
+
+What always passes, because missing it does harm: an object without any value, a real deletion, a change of
+`metadata.deletionTimestamp` (it comes without a new generation), a new object of the same name (the uid is part of the
+key), one that could not be decoded, and one that was not seen for the time-to-live.
+
+`PredicateCache` decides. It remembers a hash per object, forgets an object when it is deleted, drops those that are missing from
+a complete list, and those not seen for `ttl` seconds; `max_size` bounds it in any case. For one thread at a time.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from cachetools import TTLCache
+
+from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.invalid import InvalidObject
+from kubectl_runtime.runtime.events import Apply, Delete, Event, Init, InitApply, InitDone
+from kubectl_runtime.runtime.triggers import ReconcileRequest, Subscription, name_of
+from kubectl_runtime.runtime.usercode import report
+
+TTL = 3600.0
+"""Seconds without being seen after which an object passes again (kube-rs's number)."""
+
+MAX_SIZE = 1_000_000
+"""Objects that are remembered at most; beyond, the one that was not seen for longest passes again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """`value(obj)`: something hashable, or None for no opinion. Must depend on nothing but the object."""
+
+    value: Callable[[Any], Hashable | None]
+
+    def combine(self, other: Predicate) -> Predicate:
+        """Passes when this or the other value changes; no opinion when neither has one."""
+        first, second = self.value, other.value
+
+        def both(obj: Any) -> Hashable | None:
+            values = first(obj), second(obj)
+            return None if values == (None, None) else values
+
+        return Predicate(both)
+
+    def fallback(self, other: Predicate) -> Predicate:
+        """The other's value where this one has no opinion."""
+        first, second = self.value, other.value
+
+        def either(obj: Any) -> Hashable | None:
+            value = first(obj)
+            return second(obj) if value is None else value
+
+        return Predicate(either)
+
+
+def _items(mapping: Any) -> Hashable:
+    return tuple(sorted(mapping.items()))
+
+
+generation = Predicate(lambda obj: obj.generation)
+resource_version = Predicate(lambda obj: obj.resource_version or None)
+labels = Predicate(lambda obj: _items(obj.labels))
+annotations = Predicate(lambda obj: _items(obj.annotations))
+finalizers = Predicate(lambda obj: tuple(obj.finalizers))
+
+Key = tuple[str | None, str, str]
+
+
+class PredicateCache:
+    """The memory of one filter."""
+
+    def __init__(self, predicate: Predicate, *, ttl: Duration = TTL, max_size: int = MAX_SIZE, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._value = predicate.value
+        self._seen: TTLCache[Key, int] = TTLCache(max_size, seconds(ttl), timer=clock.monotonic)
+        self._listed: set[Key] | None = None
+
+    def __len__(self) -> int:
+        """How many objects are remembered."""
+        return len(self._seen)
+
+    def passes(self, event: Event[Any]) -> bool:
+        """Whether this event is worth passing on; remembers what it was about. Events without an object pass."""
+        if isinstance(event, Apply | InitApply):
+            return self._changed(event.obj)
+        if isinstance(event, Delete):
+            self._seen.pop(_key(event.obj), None)
+        elif isinstance(event, Init):
+            self._listed = set()
+        elif isinstance(event, InitDone):
+            self._forget_vanished()
+        return True
+
+    def passes_object(self, obj: Any) -> bool:
+        """As `passes`, for streams of objects, where a deletion shows as an object with a deletionTimestamp or not at all."""
+        return self._changed(obj)
+
+    def _changed(self, obj: Any) -> bool:
+        key = _key(obj)
+        if self._listed is not None:
+            self._listed.add(key)
+        if isinstance(obj, InvalidObject):
+            return True
+        try:
+            value = self._value(obj)
+            if value is None:
+                return True
+            seen = hash((value, _deletion(obj)))
+        except BaseException as error:  # noqa: BLE001 - user code must not end the thread of the watch
+            report(error, "predicate %s, given %r,", name_of(self._value), obj)
+            return True
+        before = self._seen.get(key)
+        self._seen[key] = seen
+        return before != seen
+
+    def _forget_vanished(self) -> None:
+        listed, self._listed = self._listed, None
+        if listed is not None:
+            for key in [key for key in self._seen if key not in listed]:
+                self._seen.pop(key, None)
+
+
+def filtered(subscription: Subscription, predicate: Predicate, *, ttl: Duration = TTL, clock: Clock = SYSTEM_CLOCK) -> Subscription:
+    """`subscription`, called only for the events that pass `predicate`. To be subscribed once: it has a memory."""
+    cache = PredicateCache(predicate, ttl=ttl, clock=clock)
+
+    def requests(event: Event[Any]) -> list[ReconcileRequest]:
+        return [*subscription(event)] if cache.passes(event) else []
+
+    requests.__qualname__ = requests.__name__ = name_of(subscription)
+    return requests
+
+
+def _key(obj: Any) -> Key:
+    ref = obj.ref
+    return ref.namespace, ref.name, obj.uid
+
+
+def _deletion(obj: Any) -> object:
+    """The deletionTimestamp as it came: text in the head of a received object, which need not be parsed."""
+    record = getattr(obj, "record", None)
+    return record.head.deletion_timestamp if record is not None else obj.deletion_timestamp

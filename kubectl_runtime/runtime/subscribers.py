@@ -1,0 +1,97 @@
+"""`Subscriber`: one subscription of a watch, and where its requests go.
+
+    idle         deliver(changes): the calling thread works through them
+    delivering   deliver(changes): queued; the thread that is at work takes them next
+
+So each subscription sees all changes in order and one at a time, whichever threads bring them: the watch's own, and for the
+objects that were stored before it came, the one that subscribed. No lock is held while user code runs.
+What user code raises is reported, and the next event follows; code that takes longer than 100 ms is named in the log, since
+it holds up the watch.
+"""
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kubectl_runtime.core.clock import Clock
+from kubectl_runtime.core.record import Record
+from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.runtime.events import Event, obj_of
+from kubectl_runtime.runtime.reflector import with_obj
+from kubectl_runtime.runtime.triggers import ReconcileRequest, Sink, Subscription, name_of
+from kubectl_runtime.runtime.usercode import report
+
+log = logging.getLogger(__name__)
+
+SLOW_SECONDS = 0.1
+"""User code in a watch's thread that takes longer is logged by name."""
+
+CHUNK = 500
+"""Events after which the requests made so far are passed on, so that a long list does not keep the first ones waiting."""
+
+
+class Subscriber:
+    """Safe to use from any thread."""
+
+    def __init__(self, subscription: Subscription, sink: Sink, read: Callable[[Record], Any], clock: Clock, stop: StopToken) -> None:
+        self._subscription = subscription
+        self._sink = sink
+        self._read = read
+        self._clock = clock
+        self._stop = stop
+        self._name = name_of(subscription)
+        self._lock = threading.Lock()
+        self._queue: deque[Sequence[Event[Record]]] = deque()
+        self._delivering = True
+        self._cancelled = False
+
+    def begin(self, changes: Sequence[Event[Record]]) -> None:
+        """Deliver `changes`, then what has come since the subscriber was made. To be called once, before anything is delivered."""
+        self._work(changes)
+
+    def deliver(self, changes: Sequence[Event[Record]]) -> None:
+        """Pass `changes` through the subscription, after all that came before."""
+        with self._lock:
+            if self._delivering:
+                self._queue.append(changes)
+                return
+            self._delivering = True
+        self._work(changes)
+
+    def cancel(self) -> None:
+        """Deliver nothing more; what is being worked on is finished."""
+        self._cancelled = True
+
+    def _work(self, changes: Sequence[Event[Record]]) -> None:
+        while True:
+            for start in range(0, len(changes), CHUNK):
+                if self._cancelled or self._stop.is_set():
+                    break
+                self._pass(changes[start:start + CHUNK])
+            with self._lock:
+                if not self._queue:
+                    self._delivering = False
+                    return
+                changes = self._queue.popleft()
+
+    def _pass(self, changes: Sequence[Event[Record]]) -> None:
+        requests: list[ReconcileRequest] = []
+        monotonic = self._clock.monotonic
+        for change in changes:
+            began = monotonic()
+            try:
+                # The reader is made for this subscription alone: what it changes in it, nobody else sees.
+                requests.extend(self._subscription(with_obj(change, self._read)))
+            except BaseException as error:  # noqa: BLE001 - user code must not end the thread of the watch
+                report(error, "%s, given %s of %r,", self._name, type(change).__name__, obj_of(change))
+            if (took := monotonic() - began) > SLOW_SECONDS:
+                log.warning("%s took %.0f ms for %s of %r: what a watch calls must not block, or its events come late",
+                            self._name, took * 1000, type(change).__name__, obj_of(change))
+        if requests:
+            try:
+                self._sink(requests)
+            except BaseException as error:  # noqa: BLE001 - as above
+                report(error, "the sink of %s", self._name)

@@ -1,0 +1,46 @@
+"""From records to what user code gets: a fresh reader each time, and what `modify` leaves of an object."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+from kubectl_runtime.core.invalid import InvalidObject
+from kubectl_runtime.core.record import Record
+from kubectl_runtime.runtime.events import Event
+from kubectl_runtime.runtime.reflector import with_obj
+from kubectl_runtime.runtime.usercode import report
+
+K = TypeVar("K")
+
+Modify: TypeAlias = Callable[[Any], None]
+"""Changes a reader in place; what is left of the object is what gets stored."""
+
+
+def reader_of(kind: type[K]) -> Callable[[Record], K]:
+    """What makes readers of `kind`; a record whose head did not decode becomes an `InvalidObject`, which flows like one."""
+    from_record: Callable[[Record], K] = kind.from_record  # type: ignore[attr-defined]  # kinds are resource classes
+
+    def read(record: Record) -> K:
+        if record.problem is not None:
+            return InvalidObject(record)  # type: ignore[return-value]  # by design: its content raises what is wrong
+        return from_record(record)
+
+    return read
+
+
+def modified(event: Event[Record], modify: Modify, read: Callable[[Record], Any]) -> Event[Record]:
+    """The event with its record pruned by `modify`; unchanged, and a report, when that raises or the object is invalid."""
+
+    def prune(record: Record) -> Record:
+        if record.problem is not None:
+            return record
+        try:
+            obj = read(record)
+            modify(obj)
+            pruned: Record = obj.to_record(partial=True)
+        except BaseException as error:  # noqa: BLE001 - user code must not end the thread of the watch
+            report(error, "modify, given %s,", record.ref)
+            return record
+        return pruned
+
+    return with_obj(event, prune)
