@@ -1,0 +1,130 @@
+"""Who asks, and whether he may: authentication, impersonation, authorisation, reviews.
+
+``Access`` is what the core asks, in this order, with its lock held:
+
+==========================  ===========================================================================================
+``admit(request, info)``    before a request is looked at: its user, or the 401 or 403 that answers it; so a user
+                            without rights learns nothing, not even which types there are
+``require_create(…)``       a PUT or an apply turned out to create: the user needs ``create`` too
+``check_write(…)``          a Role or binding is about to be stored: nobody grants what he does not have
+``install(storage, now)``   once, at the start: the default roles of a server under RBAC
+``review_handlers()``       what answers SubjectAccessReview and its like
+==========================  ===========================================================================================
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from kubectl_runtime.testing.apiserver.access import bootstrap, escalation, reviews
+from kubectl_runtime.testing.apiserver.access.attributes import Attributes, Decision, of_request, refusal
+from kubectl_runtime.testing.apiserver.access.authn import MASTERS, Authenticator
+from kubectl_runtime.testing.apiserver.access.impersonation import (
+    impersonate,
+    service_account,
+    service_account_groups,
+)
+from kubectl_runtime.testing.apiserver.access.rbac import GROUP, Rbac, StoredRoles
+from kubectl_runtime.testing.apiserver.context import User
+from kubectl_runtime.testing.apiserver.route import RequestInfo
+from kubectl_runtime.testing.apiserver.storage import Storage
+from kubectl_runtime.testing.apiserver.wire import HttpRequest
+
+__all__ = ["Access", "Attributes", "AuthorizationMode", "Decision", "User"]
+
+ADMIN = User("kubernetes-admin", groups=(MASTERS,))
+"""The user that the server's own client and kubeconfig are under RBAC."""
+
+_EVERYTHING: list[dict[str, Any]] = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+                                     {"verbs": ["*"], "nonResourceURLs": ["*"]}]
+
+
+class AuthorizationMode(StrEnum):
+    """How rights are decided; the values are kube-apiserver's."""
+
+    ALWAYS_ALLOW = "AlwaysAllow"
+    RBAC = "RBAC"
+
+
+class Access:
+    """Authentication and authorisation of one server."""
+
+    def __init__(self, storage: Callable[[], Storage], *, tokens: Mapping[str, User] | None = None,
+                 mode: AuthorizationMode | str = AuthorizationMode.ALWAYS_ALLOW, anonymous: bool | None = None) -> None:
+        """Read Roles and bindings from `storage()`.
+
+        `tokens` maps bearer tokens to users; without it (and without RBAC) tokens are not looked at and everybody is
+        ``system:anonymous``. `anonymous` tells whether requests without credentials are let in; the default is yes,
+        except with tokens and AlwaysAllow, a combination in which kube-apiserver turns them off too. Raises
+        ValueError for an unknown mode.
+        """
+        self.mode = AuthorizationMode(mode)
+        if tokens is None and self.mode is AuthorizationMode.RBAC:
+            tokens = {}
+        if anonymous is None:
+            anonymous = tokens is None or self.mode is AuthorizationMode.RBAC
+        self._authenticator = Authenticator(tokens, anonymous=anonymous)
+        self._rbac = Rbac(StoredRoles(storage)) if self.mode is AuthorizationMode.RBAC else None
+
+    def admit(self, request: HttpRequest, info: RequestInfo) -> User:
+        """The user as whom the request is answered; raises the 401 or 403 that answers it instead."""
+        attributes = of_request(self._authenticator.authenticate(request), info, request)
+        user = impersonate(request, attributes, self.authorize)
+        self.require(replace(attributes, user=user))
+        return user
+
+    def authorize(self, attributes: Attributes) -> Decision:
+        """Whether somebody may do something."""
+        return self._rbac.authorize(attributes) if self._rbac else Decision(True)
+
+    def require(self, attributes: Attributes) -> None:
+        """Raise the 403 unless it is allowed."""
+        decision = self.authorize(attributes)
+        if not decision.allowed:
+            raise refusal(attributes, decision.reason)
+
+    def require_create(self, user: User, info: RequestInfo) -> None:
+        """Raise the 403 of a user who may update or patch but not create an object that turned out not to exist."""
+        self.require(Attributes(user, "create", info.group, info.resource, info.subresource, info.namespace, info.name))
+
+    def check_write(self, user: User, group: str, plural: str, new: dict[str, Any], old: dict[str, Any] | None) -> None:
+        """Raise the 403 of a Role or binding that would grant more than its writer has."""
+        if self._rbac is not None and group == GROUP:
+            escalation.check_write(self._rbac, user, plural, new, old)
+
+    def rules_for(self, user: User, namespace: str) -> tuple[list[dict[str, Any]], str]:
+        """The rules of a user in a namespace, and what kept some from being found ("" if nothing did)."""
+        return self._rbac.rules_for(user, namespace) if self._rbac else (_EVERYTHING, "")
+
+    def user_of_token(self, token: str) -> User | None:
+        """Whose token it is."""
+        return (self._authenticator.tokens or {}).get(token)
+
+    def issue_token(self, user: str | User) -> str:
+        """A new bearer token for a user; a service account's user name gets the service account's groups.
+
+        Raises ValueError on a server that does not look at tokens.
+        """
+        tokens = self._authenticator.tokens
+        if tokens is None:
+            raise ValueError("this server does not look at tokens: give it tokens=… or authorization_mode='RBAC'")
+        if isinstance(user, str):
+            account = service_account(user)
+            user = User(user, groups=service_account_groups(account[0]) if account else ())
+        token = secrets.token_urlsafe(24)
+        tokens[token] = user
+        return token
+
+    def install(self, storage: Storage, now: datetime) -> None:
+        """Store the default ClusterRoles and their bindings, under RBAC only."""
+        if self._rbac is not None:
+            bootstrap.install(storage, now)
+
+    def review_handlers(self) -> dict[tuple[str, str], reviews.Handler]:
+        """What answers each kind of review, by (group, plural)."""
+        return reviews.handlers(self)

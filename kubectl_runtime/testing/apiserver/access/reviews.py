@@ -1,0 +1,179 @@
+"""The reviews: objects that are not stored but answered: may somebody do this, who am I, whose token is this.
+
+``handlers(access)`` gives them by (group, plural). Each takes the request's context and the decoded object with the
+metadata that the core has given it and returns the answer; the requests themselves were authorised like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kubectl_runtime.testing.apiserver.access.attributes import Attributes
+from kubectl_runtime.testing.apiserver.access.authn import with_authenticated
+from kubectl_runtime.testing.apiserver.context import RequestContext, User
+from kubectl_runtime.testing.apiserver.errors import Cause, bad_request, invalid, invalid_value
+from kubectl_runtime.testing.apiserver.metadata import timestamp
+
+if TYPE_CHECKING:
+    from kubectl_runtime.testing.apiserver.access import Access
+
+Object = dict[str, Any]
+Handler = Callable[[RequestContext, Object], Object]
+
+AUTHORIZATION = "authorization.k8s.io"
+AUTHENTICATION = "authentication.k8s.io"
+
+
+def handlers(access: Access) -> dict[tuple[str, str], Handler]:
+    """What answers each kind of review."""
+    reviews = Reviews(access)
+    return {
+        (AUTHORIZATION, "selfsubjectaccessreviews"): reviews.self_subject_access,
+        (AUTHORIZATION, "subjectaccessreviews"): reviews.subject_access,
+        (AUTHORIZATION, "localsubjectaccessreviews"): reviews.local_subject_access,
+        (AUTHORIZATION, "selfsubjectrulesreviews"): reviews.self_subject_rules,
+        (AUTHENTICATION, "selfsubjectreviews"): reviews.self_subject,
+        (AUTHENTICATION, "tokenreviews"): reviews.token,
+    }
+
+
+class Reviews:
+    """The handlers of one server's reviews."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def self_subject_access(self, ctx: RequestContext, obj: Object) -> Object:
+        """SelfSubjectAccessReview: may I?"""
+        _refuse(_attribute_causes(obj) + _metadata_causes(obj))
+        return self._answer(obj, ctx.user_info)
+
+    def subject_access(self, _: RequestContext, obj: Object) -> Object:
+        """SubjectAccessReview: may somebody?"""
+        _refuse(_attribute_causes(obj) + _subject_causes(obj) + _metadata_causes(obj))
+        return self._answer(obj, _subject(obj))
+
+    def local_subject_access(self, ctx: RequestContext, obj: Object) -> Object:
+        """LocalSubjectAccessReview: may somebody, in this namespace?"""
+        causes = (_attribute_causes(obj) + _subject_causes(obj)
+                  + _metadata_causes(obj, "must be empty except for namespace"))
+        spec = obj.get("spec") or {}
+        asked = (spec.get("resourceAttributes") or {}).get("namespace", "")
+        if spec.get("resourceAttributes") is not None and asked != ctx.info.namespace:
+            causes.append(invalid_value("spec.resourceAttributes.namespace", asked, "must match metadata.namespace"))
+        if spec.get("nonResourceAttributes") is not None:
+            causes.append(invalid_value("spec.nonResourceAttributes", _go_attributes(spec["nonResourceAttributes"]),
+                                        "disallowed on this kind of request"))
+        _refuse(causes)
+        return self._answer(obj, _subject(obj))
+
+    def self_subject_rules(self, ctx: RequestContext, obj: Object) -> Object:
+        """SelfSubjectRulesReview: what may I, in this namespace?"""
+        namespace = (obj.get("spec") or {}).get("namespace", "")
+        if not namespace:
+            raise bad_request("no namespace on request")
+        found, error = self._access.rules_for(ctx.user_info, namespace)
+        status: Object = {
+            "resourceRules": [_resource_rule(rule) for rule in found if rule.get("resources")],
+            "nonResourceRules": [{"verbs": rule.get("verbs") or [], "nonResourceURLs": rule["nonResourceURLs"]}
+                                 for rule in found if rule.get("nonResourceURLs")],
+            "incomplete": bool(error)}
+        if error:
+            status["evaluationError"] = error
+        return {**obj, "status": status}
+
+    def self_subject(self, ctx: RequestContext, obj: Object) -> Object:
+        """SelfSubjectReview: who am I?"""
+        metadata = {**(obj.get("metadata") or {}), "creationTimestamp": timestamp(ctx.now)}
+        return {**obj, "metadata": metadata, "status": {"userInfo": user_info(ctx.user_info)}}
+
+    def token(self, _: RequestContext, obj: Object) -> Object:
+        """TokenReview: whose token is this?"""
+        token = (obj.get("spec") or {}).get("token", "")
+        if not token:
+            raise bad_request("token is required for TokenReview in authentication")
+        user = self._access.user_of_token(token)
+        if user is None:
+            return {**obj, "status": {"user": {}, "error": "invalid bearer token"}}
+        return {**obj, "status": {"authenticated": True, "user": user_info(with_authenticated(user))}}
+
+    def _answer(self, obj: Object, user: User) -> Object:
+        decision = self._access.authorize(_attributes(obj["spec"], user))
+        status: Object = {"allowed": decision.allowed}
+        if decision.reason:
+            status["reason"] = decision.reason
+        if decision.error:
+            status["evaluationError"] = decision.error
+        return {**obj, "status": status}
+
+
+def user_info(user: User) -> Object:
+    """A user as the UserInfo of reviews."""
+    info: Object = {"username": user.name} if user.name else {}
+    if user.uid:
+        info["uid"] = user.uid
+    if user.groups:
+        info["groups"] = list(user.groups)
+    if user.extra:
+        info["extra"] = {key: list(values) for key, values in user.extra}
+    return info
+
+
+def _attributes(spec: Object, user: User) -> Attributes:
+    asked = spec.get("resourceAttributes")
+    if asked is None:
+        asked = spec["nonResourceAttributes"]
+        return Attributes(user, asked.get("verb", ""), path=asked.get("path", ""), is_resource=False)
+    return Attributes(user, asked.get("verb", ""), asked.get("group", ""), asked.get("resource", ""),
+                      asked.get("subresource", ""), asked.get("namespace", ""), asked.get("name", ""))
+
+
+def _subject(obj: Object) -> User:
+    spec = obj["spec"]
+    extra = tuple((key, tuple(values or ())) for key, values in (spec.get("extra") or {}).items())
+    return User(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()), extra)
+
+
+def _refuse(causes: list[Cause]) -> None:
+    if causes:
+        raise invalid(AUTHORIZATION, "", "", causes)  # the real server leaves kind and name of a review out
+
+
+def _attribute_causes(obj: Object) -> list[Cause]:
+    spec = obj.get("spec") or {}
+    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and other is not None:
+        return [invalid_value("spec.nonResourceAttributes", _go_attributes(other),
+                              "cannot be specified in combination with resourceAttributes")]
+    if resource is None and other is None:
+        return [invalid_value("spec.resourceAttributes", None,
+                              "exactly one of nonResourceAttributes or resourceAttributes must be specified")]
+    return []
+
+
+def _subject_causes(obj: Object) -> list[Cause]:
+    spec = obj.get("spec") or {}
+    if spec.get("user") or spec.get("groups"):
+        return []
+    return [invalid_value("spec.user", "", "at least one of user or group must be specified")]
+
+
+def _metadata_causes(obj: Object, why: str = "must be empty") -> list[Cause]:
+    metadata = obj.get("metadata") or {}
+    allowed = ("managedFields",) if why == "must be empty" else ("managedFields", "namespace")
+    if all(key in allowed for key in metadata):
+        return []
+    return [invalid_value("metadata", metadata, why)]
+
+
+def _go_attributes(other: Object) -> Object:
+    """nonResourceAttributes as the real server prints its internal type."""
+    return {"Path": other.get("path", ""), "Verb": other.get("verb", "")}
+
+
+def _resource_rule(rule: Object) -> Object:
+    shown = {"verbs": rule.get("verbs") or [], "apiGroups": rule.get("apiGroups") or [], "resources": rule["resources"]}
+    if rule.get("resourceNames"):
+        shown["resourceNames"] = rule["resourceNames"]
+    return shown
