@@ -1,0 +1,114 @@
+"""How a resource class gets its kind and its attributes: what `class Pod(Resource, version="v1", kind="Pod")` does.
+
+Only names are looked at when the class is made. The declared types are resolved when an attribute is first read, so
+that they may be defined later in the module, and so that defining a class costs nearly nothing.
+"""
+from __future__ import annotations
+
+import inspect
+import threading
+import typing
+from typing import TYPE_CHECKING, Any
+
+from kubectl_runtime.core.gvk import ApiResource, GroupVersionKind, Scope
+from kubectl_runtime.core.metav1 import ObjectMeta
+from kubectl_runtime.core.views import MISSING, ViewCodec
+from kubectl_runtime.core.wire import camel
+
+if TYPE_CHECKING:
+    from kubectl_runtime.core.objects import Resource
+
+
+class Attribute:
+    """A declared top-level key of a resource class; reading it decodes a view, assigning it replaces the view."""
+
+    __slots__ = ("default", "key", "name")
+
+    def __init__(self, name: str, default: Any) -> None:
+        self.name = name
+        self.key = camel(name)
+        self.default = default
+
+    def __get__(self, obj: Resource | None, owner: type) -> Any:
+        if obj is None:
+            return self
+        return obj._view(self.key)
+
+    def __set__(self, obj: Resource, value: Any) -> None:
+        obj._views[self.key] = value
+
+
+class ResourceType(type):
+    """Gives every resource class empty slots: readers stay small, and assigning an undeclared attribute is an error."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> ResourceType:
+        namespace.setdefault("__slots__", ())
+        return super().__new__(mcs, name, bases, namespace, **keywords)
+
+
+def declare(cls: type, *, group: str | None, version: str | None, kind: str | None, plural: str | None,
+            scope: Scope | None) -> None:
+    """Bind `cls` to its kind, if one is given, and turn its annotations into attributes. Raises TypeError."""
+    _bind(cls, group, version, kind, plural, scope)
+    for name, annotation in inspect.get_annotations(cls).items():
+        if name.startswith("_") or _is_class_variable(annotation):
+            continue
+        if any(name in base.__dict__ and not isinstance(base.__dict__[name], Attribute) for base in cls.__mro__[1:]):
+            raise TypeError(f"{cls.__name__}.{name}: every resource has {name!r} already; choose another name")
+        setattr(cls, name, Attribute(name, cls.__dict__.get(name, MISSING)))
+
+
+def _bind(cls: type, group: str | None, version: str | None, kind: str | None, plural: str | None,
+          scope: Scope | None) -> None:
+    given = {"group": group, "version": version, "kind": kind, "plural": plural, "scope": scope}
+    if all(value is None for value in given.values()):
+        return
+    if not version or not kind:
+        missing = "version" if not version else "kind"
+        raise TypeError(f"class {cls.__name__}: {missing}= is missing; a kind needs group=, version= and kind=")
+    resource = ApiResource.from_gvk(GroupVersionKind(group or "", version, kind), plural=plural,
+                                    scope=scope or Scope.NAMESPACED)
+    cls.api_resource = resource  # type: ignore[attr-defined]  # declared by Resource
+
+
+def _is_class_variable(annotation: Any) -> bool:
+    if isinstance(annotation, str):
+        return annotation.startswith(("ClassVar", "typing.ClassVar"))
+    return annotation is typing.ClassVar or typing.get_origin(annotation) is typing.ClassVar
+
+
+_codecs: dict[type, dict[str, ViewCodec]] = {}
+_codecs_lock = threading.Lock()
+
+
+def attributes_of(cls: type) -> dict[str, Attribute]:
+    """Attribute name -> attribute, those of base classes first."""
+    return {name: value for base in reversed(cls.__mro__) for name, value in base.__dict__.items()
+            if isinstance(value, Attribute)}
+
+
+def hints_of(cls: type) -> dict[str, Any]:
+    """Attribute name -> declared type. Raises TypeError when one cannot be resolved."""
+    try:
+        hints = typing.get_type_hints(cls, include_extras=True)
+    except NameError as error:
+        raise TypeError(f"{cls.__name__}: {error}; the types of its attributes must be visible at module level") from None
+    return {name: hints[name] for name in attributes_of(cls)}
+
+
+def codecs_of(cls: type) -> dict[str, ViewCodec]:
+    """Wire key -> codec, `metadata` included. Built on first use; safe from any thread."""
+    found = _codecs.get(cls)
+    if found is None:
+        with _codecs_lock:
+            found = _codecs.get(cls) or _build_codecs(cls)
+            _codecs[cls] = found
+    return found
+
+
+def _build_codecs(cls: type) -> dict[str, ViewCodec]:
+    hints = hints_of(cls)
+    codecs = {"metadata": ViewCodec("metadata", ObjectMeta)}
+    for name, attribute in attributes_of(cls).items():
+        codecs[attribute.key] = ViewCodec(attribute.key, hints[name], attribute.default)
+    return codecs

@@ -1,0 +1,52 @@
+"""Objects of kinds without a class: `DynamicObject`, whose attributes are the object's top-level keys."""
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from kubectl_runtime.core.gvk import ApiResource
+from kubectl_runtime.core.objects import Resource
+from kubectl_runtime.core.wire import camel
+
+
+class DynamicObject(Resource):
+    """Any kind. `obj.spec` is `obj["spec"]`, plain JSON values; metadata is typed, as in every resource class.
+
+    It has no kind of its own: `dynamic(api_resource)` makes the class for one.
+    """
+
+    def __init__(self, **arguments: Any) -> None:
+        """A new object: metadata arguments as for `Resource`, and any other top-level keys as plain values."""
+        fields = {name: arguments.pop(name) for name in list(arguments) if name not in _METADATA}
+        super().__init__(**arguments)
+        for name, value in fields.items():
+            self[camel(name)] = value
+
+    def __getattr__(self, name: str) -> Any:
+        key = camel(name)
+        if name.startswith("_") or key not in self:
+            raise AttributeError(f"{type(self).__name__} has no key {key!r}")
+        return self[key]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_") or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            self[camel(name)] = value
+
+
+_METADATA = frozenset(("name", "namespace", "generate_name", "labels", "annotations", "owner_references", "finalizers",
+                       "metadata"))
+
+_classes: dict[ApiResource, type[DynamicObject]] = {}
+_lock = threading.Lock()
+
+
+def dynamic(resource: ApiResource) -> type[DynamicObject]:
+    """The `DynamicObject` class bound to `resource`: the same one for the same resource. Safe from any thread."""
+    with _lock:
+        found = _classes.get(resource)
+        if found is None:
+            found = type(DynamicObject)(resource.kind, (DynamicObject,), {"api_resource": resource, "__module__": __name__})
+            _classes[resource] = found
+        return found

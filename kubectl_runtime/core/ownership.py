@@ -1,0 +1,39 @@
+"""Owner references, and the API's rules for them."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kubectl_runtime.core.errors import RequestError
+from kubectl_runtime.core.metav1 import OwnerReference
+
+if TYPE_CHECKING:
+    from kubectl_runtime.core.objects import Resource
+
+
+def owner_reference(owner: Resource, *, controller: bool, block_owner_deletion: bool) -> OwnerReference:
+    """A reference to `owner`. Raises RequestError while it has no name or uid, so was never on the server."""
+    if not owner.name or not owner.uid:
+        raise RequestError(f"{owner.ref} has no uid yet: create it, and refer to the object that the server returns")
+    resource = owner.api_resource
+    return OwnerReference(api_version=resource.api_version, kind=resource.kind, name=owner.name, uid=owner.uid,
+                          controller=controller or None, block_owner_deletion=block_owner_deletion or None)
+
+
+def set_owner(child: Resource, owner: Resource, *, controller: bool, block_owner_deletion: bool) -> None:
+    """Add or replace the reference to `owner` in the metadata of `child`. Raises RequestError by the API's rules."""
+    reference = owner_reference(owner, controller=controller, block_owner_deletion=block_owner_deletion)
+    _check_places(child, owner)
+    others = [held for held in child.owner_references if held.uid != reference.uid]
+    rival = next((held for held in others if held.controller), None)
+    if controller and rival is not None:
+        raise RequestError(f"{child.ref} is already controlled by {rival.kind} {rival.name}: an object has one controller")
+    child.metadata.owner_references = [*others, reference]
+
+
+def _check_places(child: Resource, owner: Resource) -> None:
+    if not owner.api_resource.namespaced:
+        return
+    if not child.api_resource.namespaced:
+        raise RequestError(f"{owner.ref} cannot own {child.ref}: a cluster-scoped object has only cluster-scoped owners")
+    if child.namespace and child.namespace != owner.namespace:
+        raise RequestError(f"{owner.ref} cannot own {child.ref}: an owner lives in the namespace of what it owns")

@@ -1,0 +1,29 @@
+"""What can go wrong in decoding, and how to say it: a JSON path and a text without any content of the object."""
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+DECODE_FAILURES = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""What msgspec raises for bytes from outside: wrong types or syntax, invalid UTF-8, too many levels."""
+
+_PATH = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
+_VALUE = re.compile(r"Invalid (?:enum )?value .*", re.DOTALL)
+
+
+def problem_of(failure: Exception, *, enveloped: bool = False, at: str = "$") -> tuple[str, str]:
+    """The path and text of `failure`; paths into a watch line lose their `.object`, others start at `at`."""
+    if isinstance(failure, RecursionError):
+        return at, f"{at} is nested too deeply"
+    if isinstance(failure, UnicodeError):
+        return at, f"{at} is not valid UTF-8"
+    message = str(failure)
+    found = _PATH.search(message)
+    path = found[1] if found else "$"
+    if found:
+        message = message[: found.start()]
+    if enveloped:
+        path = path.replace("$.object", "$", 1)
+    path = at + path[1:]
+    return path, f"{path}: {_VALUE.sub('the value is not one of those allowed', message)}"
