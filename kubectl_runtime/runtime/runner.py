@@ -68,16 +68,23 @@ class Runner:
             self._changed.notify_all()
             return dropped
 
-    def wait_idle(self, timeout: float) -> bool:
-        """Block until no run is in progress (only meaningful after `drain`), or `timeout` seconds; whether it is so."""
-        deadline = self._clock.monotonic() + timeout
+    def wait_idle(self, until: Callable[[], float]) -> bool:
+        """Block until no run is in progress (only meaningful after `drain`) or the clock reaches `until()`; whether it is so.
+
+        `until` is asked again after each `wake`, so another thread can cut the wait short.
+        """
         with self._lock:
             while self._workers:
-                left = deadline - self._clock.monotonic()
+                left = until() - self._clock.monotonic()
                 if left <= 0:
                     return False
                 self._clock.wait(self._changed, left)
             return True
+
+    def wake(self) -> None:
+        """Have `wait_idle` look at its deadline again."""
+        with self._lock:
+            self._changed.notify_all()
 
     def running(self) -> list[Run]:
         """The runs in progress, in the order they began."""

@@ -11,6 +11,7 @@ It joins the scheduler (when), the set of running keys (not twice at once) and t
     running             -> running + scheduled           skipped             success   -> scheduled (requeue) or idle; count 0
                                                                              failure   -> backing off; count + 1
                                                                              gone      -> idle; count 0
+                                                                             skipped   -> idle; count kept
     running + scheduled merged                           skipped             -> scheduled, at the earlier of both; after a
                                                                              failure triggers that were only the run's
                                                                              own echoes are absorbed by the retry
@@ -92,9 +93,11 @@ class RunQueue:
         del self._running[run.key]
         if self._closed:
             return
-        if outcome.failed and not run.forgotten:
+        if run.forgotten:
+            self._failures.forget(run.key)
+        elif outcome.failed:
             self._fail(run, outcome)
-        else:
+        elif not outcome.skipped:
             self._failures.forget(run.key)
         if outcome.delay is not None and not run.forgotten:
             reason = RETRIED if outcome.failed else REQUEUED

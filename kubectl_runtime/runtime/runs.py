@@ -26,13 +26,16 @@ class Outcome:
 
     delay: float | None = None
     failed: bool = False
-    gone: bool = False
+    skipped: bool = False
+    """Nothing ran; what is known of the key's failures stays."""
     decode_failed_at: str | None = None
 
 
 SUCCEEDED = Outcome()
-GONE = Outcome(gone=True)
-"""There was no such object: nothing was reconciled, and nothing about the key is kept."""
+GONE = SUCCEEDED
+"""There was no such object: nothing was reconciled, and as after a success nothing about the key is kept."""
+
+SKIPPED = Outcome(skipped=True)
 
 
 class Run:
