@@ -1,0 +1,52 @@
+"""The `batch` group: `batch/v1`."""
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from kubectl_runtime.core.metav1 import Condition
+from kubectl_runtime.core.objects import Resource
+from kubectl_runtime.core.wire import MapKeys
+from kubectl_runtime.resources.core_v1 import PodTemplateSpec
+
+
+class _Part(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+    """A typed part: it names what is read often; what it does not name stays with the object."""
+
+
+class JobSpec(_Part):
+    parallelism: int | None = None
+    completions: int | None = None
+    backoff_limit: int | None = None
+    suspend: bool | None = None
+    template: PodTemplateSpec = msgspec.field(default_factory=PodTemplateSpec)
+
+
+class JobStatus(_Part):
+    active: int = 0
+    ready: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    start_time: datetime | None = None
+    completion_time: datetime | None = None
+    conditions: Annotated[list[Condition], MapKeys("type")] = []
+
+
+class Job(Resource, group="batch", version="v1", kind="Job"):
+    spec: JobSpec
+    status: JobStatus
+
+
+class CronJobSpec(_Part):
+    schedule: str = ""
+    time_zone: str | None = None
+    suspend: bool | None = None
+    concurrency_policy: str | None = None
+    job_template: dict[str, Any] = {}
+
+
+class CronJob(Resource, group="batch", version="v1", kind="CronJob"):
+    spec: CronJobSpec
+    status: dict[str, Any]
