@@ -62,7 +62,8 @@ def test_unknown_fields_are_declared_below_preserve_unknown_fields() -> None:
 def test_pruning_drops_what_is_not_declared_and_names_it() -> None:
     obj = {"apiVersion": "v", "kind": "K", "metadata": {"name": "a", "wrong": 1}, "bogus": 1,
            "spec": {"x": 1, "plain": [{"a": "1", "b": 2}], "open": {"y": {"z": 1}, "closed": {"a": "1", "b": 2}},
-                    "template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {}, "spec": {}},
+                    "template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {},
+                                 "spec": {}},
                     "labels": {"k": "v"}, "atomic": {"b": 1}}}
     assert prune(obj, SCHEMA) == ["bogus", "spec.atomic.b", "spec.open.closed.b", "spec.plain[0].b",
                                   "spec.template.status", "spec.x"]
@@ -98,9 +99,9 @@ def test_a_null_that_is_not_allowed_counts_as_missing() -> None:
     assert obj["spec"] == {"d": "dflt", "nullable": None, "labels": {"k": "d"}, "whole": {"x": 5, "d": 1}}
 
 
+names = st.sampled_from(["spec", "set", "plain", "a", "d", "open", "nested", "x"])
 values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=2),
-                      lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-                          st.sampled_from(["spec", "set", "plain", "a", "d", "open", "nested", "x"]), inner, max_size=4))
+                      lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4))
 
 
 @given(values)

@@ -45,6 +45,21 @@ def all_paths(value: Any, schema: Schema) -> Fields:
     return {}
 
 
+def json_equal(first: Any, second: Any) -> bool:
+    """Equality of JSON values: 1 is 1.0, but not true, which Python would say."""
+    return bool(first == second) and _same_booleans(first, second)
+
+
+def _same_booleans(first: Any, second: Any) -> bool:
+    if isinstance(first, str):
+        return True
+    if isinstance(first, dict):
+        return all(_same_booleans(child, second[key]) for key, child in first.items())
+    if isinstance(first, list):
+        return all(map(_same_booleans, first, second))
+    return isinstance(first, bool) == isinstance(second, bool)
+
+
 def _compare_maps(old: Value, new: Value, schema: Schema, changed: Fields, removed: Fields) -> None:
     fields, element = schema.fields, schema.element
     for key, after in new.items():
@@ -53,7 +68,7 @@ def _compare_maps(old: Value, new: Value, schema: Schema, changed: Fields, remov
             changed["f:" + key] = {} if below.leaf else all_paths(after, below)
             continue
         before = old[key]
-        if before != after:
+        if not json_equal(before, after):
             _compare(before, after, below, name="f:" + key, changed=changed, removed=removed)
     for key, before in old.items():
         if key not in new:
@@ -94,7 +109,7 @@ def _compare_lists(old: Any, new: Any, schema: Schema, changed: Fields, removed:
     element = schema.element or ANY
     for name in before | after:
         olds, news = before.get(name, []), after.get(name, [])
-        if olds == news:
+        if json_equal(olds, news):
             continue
         if len(olds) > 1 and len(news) > 1:  # repeated items are one value as a whole
             changed[name] = {}

@@ -96,8 +96,8 @@ def without(fields: Fields, path: tuple[str, ...]) -> Fields:
         return fields
     result = {key: node for key, node in fields.items() if key != head}
     if rest:
-        kept = without(fields[head], tuple(rest))
-        if kept or not fields[head]:
+        kept = _node(is_member(fields[head]), without(_children(fields[head]), tuple(rest)))
+        if kept is not None:
             result[head] = kept
     return result
 

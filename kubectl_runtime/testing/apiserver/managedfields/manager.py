@@ -20,7 +20,7 @@ from typing import Any
 
 from kubectl_runtime.testing.apiserver.errors import Cause, StatusError, bad_request
 from kubectl_runtime.testing.apiserver.managedfields import entries
-from kubectl_runtime.testing.apiserver.managedfields.compare import compare
+from kubectl_runtime.testing.apiserver.managedfields.compare import compare, json_equal
 from kubectl_runtime.testing.apiserver.managedfields.entries import APPLY, UPDATE, Entry, Identity, Managed
 from kubectl_runtime.testing.apiserver.managedfields.fieldset import (
     Fields,
@@ -73,7 +73,7 @@ def _updated(live: Object, new: Object, managed: Managed, writer: Entry, target:
     """The entries after an update."""
     changed, removed = compare(live, new, target.schema)
     if managed and (changed or removed):
-        managed, _ = take_over(live, new, known_versions(managed, target), target, None)
+        managed, _ = take_over(live, new, known_versions(managed, target), target, changes=(changed, removed))
     taken = strip(target.reset.apply(changed))
     if not taken:
         return managed
@@ -97,6 +97,7 @@ def apply(old: Object | None, applied: Object, *, manager: str, force: bool, api
     target = Target(api_version, schema, versions, reset)
     if (applied.get("metadata") or {}).get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
+    applied = _without_managed_fields(applied)
     if errors := typed_errors(applied, schema):
         raise StatusError(500, "", f"failed to create typed patch object ({_title(applied)}): {errors}")
     empty = {**(blank or {}), "apiVersion": applied["apiVersion"], "kind": applied["kind"]}
@@ -128,10 +129,10 @@ def _applied(live: Object, applied: Object, managed: Managed, writer: Entry, tar
     managed[writer.identity] = writer.with_fields(fields)
     merged = merge(live, applied, target.schema)
     result = prune(merged, managed, last, target)
-    managed, conflicts = take_over(live, result, managed, target, writer.identity)
+    managed, conflicts = take_over(live, result, managed, target, writer=writer.identity)
     if conflicts and not force:
         raise _Conflicts([(managed_by, path) for managed_by, taken in _named(conflicts) for path in paths(taken)])
-    unchanged = live == result
+    unchanged = json_equal(live, result)
     managed.pop(writer.identity, None)
     if own := strip(fields):
         time = (last.time if last else "") if unchanged else writer.time

@@ -103,30 +103,34 @@ def _collapse(fields: Fields, schema: Schema) -> Fields:
     return result
 
 
-def take_over(old: Object, new: Object, managed: Managed, target: Target, writer: Identity | None,
-              ) -> tuple[Managed, dict[Identity, Fields]]:
-    """(the entries without what the change took from them, what was taken by value from each manager but the writer).
+def take_over(old: Object, new: Object, managed: Managed, target: Target, *, writer: Identity | None = None,
+              changes: tuple[Fields, Fields] | None = None) -> tuple[Managed, dict[Identity, Fields]]:
+    """(entries without what the change took from them, what was taken from each manager but the writer by value).
 
-    The writer's own entry (None: there is none) is not touched. Entries that own nothing any more are gone.
+    The writer's own entry (None: there is none) is not touched. Entries that own nothing any more are gone. `changes` is
+    the comparison of the two objects in the request's version, if the caller has it.
     """
     by_version: dict[str, tuple[Fields, Fields]] = {}
+    if changes is not None:
+        by_version[target.api_version] = (target.reset.apply(changes[0]), target.reset.apply(changes[1]))
     result: Managed = {}
     conflicts: dict[Identity, Fields] = {}
     for identity, entry in managed.items():
         if identity == writer:
             result[identity] = entry
             continue
-        changes = by_version.get(entry.api_version)
-        if changes is None:
+        found = by_version.get(entry.api_version)
+        if found is None:
             schema = target.schema_of(entry.api_version)
             if schema is None:
                 continue
             changed, removed = compare(old, new, schema)
-            changes = by_version[entry.api_version] = (target.reset.apply(changed), target.reset.apply(removed))
-        taken = intersection(entry.fields, changes[0])
+            found = (target.reset.apply(changed), target.reset.apply(removed))
+            by_version[entry.api_version] = found
+        taken = intersection(entry.fields, found[0])
         if taken:
             conflicts[identity] = taken
-        result[identity] = _less(_less(entry, taken), changes[1])
+        result[identity] = _less(_less(entry, taken), found[1])
     return drop_empty(result), conflicts
 
 

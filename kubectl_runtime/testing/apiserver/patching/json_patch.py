@@ -8,11 +8,11 @@ pointer is ignored.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
 from kubectl_runtime.testing.apiserver.errors import StatusError
+from kubectl_runtime.testing.apiserver.patching.copying import json_copy
 
 Operation = dict[str, Any]
 MAX_OPERATIONS = 10_000
@@ -23,7 +23,7 @@ class _Failed(Exception):
 
 
 def apply_json_patch(current: dict[str, Any], operations: list[Any]) -> dict[str, Any]:
-    """`current` after all operations; it is not changed itself. The operations are decoded JSON.
+    """`current` after all operations, which are decoded JSON; it is not changed itself, nothing is shared with it.
 
     Raises StatusError 422 if an operation is malformed or does not apply (the real server does not say which), 413 if
     there are more than `MAX_OPERATIONS`.
@@ -31,7 +31,7 @@ def apply_json_patch(current: dict[str, Any], operations: list[Any]) -> dict[str
     if len(operations) > MAX_OPERATIONS:
         message = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
         raise StatusError(413, "RequestEntityTooLarge", message, details={})
-    root: list[Any] = [copy.deepcopy(current)]  # a holder, so that the document itself can be replaced
+    root: list[Any] = [json_copy(current)]  # a holder, so that the document itself can be replaced
     try:
         for operation in operations:
             _apply(root, operation)
@@ -124,7 +124,7 @@ def _remove_from(container: Any, token: str) -> None:
 
 def _add(root: list[Any], operation: Operation) -> None:
     container, token = _locate(root, _pointer(operation, "path"))
-    _add_to(container, token, copy.deepcopy(operation.get("value")))
+    _add_to(container, token, json_copy(operation.get("value")))
 
 
 def _remove(root: list[Any], operation: Operation) -> None:
@@ -134,7 +134,7 @@ def _remove(root: list[Any], operation: Operation) -> None:
 
 def _replace(root: list[Any], operation: Operation) -> None:
     pointer = _pointer(operation, "path")
-    value = copy.deepcopy(operation.get("value"))
+    value = json_copy(operation.get("value"))
     if not pointer:
         root[0] = value
         return
@@ -155,7 +155,7 @@ def _move(root: list[Any], operation: Operation) -> None:
 
 def _copy(root: list[Any], operation: Operation) -> None:
     container, token = _locate(root, _pointer(operation, "from"))
-    value = copy.deepcopy(_get(container, token))
+    value = json_copy(_get(container, token))
     target, name = _locate(root, _pointer(operation, "path"))
     _add_to(target, name, value)
 

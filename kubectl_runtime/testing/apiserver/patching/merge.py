@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubectl_runtime.testing.apiserver.patching.copying import json_copy
+
 
 def apply_merge_patch(current: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """`current` with the patch merged in: null removes, objects merge, everything else replaces. Neither is changed.
+    """`current` with the patch merged in: null removes, objects merge, everything else replaces.
 
+    Neither is changed, and the result shares nothing with them.
     Nulls in new objects vanish too, inside new lists as well (the real server prunes them there, the RFC does not).
     """
-    result = dict(current)
+    return _merged(json_copy(current), patch)
+
+
+def _merged(result: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     for key, value in patch.items():
         if value is None:
             result.pop(key, None)
         elif isinstance(value, dict) and isinstance(result.get(key), dict):
-            result[key] = apply_merge_patch(result[key], value)
+            _merged(result[key], value)
         else:
             result[key] = _without_nulls(value)
     return result

@@ -17,11 +17,11 @@ ignored.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 from typing import Any
 
 from kubectl_runtime.testing.apiserver.errors import StatusError, bad_request
+from kubectl_runtime.testing.apiserver.patching.copying import json_copy
 from kubectl_runtime.testing.apiserver.patching.element_order import by_key, in_order
 from kubectl_runtime.testing.apiserver.patching.json_patch import rejected
 from kubectl_runtime.testing.apiserver.schemas import Schema
@@ -34,12 +34,12 @@ SET_ORDER = "$setElementOrder"
 
 
 def apply_strategic_merge_patch(current: Object, patch: Object, schema: Schema) -> Object:
-    """`current` with the patch merged in by the schema of the kind. Neither is changed.
+    """`current` with the patch merged in by the schema of the kind; neither is changed, nothing is shared.
 
     Raises StatusError: 400 for a malformed directive, 422 for lists of lists, 500 for an unknown ``$patch`` or where a
     list item lacks its merge key or a merged list has no key, as the real server answers.
     """
-    return _merge_map(copy.deepcopy(current), copy.deepcopy(patch), schema)
+    return _merge_map(json_copy(current), json_copy(patch), schema)
 
 
 def _merge_map(original: Object, patch: Object, schema: Schema | None) -> Object:
