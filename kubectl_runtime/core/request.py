@@ -1,7 +1,7 @@
 """What goes over the wire for each verb, as values: pure functions from arguments to a `Request`, no I/O.
 
-Path segments are percent-encoded here, once. Raises RequestError for what the server could only refuse: an empty name, a
-namespace for a cluster-scoped kind, a write without one for a namespaced kind, a body of another kind or name.
+Path segments are percent-encoded here, once. Raises RequestError for what the server could only refuse: an empty name,
+a namespace for a cluster-scoped kind, a write without one for a namespaced kind, a body of another kind or name.
 """
 from __future__ import annotations
 
@@ -34,12 +34,15 @@ class Retry(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request below the server's base URL. `operation` says it in words, for errors: `get pods default/a`."""
+    """One HTTP request below the server's base URL. `operation` says it in words, for errors: `get pods default/a`.
+
+    `resource` is None for what is about no kind: discovery, the server's version.
+    """
 
     method: str
     path: str
     verb: str
-    resource: ApiResource
+    resource: ApiResource | None
     operation: str
     namespace: str | None = None
     name: str | None = None
@@ -130,8 +133,8 @@ def replace(place: Place, body: Any, params: PostParams | None = None, *, subres
     own_name = (content.get("metadata") or {}).get("name")
     if name is not None and own_name not in (None, name):
         raise RequestError(f"{place.words('replace', name)}: the body is named {own_name!r}")
-    return _on_object(place, "PUT", "replace", name or own_name or "", subresource, query=(params or PostParams()).query(),
-                      body=bodies.encode(content))
+    return _on_object(place, "PUT", "replace", name or own_name or "", subresource,
+                      query=(params or PostParams()).query(), body=bodies.encode(content))
 
 
 def patch(place: Place, name: str, patch: Patch, params: PatchParams | None = None, *,
@@ -186,7 +189,8 @@ def _placed(place: Place, content: dict[str, Any], verb: str) -> dict[str, Any]:
     operation = place.words(verb, metadata.get("name"))
     if not place.resource.namespaced:
         if named is not None:
-            raise RequestError(f"{operation}: {place.resource.kind} is cluster-scoped, but the body names namespace {named!r}")
+            raise RequestError(f"{operation}: {place.resource.kind} is cluster-scoped, "
+                               f"but the body names namespace {named!r}")
     elif place.namespace is None:
         raise RequestError(f"{operation}: which namespace? Use Api.namespaced(client, kind, namespace) to write")
     elif named not in (None, place.namespace):

@@ -1,0 +1,87 @@
+"""`ChunkedDecoder`: HTTP/1.1 chunked framing, without I/O. Bytes go in as they arrive, the body comes out.
+
+    state     input                          next
+    size      "hex[;extension]" CR LF        data, or trailer after size 0
+    data      that many bytes                data end
+    data end  CR LF                          size
+    trailer   lines up to an empty one       finished; anything after it is ignored
+
+The input may be cut anywhere. Time is linear in its length.
+"""
+from __future__ import annotations
+
+LONGEST_LINE = 1 << 16
+"""Bytes of a size or trailer line; a longer one is no HTTP."""
+
+
+class FramingError(Exception):
+    """The bytes are not a chunked body, or end in the middle of one."""
+
+
+class ChunkedDecoder:
+    """One body. Not for use from several threads."""
+
+    __slots__ = ("_left", "_line", "_trailer", "finished")
+
+    def __init__(self) -> None:
+        self._left = 0
+        """Bytes that the present chunk still has, the CR LF behind it included; at 0 a line is expected."""
+        self._line = b""
+        self._trailer = False
+        self.finished = False
+
+    def feed(self, data: bytes) -> bytes:
+        """The part of the body that is in `data`; may be empty. Raises FramingError."""
+        pieces = []
+        position, end, left = 0, len(data), self._left
+        while position < end and not self.finished:
+            if left == 0:
+                newline = data.find(b"\n", position)
+                if newline < 0:
+                    self._keep(data[position:])
+                    break
+                left = self._begin(data[position:newline])
+                position = newline + 1
+                continue
+            # Of the chunk's last two bytes, which are not content, maybe only one is here.
+            content = min(left - 2, end - position)
+            if content > 0:
+                pieces.append(data[position:position + content])
+                position += content
+                left -= content
+            while 0 < left <= 2 and position < end:
+                if data[position] != b"\r\n"[2 - left]:
+                    raise FramingError("a chunk is longer than its size says")
+                position += 1
+                left -= 1
+        self._left = left
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def end(self) -> None:
+        """The connection has ended. Raises FramingError unless the body had."""
+        if not self.finished:
+            raise FramingError("the connection ended in the middle of the body")
+
+    def _keep(self, part: bytes) -> None:
+        self._line += part
+        if len(self._line) > LONGEST_LINE:
+            raise FramingError("a chunk's size line has no end")
+
+    def _begin(self, line: bytes) -> int:
+        """Act on a complete line; how many bytes follow it before the next one."""
+        if self._line:
+            self._keep(line)
+            line, self._line = self._line, b""
+        line = line.rstrip(b"\r")
+        if self._trailer:
+            self.finished = not line
+            return 0
+        digits = line.partition(b";")[0].strip()
+        try:
+            size = int(digits, 16)
+        except ValueError:
+            raise FramingError("a chunk has no size") from None
+        if size < 0 or not digits.isalnum():
+            raise FramingError("a chunk has no size")
+        self._trailer = size == 0
+        return size + 2 if size else 0

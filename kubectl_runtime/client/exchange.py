@@ -1,0 +1,89 @@
+"""The innermost step of the client: one prepared request through one adapter, and its answer.
+
+A prepared request is built directly, not by `Session.prepare_request`, and handed to the adapter's `send`. The body of a call
+is read here, piece by piece, so that a server that trickles cannot hold it past its deadline.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+from requests.models import PreparedRequest, Response
+from requests.structures import CaseInsensitiveDict
+
+from kubectl_runtime.client.failures import transport_error
+from kubectl_runtime.client.layers import Answer, Call, Send
+from kubectl_runtime.client.session import Adapters, SessionRules
+from kubectl_runtime.core.clock import Clock, seconds
+from kubectl_runtime.core.errors import RequestTimeout
+
+_PIECE = 1 << 18
+
+
+def exchange(rules: SessionRules, adapters: Callable[[], Adapters], clock: Clock) -> Send:
+    """Sends a call as it is, once. `adapters` gives the ones to use at this moment."""
+    config = rules.config
+    server = urlsplit(config.cluster_url).netloc
+    connect_timeout = seconds(config.connect_timeout)
+
+    def send(call: Call) -> Answer:
+        left = call.deadline - clock.monotonic()
+        if left <= 0:
+            raise RequestTimeout(f"{call.request.operation}: its time was up before it could be sent to {server}")
+        limit = call.read_timeout if call.streaming else left
+        current = adapters()
+        try:
+            response = rules.send(
+                current.streams if call.streaming else current.calls, _prepared(call),
+                {"stream": True, "timeout": (min(connect_timeout, left), limit), **current.arguments})
+            if call.streaming and response.status_code < 300:
+                return Answer(response.status_code, response.headers, response=response)
+            body = _body(response, call, clock, whole=bool(rules.hooks))
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise transport_error(error, call.request.operation, server, config.origin, limit) from error
+        return Answer(response.status_code, response.headers, body)
+
+    return send
+
+
+def _prepared(call: Call) -> PreparedRequest:
+    prepared = PreparedRequest()
+    prepared.method = call.request.method
+    prepared.url = call.url
+    prepared.body = body = call.request.body
+    if body is not None:
+        call.headers["Content-Length"] = str(len(body))
+    prepared.headers = _headers(call.headers)
+    return prepared
+
+
+def _headers(headers: dict[str, str | tuple[str, ...]]) -> CaseInsensitiveDict[str]:
+    """As requests keeps them; with several values for one name, which only urllib3's own mapping can hold, as that."""
+    if not any(type(value) is tuple for value in headers.values()):
+        return CaseInsensitiveDict(headers)
+    repeated = urllib3.HTTPHeaderDict()
+    for name, value in headers.items():
+        for line in value if isinstance(value, tuple) else (value,):
+            repeated.add(name, line)
+    return repeated  # type: ignore[return-value] # adapters only look headers up and hand them to urllib3
+
+
+def _body(response: Response, call: Call, clock: Clock, *, whole: bool) -> bytes:
+    """The answer's body; the connection goes back to its pool, or is closed when the body could not be read to its end."""
+    raw = response.raw
+    try:
+        if whole or not isinstance(raw, urllib3.HTTPResponse):
+            return response.content
+        pieces = []
+        while piece := raw.read1(_PIECE, decode_content=True):
+            pieces.append(piece)
+            if raw.length_remaining == 0:
+                break
+            if clock.monotonic() >= call.deadline:
+                raise TimeoutError
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    except BaseException:
+        response.close()
+        raise
