@@ -6,8 +6,8 @@
     predicate_filter    only the objects that changed in the sense of a predicate
     trigger_self, trigger_owners, trigger_others    requests
 
-A stage passes on one event at a time, keeps no lock, closes its source when it is closed, and lives on when user code raises:
-that is reported and the next event follows.
+A stage passes on one event at a time, keeps no lock, closes its source when it is closed, and lives on when user code
+raises: that is reported and the next event follows.
 """
 from __future__ import annotations
 
@@ -39,14 +39,15 @@ def touched_objects(events: Iterable[Event[K]]) -> Iterator[K]:
 
 
 def modify(events: Iterable[Event[K]], change: Callable[[K], None]) -> Iterator[Event[K]]:
-    """Let `change` prune each object in place. A store further on keeps only what is left, marked as partial, so that it
-    cannot replace the object on the server. When `change` raises, the object goes on as it came."""
+    """Let `change` prune each object in place. A store further on keeps only what is left, marked as partial, so that
+    it cannot replace the object on the server. When `change` raises, the object goes on as it came."""
     with closing_source(events):
         for event in events:
             yield with_obj(event, lambda obj: _changed(obj, change))
 
 
-def predicate_filter(objects: Iterable[K], predicate: Predicate, *, ttl: Duration = TTL, clock: Clock = SYSTEM_CLOCK) -> Iterator[K]:
+def predicate_filter(objects: Iterable[K], predicate: Predicate, *, ttl: Duration = TTL,
+                     clock: Clock = SYSTEM_CLOCK) -> Iterator[K]:
     """The objects whose value changed, or that pass in any case (see `predicates`).
 
     Deletions cannot be told from changes in a stream of objects: do not filter one whose deletions matter.

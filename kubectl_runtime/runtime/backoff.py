@@ -1,10 +1,11 @@
 """How long a watch waits after a failure.
 
-`WatchBackoff` is the rule: the n-th failure in a row waits a time drawn from [d, 2d), where d = initial * factor^(n-1), at most
-`maximum`. `Backoff` counts: it starts over once `reset_after` seconds have passed without a failure, counted from the end of
-the last wait, and for no other reason. An `Init` or a page that arrived proves nothing: a list can begin well and fail each time.
+`WatchBackoff` is the rule: the n-th failure in a row waits a time drawn from [d, 2d), where d is `initial` doubled
+(times `factor`) n - 1 times, at most `maximum`. `Backoff` counts: it starts over once `reset_after` seconds have
+passed without a failure, counted from the end of the last wait, and for no other reason. An `Init` or a page that
+arrived proves nothing: a list can begin well and fail each time.
 
-Numbers: client-go's and kube-rs's reflector backoff (0.8 s doubling up to 30 s, full jitter on top, reset after two minutes).
+Numbers: those of client-go's and kube-rs's reflectors (0.8 s doubling up to 30 s, full jitter on top, reset by 2 min).
 """
 from __future__ import annotations
 

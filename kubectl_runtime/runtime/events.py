@@ -52,7 +52,7 @@ Event: TypeAlias = Init | InitApply[T] | InitDone | Apply[T] | Delete[T]
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """An attempt failed: `verb` (`list` or `watch`) says of what, `retry_after` how many seconds the server asks to wait."""
+    """An attempt failed: a `list` or a `watch`, as `verb` says. `retry_after`: seconds that the server asks to wait."""
 
     error: Exception
     verb: str = "watch"

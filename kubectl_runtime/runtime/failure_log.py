@@ -1,16 +1,17 @@
 """How the failures of a watch are told: one line for each attempt, and one when it is over.
 
-    first failure, or another than before   warning: verb, kind, namespace, what the server said, what to do, next attempt
+    first failure, or another than before   warning: verb, kind, namespace, what the server said, what to do, next try
     the same again                          warning, short: how many times, for how long, next attempt
     something arrived after failures        info: how many there were
 
-The rate is that of the backoff, so a watch that fails for ever ends at one or two short lines a minute. What a server says
-about a Secret is withheld: it may quote the content.
+The rate is that of the backoff, so a watch that fails for ever ends at one or two short lines a minute. What a server
+says about a Secret is withheld: it may quote the content.
 """
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 from kubectl_runtime.core.errors import ApiError
 from kubectl_runtime.core.gvk import ApiResource
@@ -33,9 +34,9 @@ class WatchTarget:
         parts = [self.resource.full_name]
         if self.namespace:
             parts.append(f"in namespace {self.namespace}")
-        selectors = [f"{what} {text}" for what, text in (("labels", self.label_selector), ("fields", self.field_selector)) if text]
-        if selectors:
-            parts.append(f"({', '.join(selectors)})")
+        selectors = {"labels": self.label_selector, "fields": self.field_selector}
+        if any(selectors.values()):
+            parts.append(f"({', '.join(f'{what} {text}' for what, text in selectors.items() if text)})")
         return " ".join(parts)
 
 
@@ -49,7 +50,7 @@ class FailureLog:
         self._since = 0.0
 
     def failed(self, failure: Failed, now: float, delay: float) -> str:
-        """Log `failure`, which happened at `now` and is followed by `delay` seconds of waiting; what was wrong, as text."""
+        """Log `failure`, which happened at `now` and is followed by `delay` seconds of waiting; returns it as text."""
         text = self.describe(failure)
         if not self._count:
             self._since = now
@@ -62,7 +63,7 @@ class FailureLog:
         self._last = text
         return text
 
-    def succeeded(self, event: Event[object], now: float) -> None:
+    def succeeded(self, event: Event[Any], now: float) -> None:
         """An event arrived. Only whole lists and changes count: a list that begins has proved nothing."""
         if self._count and not isinstance(event, Init | InitApply):
             log.info("%s: works again after %d failures in %.0f s", self._target, self._count, now - self._since)
@@ -94,7 +95,7 @@ class FailureLog:
         if error.is_unauthorized:
             return "the credentials are not valid or have expired"
         if error.is_not_found:
-            return f"the server does not serve {resource.full_name} in version {resource.version}; is its CRD installed?"
+            return f"the server does not serve {resource.full_name} in {resource.version}: is its CRD installed?"
         if error.is_expired:
             return "its history no longer reaches back that far, so everything is listed again"
         return "this kind cannot be watched; changes are missed" if error.code == 405 else ""

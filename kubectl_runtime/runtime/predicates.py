@@ -1,7 +1,7 @@
 """Predicates: which changes of an object are worth a run.
 
-A predicate gives the *value* of an object that it watches, or None when it has no opinion; the filter lets an object pass when
-its value is another than the last one seen. So `generation` hides changes of status.
+A predicate gives the *value* of an object that it watches, or None when it has no opinion; the filter lets an object
+pass when its value is another than the last one seen. So `generation` hides changes of status.
 
     generation          `metadata.generation`; no opinion where the kind has none
     resource_version    any change at all (hides what a list repeats)
@@ -13,11 +13,10 @@ What always passes, because missing it does harm: an object without any value, a
 `metadata.deletionTimestamp` (it comes without a new generation), a new object of the same name (the uid is part of the
 key), one that could not be decoded, and one that was not seen for the time-to-live.
 
-`PredicateCache` decides. It remembers a hash per object, forgets an object when it is deleted, drops those that are missing from
-a complete list, and those not seen for `ttl` seconds; `max_size` bounds it in any case. For one thread at a time.
+`PredicateCache` decides. It remembers a hash per object, forgets an object when it is deleted, drops those that are
+missing from a complete list, and those not seen for `ttl` seconds; `max_size` bounds it in any case. For one thread
+at a time.
 """
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +42,7 @@ class Predicate:
 
     value: Callable[[Any], Hashable | None]
 
-    def combine(self, other: Predicate) -> Predicate:
+    def combine(self, other: "Predicate") -> "Predicate":
         """Passes when this or the other value changes; no opinion when neither has one."""
         first, second = self.value, other.value
 
@@ -53,7 +52,7 @@ class Predicate:
 
         return Predicate(both)
 
-    def fallback(self, other: Predicate) -> Predicate:
+    def fallback(self, other: "Predicate") -> "Predicate":
         """The other's value where this one has no opinion."""
         first, second = self.value, other.value
 
@@ -72,7 +71,7 @@ generation = Predicate(lambda obj: obj.generation)
 resource_version = Predicate(lambda obj: obj.resource_version or None)
 labels = Predicate(lambda obj: _items(obj.labels))
 annotations = Predicate(lambda obj: _items(obj.annotations))
-finalizers = Predicate(lambda obj: tuple(obj.finalizers))
+finalizers = Predicate(lambda obj: tuple(obj.finalizers))# (This module does without `from __future__ import annotations`, whose name is taken by the predicate.)
 
 Key = tuple[str | None, str, str]
 
@@ -80,7 +79,8 @@ Key = tuple[str | None, str, str]
 class PredicateCache:
     """The memory of one filter."""
 
-    def __init__(self, predicate: Predicate, *, ttl: Duration = TTL, max_size: int = MAX_SIZE, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, predicate: Predicate, *, ttl: Duration = TTL, max_size: int = MAX_SIZE,
+                 clock: Clock = SYSTEM_CLOCK) -> None:
         self._value = predicate.value
         self._seen: TTLCache[Key, int] = TTLCache(max_size, seconds(ttl), timer=clock.monotonic)
         self._listed: set[Key] | None = None
@@ -102,7 +102,7 @@ class PredicateCache:
         return True
 
     def passes_object(self, obj: Any) -> bool:
-        """As `passes`, for streams of objects, where a deletion shows as an object with a deletionTimestamp or not at all."""
+        """As `passes`, for streams of objects, where a deletion shows as a deletionTimestamp or not at all."""
         return self._changed(obj)
 
     def _changed(self, obj: Any) -> bool:
@@ -130,7 +130,8 @@ class PredicateCache:
                 self._seen.pop(key, None)
 
 
-def filtered(subscription: Subscription, predicate: Predicate, *, ttl: Duration = TTL, clock: Clock = SYSTEM_CLOCK) -> Subscription:
+def filtered(subscription: Subscription, predicate: Predicate, *, ttl: Duration = TTL,
+             clock: Clock = SYSTEM_CLOCK) -> Subscription:
     """`subscription`, called only for the events that pass `predicate`. To be subscribed once: it has a memory."""
     cache = PredicateCache(predicate, ttl=ttl, clock=clock)
 

@@ -3,8 +3,8 @@
     input                  store                                  passes on
     Init                   (side buffer emptied)                  nothing
     InitApply              (into the side buffer)                 nothing
-    InitDone               the buffer takes its place at once     Delete for what vanished; Delete and Apply where the uid
-                                                                  changed; Apply where it is new or has another version;
+    InitDone               the buffer takes its place at once     Delete for what vanished; Delete and Apply for another
+                                                                  uid; Apply for what is new or has another version;
                                                                   InitDone
     Apply, unknown         stored                                 Apply
     Apply, same version    unchanged                              nothing
@@ -14,9 +14,9 @@
     Delete, unknown        unchanged                              Delete
     Delete, other uid      unchanged: it is about a predecessor   nothing
 
-A trigger never comes before the data it is about: the store is written first. Objects that a list shows unchanged keep
-their record and pass on nothing, unless `relist_triggers` is set, which makes an Apply of each. Versions are compared for
-equality only. An object without a name cannot be stored; it is logged and left out.
+A trigger never comes before the data it is about: the store is written first. Objects that a list shows unchanged
+keep their record and pass on nothing, unless `relist_triggers` is set, which makes an Apply of each. Versions are
+compared for equality only. An object without a name cannot be stored; it is logged and left out.
 
 Records go in and out; `reflector` is the form for streams of readers. For one thread at a time.
 """
@@ -64,7 +64,7 @@ class Reflector:
         for event in events:
             kind = type(event)
             if kind is Apply:
-                self._applied(event.obj)  # type: ignore[union-attr]  # narrowed by `kind`, which is faster than isinstance
+                self._applied(event.obj)  # type: ignore[union-attr]  # `kind` narrows, faster than isinstance
             elif kind is InitApply:
                 self._listed(event.obj)  # type: ignore[union-attr]
             elif kind is Delete:
@@ -177,7 +177,7 @@ def _same_version(old: Record, new: Record) -> bool:
 def _other_object(old: Record, new: Record) -> bool:
     """Whether the name now belongs to another object; a uid that could not be read says nothing."""
     before, after = old.head.uid, new.head.uid
-    return before != after and before != "" and after != ""
+    return before != after and bool(before) and bool(after)
 
 
 def _nameless(record: Record) -> None:

@@ -4,17 +4,17 @@
     complete       a list and all changes since; a later list takes its place in one step, never page by page
     ended          nobody feeds it any more: it keeps answering with the last it knew; who waits for it is told
 
-Each read hands out fresh readers of the stored records, so what one caller does to an object is seen by nobody else. The lock
-is held only to look at or swap dictionaries: predicates, selectors and index functions run outside it.
-Safe to use from any thread; only `wait_until_ready` blocks.
+Each read hands out fresh readers of the stored records, so what one caller does to an object is seen by nobody else.
+The lock is held only to look at or swap dictionaries: predicates, selectors and index functions run outside it. Safe
+to use from any thread; only `wait_until_ready` blocks.
 """
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.clock import Clock, Duration, seconds
 from kubectl_runtime.core.errors import KubeError, RequestError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.record import Record
@@ -25,6 +25,10 @@ K = TypeVar("K")
 
 Key = tuple[str, str]
 """Namespace (empty for cluster-scoped objects) and name."""
+
+
+Objects: TypeAlias = list[K]
+Records: TypeAlias = list[Record]
 
 
 class Matcher(Protocol):
@@ -74,8 +78,8 @@ class Store(Generic[K]):
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
         """Block until the store is complete; any number of threads may wait.
 
-        Raises StoreNotReady after `timeout` seconds (None: waits as long as the watch lives), and as soon as the watch has
-        ended without a complete list.
+        Raises StoreNotReady after `timeout` seconds (None: waits as long as the watch lives), and as soon as the
+        watch has ended without a complete list.
         """
         state, clock = self._state, self._state.clock
         deadline = None if timeout is None else clock.monotonic() + seconds(timeout)
@@ -108,13 +112,13 @@ class Store(Generic[K]):
     def __iter__(self) -> Iterator[K]:
         return iter(self.list())
 
-    def list(self) -> list[K]:
+    def list(self) -> Objects[K]:
         """All objects as of now, in no particular order."""
         return [self._read(record) for record in self.records()]
 
     state = list
 
-    def records(self) -> list[Record]:
+    def records(self) -> Records:
         """All objects as of now, in the form they are stored: immutable, and cheaper than readers."""
         with self._state.condition:
             return [*self._state.records.values()]
@@ -123,7 +127,7 @@ class Store(Generic[K]):
         """Some object for which `predicate` is true, or None. What `predicate` raises is passed on."""
         return next(self._matching(self.records(), predicate), None)
 
-    def filter(self, wanted: Callable[[K], bool] | Matcher) -> list[K]:
+    def filter(self, wanted: Callable[[K], bool] | Matcher) -> Objects[K]:
         """The objects for which a function is true, or whose labels a `Selector` matches."""
         records = self.records()
         matches = getattr(wanted, "matches", None)
@@ -132,7 +136,7 @@ class Store(Generic[K]):
         assert callable(wanted)
         return [*self._matching(records, wanted)]
 
-    def by_index(self, index: str, value: Hashable) -> list[K]:
+    def by_index(self, index: str, value: Hashable) -> Objects[K]:
         """The objects for which the index function `index` gave `value`. Raises RequestError for an unknown index."""
         state = self._state
         with state.condition:
@@ -176,12 +180,14 @@ class Store(Generic[K]):
         if isinstance(key, ObjectRef):
             if not self._is_own(key):
                 raise RequestError(f"{key} is not in a store of {self.resource.full_name}")
-            key, namespace = key.name, key.namespace
+            name, namespace = key.name, key.namespace
+        else:
+            name = key
         state = self._state
         with state.condition:
-            found = state.records.get((namespace or "", key))
+            found = state.records.get((namespace or "", name))
             # Objects of a namespaced kind all have a namespace, so this finds cluster-scoped ones only.
-            return found if found is not None or not namespace else state.records.get(("", key))
+            return found if found is not None or not namespace else state.records.get(("", name))
 
     def _is_own(self, ref: ObjectRef) -> bool:
         return ref.kind == self.resource.kind and ref.group == self.resource.group

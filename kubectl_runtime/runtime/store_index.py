@@ -60,7 +60,7 @@ class Indexes:
 
     @staticmethod
     def values_of(name: str, function: IndexFunction, record: Record) -> Values:
-        """What the user's function says of one object; nothing when it raises, which is reported. Call it without the lock."""
+        """What the user's function says of an object; nothing when it raises (reported). Call it without the lock."""
         try:
             values = _one_or_many(function(record))
             hash(values)

@@ -5,8 +5,8 @@
     attach(observer)           from the next commit on, `observer` is among those returned by it; what was stored until
                                then is returned here, so that the two together are everything, once
 
-Index functions are user code and run before the lock is taken. An index that is declared meanwhile is noticed by its epoch,
-and the values are computed again.
+Index functions are user code and run before the lock is taken. An index that is declared meanwhile is noticed by its
+epoch, and the values are computed again.
 """
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ class StoreWriter:
         indexes = self._state.indexes
         with self._state.condition:
             epoch, functions = indexes.epoch, dict(indexes.functions)
-        return epoch, {
-            name: {key: indexes.values_of(name, function, record) for key, record in changes.items() if record is not None}
-            for name, function in functions.items()}
+        present = {key: record for key, record in changes.items() if record is not None} if functions else {}
+        return epoch, {name: {key: indexes.values_of(name, function, record) for key, record in present.items()}
+                       for name, function in functions.items()}
 
     def _set_indexes(self, changes: Changes, values: dict[str, dict[Key, Values]]) -> None:
         if not values:

@@ -3,10 +3,10 @@
     idle         deliver(changes): the calling thread works through them
     delivering   deliver(changes): queued; the thread that is at work takes them next
 
-So each subscription sees all changes in order and one at a time, whichever threads bring them: the watch's own, and for the
-objects that were stored before it came, the one that subscribed. No lock is held while user code runs.
-What user code raises is reported, and the next event follows; code that takes longer than 100 ms is named in the log, since
-it holds up the watch.
+So each subscription sees all changes in order and one at a time, whichever threads bring them: the watch's own, and
+for the objects that were stored before it came, the one that subscribed. No lock is held while user code runs. What
+user code raises is reported, and the next event follows; code that takes longer than 100 ms is named in the log,
+since it holds up the watch.
 """
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ SLOW_SECONDS = 0.1
 """User code in a watch's thread that takes longer is logged by name."""
 
 CHUNK = 500
-"""Events after which the requests made so far are passed on, so that a long list does not keep the first ones waiting."""
+"""Events after which the requests made so far are passed on: a long list must not keep the first ones waiting."""
 
 
 class Subscriber:
     """Safe to use from any thread."""
 
-    def __init__(self, subscription: Subscription, sink: Sink, read: Callable[[Record], Any], clock: Clock, stop: StopToken) -> None:
+    def __init__(self, subscription: Subscription, sink: Sink, read: Callable[[Record], Any], clock: Clock,
+                 stop: StopToken) -> None:
         self._subscription = subscription
         self._sink = sink
         self._read = read
@@ -49,7 +50,7 @@ class Subscriber:
         self._cancelled = False
 
     def begin(self, changes: Sequence[Event[Record]]) -> None:
-        """Deliver `changes`, then what has come since the subscriber was made. To be called once, before anything is delivered."""
+        """Deliver `changes`, then what has come since the subscriber was made. To be called exactly once."""
         self._work(changes)
 
     def deliver(self, changes: Sequence[Event[Record]]) -> None:

@@ -6,9 +6,9 @@ A *subscription* is any `Callable[[Event], Iterable[ReconcileRequest]]`. Here ar
     trigger_owners   each owner of the wanted group and kind, brought to the owner's own version and scope
     trigger_others   whatever a mapper names: none, one or many
 
-All of them answer to `InitApply`, `Apply` and `Delete`, and to nothing else: a deletion concerns the owners as much as a
-change does, and for the object itself it is how its queue learns that there is nothing left to keep.
-They keep no state and are safe to use from any thread.
+All of them answer to `InitApply`, `Apply` and `Delete`, and to nothing else: a deletion concerns the owners as much
+as a change does, and for the object itself it is how its queue learns that there is nothing left to keep. They keep
+no state and are safe to use from any thread.
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Reason(StrEnum):
 
 
 class ReconcileRequest(msgspec.Struct, frozen=True):
-    """Reconcile `ref`, because of `reason`. `cause` is the version that led to it: uid and resourceVersion of the changed object."""
+    """Reconcile `ref`, because of `reason`. `cause`: uid and resourceVersion of the changed object that led to it."""
 
     ref: ObjectRef
     reason: str = ""
@@ -69,8 +69,9 @@ def trigger_self(resource: HasApiResource | ApiResource) -> Subscription:
 def trigger_owners(owner: HasApiResource | ApiResource) -> Subscription:
     """Each touched object asks for its owners of this group and kind.
 
-    The version in an owner reference is ignored, and a cluster-scoped owner gets no namespace. The uid is not compared: a
-    reference to a namesake that is gone leads to a run that finds nothing to do, which is cheaper than a missed one.
+    The version in an owner reference is ignored, and a cluster-scoped owner gets no namespace. The uid is not
+    compared: a reference to a namesake that is gone leads to a run that finds nothing to do, which is cheaper than a
+    missed one.
     """
     own = api_resource_of(owner)
 
@@ -92,8 +93,8 @@ def trigger_owners(owner: HasApiResource | ApiResource) -> Subscription:
 def trigger_others(mapper: Mapper[Any]) -> Subscription:
     """Each touched object asks for what `mapper` makes of it. Objects that could not be decoded are not shown to it.
 
-    The mapper is user code: it runs in the watch's thread, without a lock, must not block, and what it raises is reported and
-    does not end the watch.
+    The mapper is user code: it runs in the watch's thread, without a lock, must not block, and what it raises is
+    reported and does not end the watch.
     """
 
     def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:

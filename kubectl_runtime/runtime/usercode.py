@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def report(error: BaseException, where: str, *args: object) -> None:
-    """Log what user code raised; `where % args` names the code and the object. Call it in the handler of the exception."""
+    """Log what user code raised; `where % args` names the code and the object. Call it where the error is caught."""
     if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
         raise error
     log.error("%s raised %s", where % args if args else where, type(error).__name__, exc_info=error)

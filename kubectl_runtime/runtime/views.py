@@ -17,7 +17,7 @@ Modify: TypeAlias = Callable[[Any], None]
 
 
 def reader_of(kind: type[K]) -> Callable[[Record], K]:
-    """What makes readers of `kind`; a record whose head did not decode becomes an `InvalidObject`, which flows like one."""
+    """What makes readers of `kind`; a record whose head did not decode becomes an `InvalidObject`."""
     from_record: Callable[[Record], K] = kind.from_record  # type: ignore[attr-defined]  # kinds are resource classes
 
     def read(record: Record) -> K:
@@ -29,7 +29,7 @@ def reader_of(kind: type[K]) -> Callable[[Record], K]:
 
 
 def modified(event: Event[Record], modify: Modify, read: Callable[[Record], Any]) -> Event[Record]:
-    """The event with its record pruned by `modify`; unchanged, and a report, when that raises or the object is invalid."""
+    """The event with its record pruned by `modify`; as it was when that raises (reported) or the object is invalid."""
 
     def prune(record: Record) -> Record:
         if record.problem is not None:

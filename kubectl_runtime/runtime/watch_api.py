@@ -11,7 +11,6 @@ from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.status import Status
 from kubectl_runtime.core.stop import StopToken
 
-
 K_co = TypeVar("K_co", covariant=True)
 
 
@@ -34,8 +33,8 @@ WatchBatch: TypeAlias = Sequence[WatchItem]
 class WatchApi(Protocol[K_co]):
     """`Api`, as far as watchers use it. An answer that means failure is raised, also by `open_watch` itself.
 
-    The batches end when the watch does, however that happens; RequestTimeout means that nothing came for longer than the
-    watch was to live. An empty batch means that nothing is ready (simulated transports only).
+    The batches end when the watch does, however that happens; RequestTimeout means that nothing came for longer than
+    the watch was to live. An empty batch means that nothing is ready (simulated transports only).
     """
 
     @property

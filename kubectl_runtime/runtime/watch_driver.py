@@ -4,10 +4,11 @@
     Listing                `api.list_page`                       PageRead, or Broke
     Listed, too early      none                                  none; says how long to wait
     Listed                 `api.open_watch`                      Opened, or Broke
-    Watching               the next batch of the open stream     BatchRead, Ended (also when the idle guard fires), or Broke
+    Watching               the next batch of the open stream     BatchRead, Ended (also by the idle guard), or Broke
 
-An error is an input like any other; nothing is raised. When the stop token is set, errors are its consequence and are dropped.
-Only one thread at a time may call `advance` and `close`. Another one that sets the stop token wakes a blocked read at once.
+An error is an input like any other; nothing is raised. When the stop token is set, errors are its consequence and are
+dropped. Only one thread at a time may call `advance` and `close`. Another one that sets the stop token wakes a
+blocked read at once.
 """
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ from kubectl_runtime.runtime.watcher_config import ListSemantic, WatcherConfig
 
 
 class Advance(NamedTuple):
-    """What one effect brought: events and failures in order, and seconds until the next effect may happen (None: idle)."""
+    """What one effect brought: events and failures in order, and seconds until the next effect (None: idle)."""
 
     out: list[Event[Record] | Failed]
     wait: float | None = 0.0
@@ -53,7 +54,8 @@ _NOTHING = Advance([])
 class WatchDriver:
     """One watched resource. It begins with a list and never ends by itself."""
 
-    def __init__(self, api: WatchApi[Any], config: WatcherConfig, stop: StopToken, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, api: WatchApi[Any], config: WatcherConfig, stop: StopToken, clock: Clock,
+                 rng: random.Random) -> None:
         self._api = api
         self._config = config
         self._stop = stop

@@ -5,40 +5,39 @@ States
     Listed(version)       wants a watch that begins after `version`, not before the time `not_before`
     Watching(version)     a watch is open and everything up to `version` has been seen
 
-    state      input                                       out                              next state
-    Listing    first page                                  Init, then as any page           as any page
-    Listing    page with token                             InitApply of each                Listing(that token)
-    Listing    page with its own token again               Failed                           Listing from the start, counted (1)
-    Listing    last page with a version                    InitApply of each, InitDone      Listed(the page's version)
-    Listing    last page without a version                 Failed                           Listing from the start
-    Listing    failure 410 of a later page                 Failed                           Listing from the start, counted (1)
-    Listing    failure 410, "version too large"            Failed                           Listing from the start, most recent
-    Listing    any other failure                           Failed                           Listing from the start
-    Listed     watch opened                                -                                Watching(version)
-    Listed     failure that a new list can mend (2)        Failed                           Listing from the start, most recent
-    Listed     any other failure                           Failed                           Listed(version), counted (3)
-    Watching   ADDED, MODIFIED / DELETED                   Apply / Delete                   Watching(the object's version)
-    Watching   BOOKMARK with a version / without           -                                Watching(its version) / unchanged
-    Watching   object without a version                    Failed                           Listing from the start
-    Watching   undecodable object without a version        Apply / Delete                   unchanged; it is reported downstream
-    Watching   ERROR that a new list can mend (2)          Failed                           Listing from the start, most recent
-    Watching   any other ERROR, or a broken stream         Failed                           Listed(last version), counted (3)
-    Watching   events of an unknown type                   - (logged)                       unchanged
-    Watching   end, nothing new seen, younger than 1 s     Failed                           Listed(last version), counted (3)
-    Watching   end, younger than 1 s                       -                                Listed(last version, not before the
-                                                                                            watch would have been 1 s old)
-    Watching   end                                         -                                Listed(last version)
+    state     input                                    out                           next state
+    Listing   first page                               Init, then as any page        as any page
+    Listing   page with token                          InitApply of each             Listing(that token)
+    Listing   page with its own token again            Failed                        Listing from the start (1)
+    Listing   last page with a version                 InitApply of each, InitDone   Listed(the page's version)
+    Listing   last page without a version              InitApply of each, Failed     Listing from the start
+    Listing   failure 410 of a later page              Failed                        Listing from the start (1)
+    Listing   failure 410, "version too large"         Failed                        Listing from the start, most recent
+    Listing   any other failure                        Failed                        Listing from the start
+    Listed    watch opened                             -                             Watching(version)
+    Listed    failure that a new list can mend (2)     Failed                        Listing from the start, most recent
+    Listed    any other failure                        Failed                        Listed(version) (3)
+    Watching  ADDED, MODIFIED / DELETED                Apply / Delete                Watching(the object's version)
+    Watching  BOOKMARK with / without a version        -                             Watching(its version) / unchanged
+    Watching  object without a version                 Failed                        Listing from the start
+    Watching  undecodable object without a version     Apply / Delete                unchanged
+    Watching  ERROR that a new list can mend (2)       Failed                        Listing from the start, most recent
+    Watching  any other ERROR, or a broken stream      Failed                        Listed(last version) (3)
+    Watching  event of an unknown type                 - (logged)                    unchanged
+    Watching  end, nothing new seen, younger than 1 s  Failed                        Listed(last version) (3)
+    Watching  end, younger than 1 s                    -                             Listed(last version) at its 1 s
+    Watching  end                                      -                             Listed(last version)
 
-(1) After three such restarts the list is asked for in one piece, which has no token that could expire.
-(2) 410, 404, 400, 422 and "resource version too large", as an HTTP status or inside the stream: this version will never be
-    watchable (again). Not 403, 405, 429: a list would not help.
-(3) After five in a row that are the server's fault (5xx, broken streams, watches that end at once) without anything new, a
-    list is made: some servers report an expired version as an internal error for ever.
+(1) Counted: after three such restarts the list is asked for in one piece, which has no token that could expire.
+(2) 410, 404, 400, 422 and "resource version too large", as an HTTP status or inside the stream: this version will never
+    be watchable (again). Not 403, 405, 429: a list would not help.
+(3) Counted: after five in a row that are the server's fault (5xx, broken streams, watches that end at once) without
+    anything new, a list is made: some servers report an expired version as an internal error for ever.
 
-What follows an ERROR in its batch is dropped, and comes again: the version does not move past it. A version is opaque; it
-comes from a list's metadata, an event or a bookmark, is passed back as it is, and is never empty in a watch. After each `Failed`
-whoever drives this waits as its backoff says, at least `retry_after` of it. Everything else goes on at once, at most one new
-watch a second, so that no behaviour of a server makes a tight loop. Names of the inputs: see below.
+What follows an ERROR in its batch is dropped, and comes again: the version does not move past it. A version is
+opaque; it comes from a list's metadata, an event or a bookmark, is passed back as it is, and is never empty in a
+watch. After each `Failed` whoever drives this waits as its backoff says, at least `retry_after` of it. Everything
+else goes on at once, at most one new watch a second, so that no behaviour of a server makes a tight loop.
 """
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ from kubectl_runtime.runtime.watch_api import WatchBatch
 log = logging.getLogger(__name__)
 
 MIN_WATCH_SECONDS = 1.0
-"""A watch that ends earlier without anything new counts as a failure; with something new the next one waits for this."""
+"""A watch that ends earlier is a failure if it brought nothing new; else the next one waits until then."""
 MAX_PAGED_TRIES = 3
 MAX_STALLS = 5
 
@@ -166,13 +165,13 @@ def step(state: State, given: Input, now: float) -> Step:
 
 def _page(state: Listing, page: PageRead) -> Step:
     if page.token and page.token == state.token:
-        return _list_failed(state, WatchError("the server continues a list with the token of the same page"), expired=True)
+        return _list_failed(state, WatchError("a page of the list continues with its own token"), expired=True)
     out: list[Event[Record] | Failed] = [] if state.token else [INIT]
     out.extend(map(InitApply, page.records))
     if page.token:
         return Step(replace(state, token=page.token), out)
     if not page.version:
-        return Step(Listing(), [*out, Failed(WatchError("the list has no resourceVersion, so it cannot be watched"), "list")])
+        return Step(Listing(), [*out, _failed(WatchError("the list has no resourceVersion to watch from"), "list")])
     out.append(INIT_DONE)
     return Step(Listed(page.version), out)
 
@@ -218,7 +217,7 @@ def _batch(state: Watching, events: WatchBatch) -> Step:
     return Step(Watching(version, state.began, state.opened, state.stalls), out)
 
 
-_CHANGES = {"ADDED": Apply, "MODIFIED": Apply, "DELETED": Delete}
+_CHANGES: dict[str, type[Apply[Record]] | type[Delete[Record]]] = {"ADDED": Apply, "MODIFIED": Apply, "DELETED": Delete}
 
 
 def _ended(state: Watching, now: float) -> Step:

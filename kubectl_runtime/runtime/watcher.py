@@ -1,14 +1,14 @@
 """`watcher`: an endless stream of what happens to objects of one kind.
 
-    watch_steps      the raw steps: events, `Failed`, `Idle`, with nothing waited for in between
-    watcher          the stream for users: failures are logged and waited out, and it ends only when its stop token is set
-    metadata_watcher the same of metadata alone
-    watch_object     one object: it, or None while it does not exist
+    watch_steps       the raw steps: events, `Failed`, `Idle`, with nothing waited for in between
+    watcher           the stream for users: failures are logged and waited out; only its stop token ends it
+    metadata_watcher  the same of metadata alone
+    watch_object      one object: it, or None while it does not exist
 
-A stream never raises what a server, a network or an object did. Pull it from one thread, and close it (or let a `for` loop
-run to its end) in that thread; another thread ends it by setting the token, also while it is blocked in a read. After a break
-the list is made again and `Init` ... `InitDone` come again; deletions during the break show only as absence from the new list
-(a `reflector` finds them).
+A stream never raises what a server, a network or an object did. Pull it from one thread, and close it (or let a `for`
+loop run to its end) in that thread; another thread ends it by setting the token, also while it is blocked in a read.
+After a break the list is made again and `Init` ... `InitDone` come again; deletions during the break show only as
+absence from the new list (a `reflector` finds them).
 """
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar, overload
 
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.record import Record
+from kubectl_runtime.core.selectors import fields
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.backoff import DEFAULT_BACKOFF, IDLE_PAUSE, WatchBackoff
 from kubectl_runtime.runtime.backoff import backoff as backoff_stage
@@ -30,12 +31,11 @@ from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.views import reader_of
 from kubectl_runtime.runtime.watch_api import WatchApi
 from kubectl_runtime.runtime.watch_driver import WatchDriver
-from kubectl_runtime.runtime.watcher_config import WatcherConfig
+from kubectl_runtime.runtime.watcher_config import DEFAULT_CONFIG, WatcherConfig
 
 K = TypeVar("K")
 K_co = TypeVar("K_co", covariant=True)
 
-DEFAULT_CONFIG = WatcherConfig()
 
 
 class MetadataApi(Protocol[K_co]):
@@ -93,15 +93,15 @@ def watch_object(api: WatchApi[K], name: str, config: WatcherConfig = DEFAULT_CO
                  rng: random.Random | None = None) -> Iterator[K | None]:
     """The object `name` as it is now, then each new version of it; None when it does not exist, and when it goes.
 
-    Nothing is yielded twice, also after breaks. `api` has to be of one namespace, unless the kind is cluster-scoped; the
-    field selector of `config` is replaced.
+    Nothing is yielded twice, also after breaks. `api` has to be of one namespace, unless the kind is cluster-scoped;
+    the field selector of `config` is replaced.
     """
-    events = watcher(api, replace(config, field_selector=f"metadata.name={name}"), stop, backoff=backoff, clock=clock, rng=rng)
-    return _one_object(events)
+    config = replace(config, field_selector=fields({"metadata.name": name}))
+    return _one_object(watcher(api, config, stop, backoff=backoff, clock=clock, rng=rng))
 
 
 def _one_object(events: Iterable[Event[K]]) -> Iterator[K | None]:
-    said: tuple[str, str] | None | str = "nothing yet"
+    said: tuple[str, str] | str | None = "nothing yet"
     listed: K | None = None
     with closing_source(events):
         for event in events:

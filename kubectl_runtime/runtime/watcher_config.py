@@ -16,8 +16,9 @@ class ListSemantic(Enum):
     MOST_RECENT = "most recent"
     """As of now, by a quorum read; paged."""
     ANY = "any"
-    """Whatever the server has cached (`resourceVersion=0`), maybe older than what was seen before: cheaper for it. Not paged,
-    since servers page only current lists. Every later list is a most recent one, so a store never goes back in time."""
+    """Whatever the server has cached (`resourceVersion=0`), maybe older than what was seen before: cheaper for it.
+    Not paged, since servers page only current lists. Every later list is a most recent one, so a store never goes
+    back in time."""
 
 
 class InitialList(Enum):
@@ -41,8 +42,8 @@ class WatcherConfig:
     page_size: int | None = 500
     """Objects per page of a list (client-go's and kube-rs's number); None asks for one page."""
     timeout: Duration = 290.0
-    """The longest a watch request lives before the server ends it and the next one follows. Each is drawn from 80 % of this to
-    all of it, [232, 290] s, so that watches which began together do not end together."""
+    """The longest a watch request lives before the server ends it and the next one follows. Each is drawn from 80 %
+    of this to all of it, [232, 290] s, so that watches which began together do not end together."""
     bookmarks: bool = True
     """Ask for events that only move the resourceVersion on, so that a quiet watch can go on after a break."""
     list_semantic: ListSemantic = ListSemantic.MOST_RECENT
@@ -70,3 +71,6 @@ class WatcherConfig:
 
 def _text(selector: str | Rendered | None) -> str | None:
     return str(selector) or None if selector is not None else None
+
+
+DEFAULT_CONFIG = WatcherConfig()

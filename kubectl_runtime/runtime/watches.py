@@ -1,4 +1,5 @@
-"""`Watch`: one watched resource, from the requests to the store and the subscriptions, moved on by whoever calls `step`.
+"""`Watch`: one watched resource, from the requests to the store and the subscriptions, moved on by whoever calls
+`step`.
 
     phase       what `step` does                                   returns
     listing     reads one page                                     0
@@ -7,9 +8,10 @@
     waiting     nothing before its time                            the seconds that are left
     stopped     nothing                                            None
 
-A thread calls it in a loop (`WatchThread`); a simulation calls it when it likes. The order in each step is: store, then the
-subscriptions, then the visible state. A subscription that comes late first gets an `Apply` of every stored object and
-`InitDone`, then everything after that, nothing twice and nothing lost: what is stored and who observes it change under one lock.
+A thread calls it in a loop (`WatchThread`); a simulation calls it when it likes. The order in each step is: store,
+then the subscriptions, then the visible state. A subscription that comes late first gets an `Apply` of every stored
+object and `InitDone`, then everything after that, nothing twice and nothing lost: what is stored and who observes it
+change under one lock.
 """
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ from kubectl_runtime.runtime.views import Modify, modified, reader_of
 from kubectl_runtime.runtime.watch_api import WatchApi
 from kubectl_runtime.runtime.watch_driver import WatchDriver
 from kubectl_runtime.runtime.watch_machine import Listing
-from kubectl_runtime.runtime.watcher_config import WatcherConfig
+from kubectl_runtime.runtime.watcher_config import DEFAULT_CONFIG, WatcherConfig
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +74,7 @@ class WatchState(msgspec.Struct, frozen=True):
 class Watch(Generic[K]):
     """One watched resource. `step` and `run` are for one thread at a time; all else is safe to use from any thread."""
 
-    def __init__(self, api: WatchApi[K], config: WatcherConfig = WatcherConfig(), *, stop: StopToken,  # noqa: B008 - frozen
+    def __init__(self, api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *, stop: StopToken,
                  backoff: WatchBackoff = DEFAULT_BACKOFF, relist_triggers: bool = False, modify: Modify | None = None,
                  clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None) -> None:
         """Nothing is requested yet. `modify` prunes each object before it is stored; `rng` draws all jitter."""
@@ -89,7 +91,7 @@ class Watch(Generic[K]):
         self._relist_triggers = relist_triggers
         self._reflector = Reflector(self._writer, relist_triggers=relist_triggers)
         self._resume_at = 0.0
-        self._lists = 0
+        self._relists = -1  # the first complete list is none
         self.store: Store[K] = self._writer.reader(self._read)
         self._state = WatchState(since=clock.monotonic())
 
@@ -103,7 +105,8 @@ class Watch(Generic[K]):
         return self._state.phase is Phase.STOPPED
 
     def subscribe(self, subscription: Subscription, sink: Sink) -> Callable[[], None]:
-        """From now on pass what the watch sees through `subscription` and the requests to `sink`; returns how to end that.
+        """From now on pass what the watch sees through `subscription` and the requests to `sink`; returns how to end
+        that.
 
         What is stored already is passed through before this returns, by the calling thread.
         """
@@ -118,7 +121,8 @@ class Watch(Generic[K]):
         return unsubscribe
 
     def step(self) -> float | None:
-        """Do the next thing; see the table. Raises nothing: what goes wrong is a failure of the watch, logged and visible."""
+        """Do the next thing; see the table. Raises nothing: what goes wrong is a failure of the watch, logged and
+        visible."""
         if self.stop.is_set():
             self._finish()
             return None
@@ -164,7 +168,7 @@ class Watch(Generic[K]):
                 observer.deliver(commit.changes)
         last = events[-1]
         if last is INIT_DONE:
-            self._lists += 1
+            self._relists += 1
         if self._state.consecutive_failures:
             self._failures.succeeded(last, self._clock.monotonic())
 
@@ -175,7 +179,8 @@ class Watch(Generic[K]):
         self._writer.trouble(text)
         self._resume_at = now + delay
         old = self._state
-        self._state = WatchState(Phase.WAITING, now, text, old.consecutive_failures + 1, old.last_event, max(0, self._lists - 1))
+        failures = old.consecutive_failures + 1
+        self._state = WatchState(Phase.WAITING, now, text, failures, old.last_event, max(0, self._relists))
         return delay
 
     def _update(self, *, arrived: bool) -> None:
@@ -184,8 +189,9 @@ class Watch(Generic[K]):
         phase = Phase.LISTING if listing else Phase.WATCHING
         since = old.since if phase is old.phase else now
         healed = arrived and not listing
-        self._state = WatchState(phase, since, "" if healed else old.last_error, 0 if healed else old.consecutive_failures,
-                                 now if arrived else old.last_event, max(0, self._lists - 1))
+        error, failures = ("", 0) if healed else (old.last_error, old.consecutive_failures)
+        seen = now if arrived else old.last_event
+        self._state = WatchState(phase, since, error, failures, seen, max(0, self._relists))
         if healed and old.last_error:
             self._writer.trouble("")
 
