@@ -105,10 +105,10 @@ def _collapse(fields: Fields, schema: Schema) -> Fields:
 
 def take_over(old: Object, new: Object, managed: Managed, target: Target, *, writer: Identity | None = None,
               changes: tuple[Fields, Fields] | None = None) -> tuple[Managed, dict[Identity, Fields]]:
-    """(entries without what the change took from them, what was taken from each manager but the writer by value).
+    """(entries less what the change took from them, what was taken from each other manager by value).
 
-    The writer's own entry (None: there is none) is not touched. Entries that own nothing any more are gone. `changes` is
-    the comparison of the two objects in the request's version, if the caller has it.
+    The writer's own entry (None: there is none) is not touched. Entries that own nothing any more are gone. `changes`
+    is the comparison of the two objects in the request's version, if the caller has it.
     """
     by_version: dict[str, tuple[Fields, Fields]] = {}
     if changes is not None:
