@@ -26,17 +26,26 @@ _BINARY_MAX = 2**63 - 1  # the real server caps binary quantities here
 @lru_cache(maxsize=4096)
 def canonical(text: str) -> str:
     """The quantity in canonical form; raises ValueError with the real server's words."""
-    match = _NUMBER.fullmatch(text)
-    if match is None or not (match[2] or match[3]):
-        raise ValueError(FORMAT_ERROR)
-    value = Fraction(int(match[2] or "0")) + Fraction(int(match[3] or "0"), 10 ** len(match[3] or ""))
-    scale, family = _suffix(match[4], match[5])
-    value *= scale
-    value = Fraction(-(-value * 10**9 // 1), 10**9)  # rounds up to a nano: asked for little, something is given
-    sign = "-" if match[1] == "-" and value else ""
+    value, family = _parse(text)
+    sign, value = "-" if value < 0 else "", abs(value)
     if family == "binary" and value.denominator == 1 and value >= 1024:
         return sign + _binary(min(int(value), _BINARY_MAX))
     return sign + _decimal(value, exponent=family == "exponent")
+
+
+def value_of(text: str) -> Fraction:
+    """The exact number of a quantity; raises ValueError."""
+    return _parse(text)[0]
+
+
+def _parse(text: str) -> tuple[Fraction, str]:
+    match = _NUMBER.fullmatch(text)
+    if match is None or not (match[2] or match[3]):
+        raise ValueError(FORMAT_ERROR)
+    scale, family = _suffix(match[4], match[5])
+    value = (Fraction(int(match[2] or "0")) + Fraction(int(match[3] or "0"), 10 ** len(match[3] or ""))) * scale
+    value = Fraction(-(-value * 10**9 // 1), 10**9)  # rounds up to a nano: asked for little, something is given
+    return -value if match[1] == "-" else value, family
 
 
 def _suffix(letters: str, digits: str) -> tuple[Fraction, str]:

@@ -1,0 +1,146 @@
+"""`BuiltinStrategy`: what all built-in kinds share, and the helpers with which defaults and validations are written.
+
+A built-in kind is a subclass with class attributes (has_generation, has_status, ...) and the hooks of `Strategy` that
+differ. Paths of causes are the real server's (``spec.containers[0].name``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
+
+from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.kinds import typed
+from kubectl_runtime.testing.apiserver.names import dns_label_errors
+from kubectl_runtime.testing.apiserver.selectors import LabelSelector, Requirement
+from kubectl_runtime.testing.apiserver.strategy import Object, Strategy, StrategyContext
+
+NOT_NEGATIVE = "must be greater than or equal to 0"
+PORT_RANGE = "must be between 1 and 65535, inclusive"
+
+
+class BuiltinStrategy(Strategy):
+    """A built-in kind; `type_name` is its typed object (``apps.v1.Deployment``)."""
+
+    #: Selectable fields besides metadata's: name -> dotted path, or a function of the object.
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {}
+
+    def __init__(self, type_name: str) -> None:
+        self.type_name = type_name
+
+    def decode(self, obj: Object) -> list[str]:
+        """See `typed.decode`."""
+        return typed.decode(self.type_name, obj)
+
+    def blank(self) -> Object:
+        """See `typed.blank`."""
+        return typed.blank(self.type_name)
+
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """Status is the server's: it begins as an empty one."""
+        super().prepare_create(obj, ctx)
+        if self.has_status and (empty := self.blank().get("status")) is not None:
+            obj["status"] = empty
+
+    def selectable_fields(self, obj: Object) -> dict[str, str]:
+        """Values of the fields declared in `fields`."""
+        return {name: source(obj) if callable(source) else text_at(obj, source) for name, source in self.fields.items()}
+
+    def selectable_field_names(self) -> frozenset[str]:
+        """The names declared in `fields`."""
+        return frozenset(self.fields)
+
+
+def dig(obj: Any, path: str) -> Any:
+    """The value at a dotted path of objects, None if it is not there."""
+    for part in path.split("."):
+        if not isinstance(obj, dict):
+            return None
+        obj = obj.get(part)
+    return obj
+
+
+def text_at(obj: Object, path: str) -> str:
+    """The value at a path as a field selector sees it: absent is "", a boolean is true or false."""
+    value = dig(obj, path)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def put_default(obj: Object, key: str, value: Any) -> None:
+    """Set a field that is missing or null."""
+    if obj.get(key) is None:
+        obj[key] = value
+
+
+def non_negative(obj: Object, key: str, path: str) -> list[Cause]:
+    """The cause of a negative number."""
+    value = obj.get(key)
+    return [errors.invalid_value(f"{path}.{key}", value, NOT_NEGATIVE)] if isinstance(value, int) and value < 0 else []
+
+
+def one_of(value: Any, supported: Iterable[str], path: str, *, required: bool = False) -> list[Cause]:
+    """The cause of a value outside its enumeration; nothing for an absent one unless it is required."""
+    choices = list(supported)
+    if not value:
+        return [errors.required(path)] if required else []
+    return [] if value in choices else [errors.not_supported(path, value, choices)]
+
+
+def label_causes(value: str, path: str) -> list[Cause]:
+    """The causes of a text that must be a DNS label."""
+    if not value:
+        return [errors.required(path)]
+    return [errors.invalid_value(path, value, why) for why in dns_label_errors(value)]
+
+
+def immutable_causes(new: Object, old: Object, keys: Sequence[str], path: str = "spec") -> list[Cause]:
+    """``field is immutable`` for each key of two specs that differs."""
+    return [errors.immutable(f"{path}.{key}", new.get(key)) for key in keys if new.get(key) != old.get(key)]
+
+
+def label_selector(selector: Object | None) -> LabelSelector | None:
+    """A selector in the form of ``spec.selector`` of apps and batch kinds; None selects nothing."""
+    if selector is None:
+        return None
+    operators = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!exists"}
+    requirements = [Requirement(key, "in", frozenset([value]))
+                    for key, value in (selector.get("matchLabels") or {}).items()]
+    requirements += [Requirement(entry.get("key", ""), operators.get(entry.get("operator", ""), "in"),
+                                 frozenset(entry.get("values") or ()))
+                     for entry in selector.get("matchExpressions") or ()]
+    return LabelSelector(tuple(requirements))
+
+
+def selector_text(selector: Object | None) -> str:
+    """A selector as kubectl and /scale show it: ``app=a,tier in (x,y),!old``."""
+    if selector is None:
+        return "<none>"
+    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for entry in selector.get("matchExpressions") or ():
+        key, values = entry.get("key", ""), ",".join(sorted(entry.get("values") or ()))
+        parts.append({"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key,
+                      "DoesNotExist": f"!{key}"}.get(entry.get("operator", ""), key))
+    return ",".join(sorted(parts)) or "<none>"
+
+
+def labels_text(labels: Object | None) -> str:
+    """Labels or a map selector as a table shows them."""
+    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or "<none>"
+
+
+def selector_causes(selector: Object, path: str) -> list[Cause]:
+    """What is wrong with a label selector's expressions."""
+    causes = []
+    for index, entry in enumerate(selector.get("matchExpressions") or ()):
+        at, operator, values = f"{path}.matchExpressions[{index}]", entry.get("operator"), entry.get("values")
+        if operator in ("In", "NotIn") and not values:
+            causes.append(errors.required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+        elif operator in ("Exists", "DoesNotExist") and values:
+            causes.append(errors.forbidden_field(f"{at}.values",
+                                                 "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+        elif operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            causes.append(errors.invalid_value(f"{at}.operator", operator or "", "not a valid selector operator"))
+    return causes

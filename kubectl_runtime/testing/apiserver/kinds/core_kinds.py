@@ -1,0 +1,220 @@
+"""Small kinds of the core group: ConfigMap, Secret, Namespace, Node, ServiceAccount, Endpoints, LimitRange, ResourceQuota."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, put_default
+from kubectl_runtime.testing.apiserver.names import dns_label_errors
+from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
+
+MAX_DATA = 1 << 20  # bytes of all values of a ConfigMap or Secret
+NAME_LABEL = "kubernetes.io/metadata.name"
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_KEY_MESSAGE = ("a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
+                "'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')")
+_FROZEN = "field is immutable when `immutable` is set"
+
+
+def config_key_errors(key: str) -> list[str]:
+    """The details of what is wrong with a key of a ConfigMap or Secret."""
+    found = [] if len(key) <= 253 else ["must be no more than 253 characters"]
+    if not _KEY.fullmatch(key):
+        found.append(_KEY_MESSAGE)
+    elif key == ".":
+        found.append("must not be '.'")
+    elif key.startswith(".."):
+        found.append("must not be '..'" if key == ".." else "must not start with '..'")
+    return found
+
+
+def _key_causes(data: Object, path: str) -> list[Cause]:
+    return [errors.invalid_value(f"{path}[{key}]", key, why) for key in sorted(data) for why in config_key_errors(key)]
+
+
+def _frozen_causes(new: Object, old: Object, keys: tuple[str, ...]) -> list[Cause]:
+    """What an object with ``immutable: true`` may not change."""
+    if not old.get("immutable"):
+        return []
+    causes = [] if new.get("immutable") else [errors.forbidden_field("immutable", _FROZEN)]
+    return causes + [errors.forbidden_field(key, _FROZEN) for key in keys if (new.get(key) or {}) != (old.get(key) or {})]
+
+
+class ConfigMapStrategy(BuiltinStrategy):
+    """ConfigMaps."""
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """Keys and size; no key twice."""
+        data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
+        causes = []
+        for key in sorted(data):
+            causes += [errors.invalid_value(f"data[{key}]", key, why) for why in config_key_errors(key)]
+            if key in binary:
+                causes.append(errors.invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData"))
+        causes += _key_causes(binary, "binaryData")
+        size = sum(len(value.encode()) for value in data.values()) + sum(len(value) * 3 // 4 for value in binary.values())
+        return causes if size <= MAX_DATA else [*causes, errors.too_long("", MAX_DATA)]
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation, and immutable ones do not change."""
+        return _frozen_causes(new, old, ("data", "binaryData")) + self.validate_create(new, ctx)
+
+
+class SecretStrategy(BuiltinStrategy):
+    """Secrets; stringData is merged into data and never shown."""
+
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {"type": "type"}
+
+    def default(self, obj: Object) -> None:
+        """The type; stringData as base64."""
+        put_default(obj, "type", "Opaque")
+        if texts := obj.pop("stringData", None):
+            data = obj.setdefault("data", {})
+            for key, text in texts.items():
+                data[key] = base64.b64encode(text.encode()).decode()
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """Keys, size, and what the known types require."""
+        data = obj.get("data") or {}
+        causes = _key_causes(data, "data")
+        if sum(len(value) * 3 // 4 for value in data.values()) > MAX_DATA:
+            causes.append(errors.too_long("data", MAX_DATA))
+        return causes + _secret_type_causes(obj, data)
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation; the type never changes."""
+        causes = []
+        if new.get("type") != old.get("type"):
+            causes.append(errors.immutable("type", new.get("type")))
+        return causes + _frozen_causes(new, old, ("data",)) + self.validate_create(new, ctx)
+
+
+_REQUIRED_KEYS = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+}
+
+
+def _secret_type_causes(obj: Object, data: Object) -> list[Cause]:
+    kind = obj.get("type", "")
+    if kind == "kubernetes.io/service-account-token":
+        annotation = "kubernetes.io/service-account.name"
+        present = (obj.get("metadata", {}).get("annotations") or {}).get(annotation)
+        return [] if present else [errors.required(f"metadata.annotations[{annotation}]")]
+    if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & set(data):
+        return [errors.required("data[username]"), errors.required("data[password]")]
+    return [errors.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
+
+
+class NamespaceStrategy(BuiltinStrategy):
+    """Namespaces: spec.finalizers holds a deletion until the namespace is empty."""
+
+    has_status = True
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {"status.phase": "status.phase"}
+    delete_returns_object = True
+
+    def default(self, obj: Object) -> None:
+        """The label with the name."""
+        if name := obj.setdefault("metadata", {}).get("name"):
+            labels = obj["metadata"].get("labels") or {}
+            obj["metadata"]["labels"] = {**labels, NAME_LABEL: name}
+
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """Active, held by the namespace controller; a generated name gets its label here."""
+        self.default(obj)
+        finalizers = (obj.get("spec") or {}).get("finalizers") or []
+        obj["spec"] = {"finalizers": finalizers if "kubernetes" in finalizers else [*finalizers, "kubernetes"]}
+        obj["status"] = {"phase": "Active"}
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """Finalizers of the spec change through /finalize only."""
+        if subresource == "finalize":
+            self.keep("status", new, old)
+            return
+        super().prepare_update(new, old, subresource, ctx)
+        self.keep("spec", new, old)
+
+    def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
+        """A DNS label."""
+        return dns_label_errors(name, prefix=prefix)
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """The phase belongs to the deletion."""
+        phase, deleting = (new.get("status") or {}).get("phase"), bool(old["metadata"].get("deletionTimestamp"))
+        if subresource == "status" and phase != ("Terminating" if deleting else "Active"):
+            when = "not be empty" if deleting else "be empty"
+            return [errors.invalid_value("status.Phase", phase, f"may only be '{'Terminating' if deleting else 'Active'}' if "
+                                         f"`deletionTimestamp` is {when}")]
+        return []
+
+    def holds_deletion(self, obj: Object) -> bool:
+        """While the spec has finalizers."""
+        return bool((obj.get("spec") or {}).get("finalizers"))
+
+    def prepare_delete(self, obj: Object, ctx: StrategyContext) -> None:
+        """The phase shows the deletion."""
+        obj.setdefault("status", {})["phase"] = "Terminating"
+
+
+class NodeStrategy(BuiltinStrategy):
+    """Nodes: a kubelet brings the status along when it creates its Node."""
+
+    has_status = True
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
+        "spec.unschedulable": lambda obj: "true" if (obj.get("spec") or {}).get("unschedulable") else "false"}
+
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """Admission taints a new Node until its conditions are known."""
+        taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+        taints = obj["spec"].get("taints") or []
+        if not any(entry.get("key") == taint["key"] and entry.get("effect") == taint["effect"] for entry in taints):
+            obj["spec"]["taints"] = [*taints, taint]
+
+
+class ServiceAccountStrategy(BuiltinStrategy):
+    """ServiceAccounts."""
+
+    delete_returns_object = True
+
+
+class EndpointsStrategy(BuiltinStrategy):
+    """Endpoints."""
+
+    def default(self, obj: Object) -> None:
+        """The protocol of the ports."""
+        for subset in obj.get("subsets") or ():
+            for port in subset.get("ports") or ():
+                put_default(port, "protocol", "TCP")
+
+
+class LimitRangeStrategy(BuiltinStrategy):
+    """LimitRanges: what is left out follows from the other limits, as in the real server."""
+
+    def default(self, obj: Object) -> None:
+        """Container limits default from max, requests from limits, then from min."""
+        for item in (obj.get("spec") or {}).get("limits") or ():
+            if item.get("type") != "Container":
+                continue
+            default: Object = {**(item.get("max") or {}), **(item.get("default") or {})}
+            request: Object = {**(item.get("min") or {}), **default, **(item.get("defaultRequest") or {})}
+            _set_if_any(item, "default", default)
+            _set_if_any(item, "defaultRequest", request)
+
+
+def _set_if_any(item: Object, key: str, value: Any) -> None:
+    if value:
+        item[key] = value
+
+
+class ResourceQuotaStrategy(BuiltinStrategy):
+    """ResourceQuotas."""
+
+    has_status = True
+    delete_returns_object = True

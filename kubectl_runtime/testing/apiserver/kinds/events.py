@@ -1,0 +1,123 @@
+"""Events, which two groups serve: the same objects as core/v1 and as events.k8s.io/v1, stored in the form of core/v1.
+
+Surprising truths, as recorded: a create through events.k8s.io is validated strictly, but its causes name some fields as
+core/v1 does (``involvedObject.namespace``, ``message``) and print "" for the value; a create through core/v1 is hardly
+validated; regarding another namespace is allowed, regarding none is not, except in the namespace default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy
+from kubectl_runtime.testing.apiserver.names import qualified_name_errors
+from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
+
+# events.k8s.io/v1 -> core/v1, where the names differ.
+_RENAMED = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_BACK = {core: name for name, core in _RENAMED.items()}
+_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_WRITTEN_EMPTY = ("reportingComponent", "reportingInstance")  # core/v1 writes them always, events.k8s.io only with a value
+
+
+def _source(obj: Object) -> str:
+    return (obj.get("source") or {}).get("component") or obj.get("reportingComponent") or ""
+
+
+class EventStrategy(BuiltinStrategy):
+    """Events of core/v1."""
+
+    delete_returns_object = False
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
+        **{f"involvedObject.{name}": f"involvedObject.{name}" for name in _REFERENCE},
+        "reason": "reason", "reportingComponent": "reportingComponent", "source": _source, "type": "type"}
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """The namespace; more only for Events in the new style, which have an eventTime."""
+        causes = _namespace_causes(obj)
+        return causes + (_new_style_causes(obj) if obj.get("eventTime") else [])
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """core/v1 lets anything change, for the sake of old clients."""
+        return _namespace_causes(new)
+
+
+class NewEventStrategy(EventStrategy):
+    """Events of events.k8s.io/v1."""
+
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
+        **{f"regarding.{name}": f"involvedObject.{name}" for name in _REFERENCE},
+        "reason": "reason", "reportingController": "reportingComponent", "type": "type"}
+
+    @property
+    def converts(self) -> bool:
+        """The stored form is core/v1's."""
+        return True
+
+    def to_storage(self, obj: Object, version: str) -> Object:
+        """As core/v1."""
+        stored = {_RENAMED.get(key, key): value for key, value in obj.items()}
+        stored.update({key: stored.get(key, "") for key in _WRITTEN_EMPTY})
+        return stored
+
+    def from_storage(self, obj: Object, version: str) -> Object:
+        """As events.k8s.io/v1."""
+        return {_BACK.get(key, key): value for key, value in obj.items()
+                if value or key not in _WRITTEN_EMPTY}
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """Everything that a new-style Event must have."""
+        causes = _namespace_causes(obj)
+        if not obj.get("eventTime"):
+            return [*causes, errors.required("eventTime")]
+        return causes + _new_style_causes(obj)
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """Only the series may change, once there is an eventTime."""
+        if not old.get("eventTime"):
+            return _namespace_causes(new)
+        keys = [key for key in {**old, **new} if key not in ("metadata", "series", "kind", "apiVersion")]
+        return [errors.immutable(_BACK.get(key, key), new.get(key))
+                for key in keys if (new.get(key) or None) != (old.get(key) or None)]
+
+
+def _namespace_causes(obj: Object) -> list[Cause]:
+    regarded = (obj.get("involvedObject") or {}).get("namespace") or ""
+    namespace = obj["metadata"].get("namespace", "")
+    if regarded or namespace in ("default", ""):
+        return []
+    return [errors.invalid_value("involvedObject.namespace", regarded, "does not match event.namespace")]
+
+
+def _new_style_causes(obj: Object) -> list[Cause]:
+    causes = []
+    controller = obj.get("reportingComponent") or ""
+    if not controller:
+        causes.append(errors.required("reportingController"))
+    causes += [errors.invalid_value("reportingController", controller, why) for why in qualified_name_errors(controller)]
+    for key in ("reportingInstance", "action", "reason"):
+        causes += _length_causes(obj.get(key) or "", key, 128, required=True)
+    causes += _length_causes(obj.get("message") or "", "message", 1024, required=False)
+    kind = obj.get("type") or ""
+    if kind not in ("Normal", "Warning"):
+        causes.append(errors.invalid_value("type", "", f"has invalid value: {kind}"))
+    return causes
+
+
+def _length_causes(text: str, path: str, limit: int, *, required: bool) -> list[Cause]:
+    if required and not text:
+        return [errors.required(path)]
+    if len(text.encode()) > limit:
+        return [errors.invalid_value(path, "", f"can have at most {limit} characters")]
+    return []

@@ -1,0 +1,209 @@
+"""Pods: defaults that templates do not get, admission's additions, quality of service, and the few fields that may change."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.errors import Cause, StatusError
+from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, dig, put_default
+from kubectl_runtime.testing.apiserver.kinds.podspec import all_containers, default_pod_spec
+from kubectl_runtime.testing.apiserver.kinds.podspec_validation import pod_spec_causes
+from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
+
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_GENERAL_UPDATES = ("pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+                    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+                    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n")
+
+
+def _pod_ips(obj: Object) -> str:
+    return ",".join(entry.get("ip", "") for entry in dig(obj, "status.podIPs") or ())
+
+
+def _host_network(obj: Object) -> str:
+    return "true" if dig(obj, "spec.hostNetwork") else "false"
+
+
+class PodStrategy(BuiltinStrategy):
+    """Pods."""
+
+    has_status = True
+    has_generation = True
+    delete_returns_object = True
+    supports_grace = True
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
+        "spec.nodeName": "spec.nodeName",
+        "spec.restartPolicy": "spec.restartPolicy",
+        "spec.schedulerName": "spec.schedulerName",
+        "spec.serviceAccountName": "spec.serviceAccountName",
+        "spec.hostNetwork": _host_network,
+        "status.phase": "status.phase",
+        "status.podIP": "status.podIP",
+        "status.podIPs": _pod_ips,
+        "status.nominatedNodeName": "status.nominatedNodeName",
+    }
+
+    def default(self, obj: Object) -> None:
+        """The spec's defaults, requests from limits, service links."""
+        spec = obj["spec"]
+        put_default(spec, "enableServiceLinks", True)
+        for container in all_containers(spec):
+            _default_requests(container.get("resources") or {})
+        default_pod_spec(spec)
+        if spec.get("serviceAccountName"):
+            spec["serviceAccount"] = spec["serviceAccountName"]  # the old name of the field is kept in step
+        elif spec.get("serviceAccount"):
+            spec["serviceAccountName"] = spec["serviceAccount"]
+
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """Admission's tolerations and priority; a fresh status."""
+        _admit(obj, ctx)
+        obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(obj["spec"])}
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """Each subresource changes its own part only."""
+        if subresource == "":
+            super().prepare_update(new, old, subresource, ctx)
+            _default_tolerations(new["spec"])
+        elif subresource == "status":
+            super().prepare_update(new, old, subresource, ctx)
+            new.setdefault("status", {}).setdefault("qosClass", dig(old, "status.qosClass") or "BestEffort")
+        else:
+            _keep_all_but(new, old, subresource)
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """The whole spec."""
+        return pod_spec_causes(obj["spec"], "spec")
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """On the main resource: only images, deadline, tolerations and scheduling gates may change."""
+        if subresource:
+            return []
+        causes = pod_spec_causes(new["spec"], "spec")
+        allowed = _with_allowed_changes(old["spec"], new["spec"])
+        if allowed != new["spec"]:
+            causes.append(errors.forbidden_field("spec", _GENERAL_UPDATES + _difference(allowed, new["spec"])))
+        return causes
+
+    def grace_period(self, obj: Object, requested: int | None) -> int:
+        """The spec's grace period, or the requested one; a Pod that is on no node or has ended is deleted at once."""
+        phase = dig(obj, "status.phase")
+        if not dig(obj, "spec.nodeName") or phase in ("Succeeded", "Failed"):
+            return 0
+        given = dig(obj, "spec.terminationGracePeriodSeconds") if requested is None else requested
+        seconds = 30 if given is None else int(given)
+        return 1 if seconds < 0 else seconds
+
+
+def quality_of_service(spec: Object) -> str:
+    """Guaranteed, Burstable or BestEffort, from the requests and limits of the containers."""
+    everything = [container.get("resources") or {} for container in all_containers(spec)]
+    computed = [(entry.get("requests") or {}, entry.get("limits") or {}) for entry in everything]
+    relevant = ("cpu", "memory")
+    if not any(key in amounts for pair in computed for amounts in pair for key in relevant):
+        return "BestEffort"
+    guaranteed = all(key in limits and requests.get(key, limits[key]) == limits[key]
+                     for requests, limits in computed for key in relevant)
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _default_requests(resources: Object) -> None:
+    if limits := resources.get("limits"):
+        resources["requests"] = {**limits, **(resources.get("requests") or {})}
+
+
+def _admit(obj: Object, ctx: StrategyContext) -> None:
+    """What the admission plugins Priority and DefaultTolerationSeconds add."""
+    spec = obj["spec"]
+    _default_tolerations(spec)
+    name = spec.get("priorityClassName") or ""
+    value, policy = _priority(name, ctx)
+    if spec.get("priority") not in (None, value):
+        raise errors.forbidden("", "pods", obj["metadata"].get("name", ""),
+                               "the integer value of priority "
+                               f"({spec['priority']}) must not be provided in pod spec; priority admission controller "
+                               f"computed {value} from the given PriorityClass name")
+    spec["priority"] = value
+    put_default(spec, "preemptionPolicy", policy)
+
+
+def _priority(name: str, ctx: StrategyContext) -> tuple[int, str]:
+    if name in SYSTEM_PRIORITIES:
+        return SYSTEM_PRIORITIES[name], "PreemptLowerPriority"
+    classes = list(ctx.objects("scheduling.k8s.io", "priorityclasses"))
+    if not name:
+        chosen = next((entry for entry in classes if entry.get("globalDefault")), {"value": 0})
+    else:
+        chosen = next((entry for entry in classes if entry["metadata"]["name"] == name), {})
+        if not chosen:
+            raise StatusError(403, "Forbidden", f'pods is forbidden: no PriorityClass with name {name} was found',
+                              details={"kind": "pods"})
+    return chosen.get("value", 0), chosen.get("preemptionPolicy") or "PreemptLowerPriority"
+
+
+def _default_tolerations(spec: Object) -> None:
+    tolerations = spec.get("tolerations") or []
+    for key in _NOT_READY:
+        if not any(entry.get("key", key) in ("", key) and entry.get("effect", "") in ("", "NoExecute")
+                   for entry in tolerations):
+            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+    spec["tolerations"] = tolerations
+
+
+def _keep_all_but(new: Object, old: Object, subresource: str) -> None:
+    """For ephemeralcontainers and resize: everything is the old object's but what the subresource is for."""
+    spec = new.get("spec") or {}
+    managed = new.get("metadata", {}).get("managedFields")
+    kept = json.loads(json.dumps(old))
+    if subresource == "ephemeralcontainers":
+        kept["spec"]["ephemeralContainers"] = spec.get("ephemeralContainers") or []
+    elif subresource == "resize":
+        wanted = {entry.get("name"): entry for entry in spec.get("containers") or ()}
+        for container in kept["spec"].get("containers") or ():
+            for key in ("resources", "resizePolicy"):
+                if key in wanted.get(container["name"], {}):
+                    container[key] = wanted[container["name"]][key]
+    new.clear()
+    new.update(kept)
+    if managed is not None:
+        new["metadata"]["managedFields"] = managed
+
+
+def _with_allowed_changes(old: Object, new: Object) -> Object:
+    """The old spec with the changes of the new one that are allowed."""
+    allowed: Object = json.loads(json.dumps(old))
+    for key in ("containers", "initContainers"):
+        before, after = allowed.get(key) or [], new.get(key) or []
+        if len(before) == len(after):
+            for container, changed in zip(before, after, strict=True):
+                container["image"] = changed.get("image", "")
+    deadline, old_deadline = new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
+    if deadline is not None and (old_deadline is None or deadline <= old_deadline):
+        allowed["activeDeadlineSeconds"] = deadline
+    if all(entry in (new.get("tolerations") or ()) for entry in old.get("tolerations") or ()):
+        _take(allowed, new, "tolerations")
+    if old.get("schedulingGates"):
+        remaining = new.get("schedulingGates") or []
+        if all(gate in old["schedulingGates"] for gate in remaining):
+            _take(allowed, new, "schedulingGates")
+    if old.get("terminationGracePeriodSeconds", 0) < 0 and new.get("terminationGracePeriodSeconds") == 1:
+        allowed["terminationGracePeriodSeconds"] = 1
+    return allowed
+
+
+def _take(target: Object, source: Object, key: str) -> None:
+    if key in source:
+        target[key] = source[key]
+    else:
+        target.pop(key, None)
+
+
+def _difference(before: Any, after: Any) -> str:
+    """A diff for people. The real server prints its internal Go structs, field by field; this prints the API's JSON."""
+    texts = [json.dumps(value, indent=1, sort_keys=True).splitlines(keepends=True) for value in (before, after)]
+    return "".join(list(difflib.unified_diff(*texts))[2:])

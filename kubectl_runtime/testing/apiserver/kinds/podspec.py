@@ -1,0 +1,107 @@
+"""Defaults of a pod's spec, in a Pod itself and in the templates of workloads.
+
+Called on decoded objects (see typed), so that structs such as ``resources`` are there. What only a Pod gets, and no template
+(service links, requests from limits), is in pods.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kubectl_runtime.testing.apiserver.kinds.base import put_default
+from kubectl_runtime.testing.apiserver.strategy import Object
+
+CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
+_MODES = {"secret": "defaultMode", "configMap": "defaultMode", "downwardAPI": "defaultMode", "projected": "defaultMode"}
+_FILE_MODE = 0o644
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_VOLUME_SOURCES_WITHOUT_DEFAULT = {"name"}
+
+
+def default_pod_spec(spec: Object) -> None:
+    """Fill in a pod spec."""
+    put_default(spec, "restartPolicy", "Always")
+    put_default(spec, "terminationGracePeriodSeconds", 30)
+    put_default(spec, "dnsPolicy", "ClusterFirst")
+    put_default(spec, "securityContext", {})
+    put_default(spec, "schedulerName", "default-scheduler")
+    for container in all_containers(spec):
+        _container(container)
+        if spec.get("hostNetwork"):
+            for port in container.get("ports") or ():
+                put_default(port, "hostPort", port.get("containerPort"))
+    for volume in spec.get("volumes") or ():
+        _volume(volume)
+
+
+def all_containers(spec: Object) -> Iterator[Object]:
+    """Init, main and ephemeral containers."""
+    for key in CONTAINER_LISTS:
+        yield from spec.get(key) or ()
+
+
+def _container(container: Object) -> None:
+    put_default(container, "terminationMessagePath", "/dev/termination-log")
+    put_default(container, "terminationMessagePolicy", "File")
+    if not container.get("imagePullPolicy"):
+        container["imagePullPolicy"] = pull_policy(container.get("image", ""))
+    for port in container.get("ports") or ():
+        put_default(port, "protocol", "TCP")
+    for variable in container.get("env") or ():
+        _field_ref((variable.get("valueFrom") or {}).get("fieldRef"))
+    for name in _PROBES:
+        if probe := container.get(name):
+            _probe(probe)
+    for handler in (container.get("lifecycle") or {}).values():
+        if isinstance(handler, dict):
+            _http_get(handler.get("httpGet"))
+
+
+def pull_policy(image: str) -> str:
+    """Always for the tag latest, given or implied; else IfNotPresent."""
+    name, at_sign, _digest = image.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]
+    return "Always" if image and (tag == "latest" or (not tag and not at_sign)) else "IfNotPresent"
+
+
+def _probe(probe: Object) -> None:
+    for key, value in (("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)):
+        put_default(probe, key, value)
+    _http_get(probe.get("httpGet"))
+    if (grpc := probe.get("grpc")) is not None:
+        put_default(grpc, "service", "")
+
+
+def _http_get(action: Object | None) -> None:
+    if action is not None:
+        put_default(action, "path", "/")
+        put_default(action, "scheme", "HTTP")
+
+
+def _field_ref(reference: Object | None) -> None:
+    if reference is not None:
+        put_default(reference, "apiVersion", "v1")
+
+
+def _volume(volume: Object) -> None:
+    if set(volume) <= _VOLUME_SOURCES_WITHOUT_DEFAULT:
+        volume["emptyDir"] = {}
+    for source, key in _MODES.items():
+        if isinstance(volume.get(source), dict):
+            put_default(volume[source], key, _FILE_MODE)
+    if isinstance(host_path := volume.get("hostPath"), dict):
+        put_default(host_path, "type", "")
+    for item in (volume.get("downwardAPI") or {}).get("items") or ():
+        _field_ref(item.get("fieldRef"))
+    for source in (volume.get("projected") or {}).get("sources") or ():
+        _projection(source)
+    if claim := (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
+        put_default(claim.setdefault("spec", {}), "volumeMode", "Filesystem")
+
+
+def _projection(source: Any) -> None:
+    if (token := source.get("serviceAccountToken")) is not None:
+        put_default(token, "expirationSeconds", 3600)
+    for item in (source.get("downwardAPI") or {}).get("items") or ():
+        _field_ref(item.get("fieldRef"))

@@ -1,0 +1,107 @@
+"""Roles and bindings. Their names only have to fit into a path; escalation is checked by access, not here."""
+
+from __future__ import annotations
+
+from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, one_of
+from kubectl_runtime.testing.apiserver.names import path_segment_errors
+from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
+
+GROUP = "rbac.authorization.k8s.io"
+
+
+class RoleStrategy(BuiltinStrategy):
+    """Roles and ClusterRoles."""
+
+    namespaced = True
+
+    def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
+        """A path segment: ``system:node`` will do."""
+        return path_segment_errors(name, prefix=prefix)
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """Each rule has verbs and either resources or, in a ClusterRole, URLs."""
+        causes = []
+        for index, rule in enumerate(obj.get("rules") or ()):
+            path = f"rules[{index}]"
+            if not rule.get("verbs"):
+                causes.append(errors.required(f"{path}.verbs", "verbs must contain at least one value"))
+            if rule.get("nonResourceURLs"):
+                if self.namespaced:
+                    causes.append(errors.invalid_value(f"{path}.nonResourceURLs", rule["nonResourceURLs"],
+                                                       "namespaced rules cannot apply to non-resource URLs"))
+                if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+                    causes.append(errors.invalid_value(f"{path}.nonResourceURLs", rule["nonResourceURLs"],
+                                                       "rules cannot apply to both regular resources and non-resource URLs"))
+                continue
+            if not rule.get("apiGroups"):
+                causes.append(errors.required(f"{path}.apiGroups", "resource rules must supply at least one api group"))
+            if not rule.get("resources"):
+                causes.append(errors.required(f"{path}.resources", "resource rules must supply at least one resource"))
+        return causes
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation."""
+        return self.validate_create(new, ctx)
+
+
+class ClusterRoleStrategy(RoleStrategy):
+    """ClusterRoles."""
+
+    namespaced = False
+
+
+class BindingStrategy(BuiltinStrategy):
+    """RoleBindings and ClusterRoleBindings: the role is fixed, the subjects are not."""
+
+    role_kinds = ("ClusterRole", "Role")
+    namespaced = True
+
+    def default(self, obj: Object) -> None:
+        """API groups of the role and of subjects that are no ServiceAccounts."""
+        role = obj.setdefault("roleRef", {})
+        if not role.get("apiGroup"):
+            role["apiGroup"] = GROUP
+        for subject in obj.get("subjects") or ():
+            if not subject.get("apiGroup") and subject.get("kind") in ("User", "Group"):
+                subject["apiGroup"] = GROUP
+
+    def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
+        """A path segment."""
+        return path_segment_errors(name, prefix=prefix)
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """The role's kind and name; kinds and names of the subjects."""
+        role = obj["roleRef"]
+        causes = []
+        if role["apiGroup"] != GROUP:
+            causes.append(errors.not_supported("roleRef.apiGroup", role["apiGroup"], [GROUP]))
+        if role.get("kind") not in self.role_kinds:
+            causes.append(errors.not_supported("roleRef.kind", role.get("kind", ""), self.role_kinds))
+        if not role.get("name"):
+            causes.append(errors.required("roleRef.name"))
+        for index, subject in enumerate(obj.get("subjects") or ()):
+            causes += self._subject_causes(subject, f"subjects[{index}]")
+        return causes
+
+    def _subject_causes(self, subject: Object, path: str) -> list[Cause]:
+        causes = [] if subject.get("name") else [errors.required(f"{path}.name")]
+        kind = subject.get("kind", "")
+        if kind == "ServiceAccount" and not subject.get("namespace") and not self.namespaced:
+            causes.append(errors.required(f"{path}.namespace"))
+        return causes + (one_of(kind, ("Group", "ServiceAccount", "User"), f"{path}.kind") if kind else [
+            errors.not_supported(f"{path}.kind", "", ("Group", "ServiceAccount", "User"))])
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation; the role stays."""
+        causes = [] if new["roleRef"] == old["roleRef"] else [
+            errors.invalid_value("roleRef", new["roleRef"], "cannot change roleRef")]
+        return causes + self.validate_create(new, ctx)
+
+
+class ClusterBindingStrategy(BindingStrategy):
+    """ClusterRoleBindings."""
+
+    role_kinds = ("ClusterRole",)
+    namespaced = False

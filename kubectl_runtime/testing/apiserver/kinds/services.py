@@ -1,0 +1,219 @@
+"""Services: addresses and node ports are allocated here, from the ranges that kube-apiserver has by default.
+
+Addresses belong to a Service from create to delete. A free one is the first of a sequence that begins at a hash of the
+Service's namespace and name, so that the same manifests get the same addresses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.kinds.base import PORT_RANGE, BuiltinStrategy, label_causes, one_of, put_default
+from kubectl_runtime.testing.apiserver.kinds.podspec_validation import PROTOCOLS
+from kubectl_runtime.testing.apiserver.names import dns_label_errors
+from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
+
+SERVICE_NETWORK = ipaddress.IPv4Network("10.0.0.0/24")
+NODE_PORTS = range(30000, 32768)
+TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
+_ALLOCATED = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort")
+
+
+class ServiceStrategy(BuiltinStrategy):
+    """Services."""
+
+    has_status = True
+    delete_returns_object = True
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
+        "spec.clusterIP": "spec.clusterIP", "spec.type": "spec.type"}
+
+    def default(self, obj: Object) -> None:
+        """Type, affinity, traffic policies, ports."""
+        spec = obj["spec"]
+        put_default(spec, "sessionAffinity", "None")
+        if spec["sessionAffinity"] == "ClientIP":
+            client = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
+            put_default(client, "timeoutSeconds", 10800)
+        put_default(spec, "type", "ClusterIP")
+        for port in spec.get("ports") or ():
+            put_default(port, "protocol", "TCP")
+            if port.get("targetPort") in (None, 0, ""):
+                port["targetPort"] = port.get("port", 0)
+        if spec["type"] in _WITH_NODE_PORTS:
+            put_default(spec, "externalTrafficPolicy", "Cluster")
+        if spec["type"] != "ExternalName":
+            put_default(spec, "internalTrafficPolicy", "Cluster")
+        if spec["type"] == "LoadBalancer":
+            put_default(spec, "allocateLoadBalancerNodePorts", True)
+
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """Allocate what the client left open."""
+        super().prepare_create(obj, ctx)
+        _allocate(obj, ctx)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """What was allocated stays where the client leaves it out."""
+        super().prepare_update(new, old, subresource, ctx)
+        if subresource:
+            return
+        spec, before = new["spec"], old["spec"]
+        if spec["type"] == "ExternalName":
+            if before["type"] != "ExternalName":
+                for key in _ALLOCATED:
+                    spec.pop(key, None)
+            return
+        if before["type"] != "ExternalName":
+            _keep_allocated(spec, before)
+        _allocate(new, ctx)
+
+    def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
+        """A DNS label; since 1.36 it may begin with a digit."""
+        return dns_label_errors(name, prefix=prefix)
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """Ports, type, addresses."""
+        spec = obj["spec"]
+        kind, headless = spec.get("type"), spec.get("clusterIP") == "None"
+        causes = []
+        if not spec.get("ports") and not headless and kind != "ExternalName":
+            causes.append(errors.required("spec.ports"))
+        if kind == "ExternalName" and not spec.get("externalName"):
+            causes.append(errors.required("spec.externalName"))
+        if kind in _WITH_NODE_PORTS and headless:
+            causes.append(errors.invalid_value("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
+        causes += _port_causes(spec.get("ports") or ())
+        causes += one_of(spec.get("sessionAffinity"), ("ClientIP", "None"), "spec.sessionAffinity", required=True)
+        causes += one_of(kind, TYPES, "spec.type", required=True)
+        for index, address in enumerate(spec.get("clusterIPs") or ()):
+            if address != "None" and not _is_address(address):
+                causes.append(errors.invalid_value(f"spec.clusterIPs[{index}]", address,
+                                                   "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
+        return causes
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation; the address does not change."""
+        if subresource:
+            return []
+        causes = []
+        addresses, before = new["spec"].get("clusterIPs") or [], old["spec"].get("clusterIPs") or []
+        if before and addresses and addresses[0] != before[0] and "ExternalName" not in (
+                new["spec"]["type"], old["spec"]["type"]):
+            causes.append(errors.invalid_value("spec.clusterIPs[0]", addresses, "may not change once set"))
+        return causes + self.validate_create(new, ctx)
+
+
+def _keep_allocated(spec: Object, before: Object) -> None:
+    """A PUT need not repeat what the server allocated."""
+    if not spec.get("clusterIP") and not spec.get("clusterIPs"):
+        for key in ("clusterIP", "clusterIPs"):
+            if key in before:
+                spec[key] = before[key]
+    elif not spec.get("clusterIPs") or (spec.get("clusterIPs") == before.get("clusterIPs")
+                                        and spec.get("clusterIP") != before.get("clusterIP")):
+        spec["clusterIPs"] = [spec.get("clusterIP", "")]
+    for key in _ALLOCATED[2:]:
+        if key in before:
+            put_default(spec, key, before[key])
+    if spec["type"] in _WITH_NODE_PORTS:
+        ports = {(port.get("name"), port.get("port"), port.get("protocol")): port.get("nodePort")
+                 for port in before.get("ports") or ()}
+        for port in spec.get("ports") or ():
+            known = ports.get((port.get("name"), port.get("port"), port.get("protocol")))
+            if known and not port.get("nodePort"):
+                port["nodePort"] = known
+
+
+def _allocate(obj: Object, ctx: StrategyContext) -> None:
+    spec = obj["spec"]
+    if spec.get("type") == "ExternalName":
+        return
+    address = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
+    headless_without_selector = address == "None" and not spec.get("selector")
+    # A headless Service without selector may point anywhere: it is dual-stack even on a single-stack cluster.
+    put_default(spec, "ipFamilies", ["IPv4", "IPv6"] if headless_without_selector else ["IPv4"])
+    put_default(spec, "ipFamilyPolicy", "RequireDualStack" if headless_without_selector else "SingleStack")
+    if not address:
+        address = _free_address(obj, ctx)
+    spec["clusterIP"] = address
+    spec["clusterIPs"] = spec.get("clusterIPs") or [address]
+    wants_ports = spec["type"] == "NodePort" or (spec["type"] == "LoadBalancer"
+                                                 and spec.get("allocateLoadBalancerNodePorts", True))
+    if wants_ports and any(not port.get("nodePort") for port in spec.get("ports") or ()):
+        _allocate_node_ports(obj, ctx)
+
+
+def _others(obj: Object, ctx: StrategyContext) -> list[Object]:
+    return [other["spec"] for other in ctx.objects("", "services")
+            if other["metadata"].get("uid") != obj["metadata"].get("uid")]
+
+
+def _start(obj: Object, size: int) -> int:
+    metadata = obj["metadata"]
+    digest = hashlib.sha256(f"{metadata.get('namespace')}/{metadata.get('name')}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") % size
+
+
+def _free_address(obj: Object, ctx: StrategyContext) -> str:
+    taken = {address for spec in _others(obj, ctx) for address in spec.get("clusterIPs") or ()}
+    network = SERVICE_NETWORK
+    while len(taken) > network.num_addresses // 2:  # the real server refuses when its range is full; this one widens it
+        network = network.supernet()
+    size = network.num_addresses - 3  # without network and broadcast address, and the first one, which is kubernetes.default's
+    first = _start(obj, size)
+    return next(text for offset in range(size)
+                if (text := str(network[2 + (first + offset) % size])) not in taken)
+
+
+def _allocate_node_ports(obj: Object, ctx: StrategyContext) -> None:
+    taken = {port.get("nodePort") for spec in [obj["spec"], *_others(obj, ctx)] for port in spec.get("ports") or ()}
+    at = _start(obj, len(NODE_PORTS))
+    for port in obj["spec"].get("ports") or ():
+        if port.get("nodePort"):
+            continue
+        free = next((number for offset in range(len(NODE_PORTS))
+                     if (number := NODE_PORTS[(at + offset) % len(NODE_PORTS)]) not in taken), None)
+        if free is None:
+            raise errors.internal("failed to allocate a nodePort: range is full")
+        taken.add(free)
+        port["nodePort"] = free
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _port_causes(ports: Iterable[Object]) -> list[Cause]:
+    ports = list(ports)
+    causes, names, pairs = [], set(), set()
+    for index, port in enumerate(ports):
+        at, name, number = f"spec.ports[{index}]", port.get("name", ""), port.get("port", 0)
+        if name:
+            causes += label_causes(name, f"{at}.name")
+            if name in names:
+                causes.append(errors.duplicate(f"{at}.name", name))
+            names.add(name)
+        elif len(ports) > 1:
+            causes.append(errors.required(f"{at}.name"))
+        if not 1 <= number <= 65535:
+            causes.append(errors.invalid_value(f"{at}.port", number, PORT_RANGE))
+        causes += one_of(port.get("protocol"), PROTOCOLS, f"{at}.protocol", required=True)
+        target = port.get("targetPort")
+        if isinstance(target, int) and not 1 <= target <= 65535:
+            causes.append(errors.invalid_value(f"{at}.targetPort", target, PORT_RANGE))
+        if port.get("nodePort") and port["nodePort"] not in NODE_PORTS:
+            causes.append(errors.invalid_value(f"{at}.nodePort", port["nodePort"], "provided port is not in the valid range. "
+                                               f"The range of valid ports is {NODE_PORTS[0]}-{NODE_PORTS[-1]}"))
+        if (number, port.get("protocol")) in pairs:
+            causes.append(errors.duplicate(at, {"port": number, "protocol": port.get("protocol")}))
+        pairs.add((number, port.get("protocol")))
+    return causes

@@ -1,0 +1,83 @@
+"""Which strategy belongs to which built-in kind; kinds that are not listed have the generic one."""
+
+from __future__ import annotations
+
+from kubectl_runtime.testing.apiserver.crd_strategy import CrdStrategy
+from kubectl_runtime.testing.apiserver.kinds import (
+    admission,
+    batch,
+    core_kinds,
+    events,
+    networking,
+    others,
+    pods,
+    rbac,
+    services,
+    volumes,
+    workloads,
+)
+from kubectl_runtime.testing.apiserver.kinds.autoscaling import AutoscalerStrategy, OldAutoscalerStrategy
+from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy
+
+_ADMISSION, _RBAC, _STORAGE = "admissionregistration.k8s.io", rbac.GROUP, "storage.k8s.io"
+_NETWORK, _FLOW = "networking.k8s.io", "flowcontrol.apiserver.k8s.io"
+
+STRATEGIES: dict[tuple[str, str], type[BuiltinStrategy]] = {
+    ("", "ConfigMap"): core_kinds.ConfigMapStrategy,
+    ("", "Endpoints"): core_kinds.EndpointsStrategy,
+    ("", "Event"): events.EventStrategy,
+    ("", "LimitRange"): core_kinds.LimitRangeStrategy,
+    ("", "Namespace"): core_kinds.NamespaceStrategy,
+    ("", "Node"): core_kinds.NodeStrategy,
+    ("", "PersistentVolume"): volumes.VolumeStrategy,
+    ("", "PersistentVolumeClaim"): volumes.ClaimStrategy,
+    ("", "Pod"): pods.PodStrategy,
+    ("", "PodTemplate"): workloads.PodTemplateStrategy,
+    ("", "ReplicationController"): workloads.ReplicationControllerStrategy,
+    ("", "ResourceQuota"): core_kinds.ResourceQuotaStrategy,
+    ("", "Secret"): core_kinds.SecretStrategy,
+    ("", "Service"): services.ServiceStrategy,
+    ("", "ServiceAccount"): core_kinds.ServiceAccountStrategy,
+    ("apps", "ControllerRevision"): others.ControllerRevisionStrategy,
+    ("apps", "DaemonSet"): workloads.DaemonSetStrategy,
+    ("apps", "Deployment"): workloads.DeploymentStrategy,
+    ("apps", "ReplicaSet"): workloads.ReplicaSetStrategy,
+    ("apps", "StatefulSet"): workloads.StatefulSetStrategy,
+    ("batch", "CronJob"): batch.CronJobStrategy,
+    ("batch", "Job"): batch.JobStrategy,
+    ("events.k8s.io", "Event"): events.NewEventStrategy,
+    ("autoscaling", "HorizontalPodAutoscaler"): AutoscalerStrategy,
+    ("certificates.k8s.io", "CertificateSigningRequest"): others.SigningRequestStrategy,
+    ("coordination.k8s.io", "Lease"): others.LeaseStrategy,
+    ("discovery.k8s.io", "EndpointSlice"): networking.EndpointSliceStrategy,
+    (_NETWORK, "Ingress"): networking.IngressStrategy,
+    (_NETWORK, "IngressClass"): networking.IngressClassStrategy,
+    (_NETWORK, "NetworkPolicy"): networking.NetworkPolicyStrategy,
+    ("policy", "PodDisruptionBudget"): others.DisruptionBudgetStrategy,
+    ("scheduling.k8s.io", "PriorityClass"): others.PriorityClassStrategy,
+    (_RBAC, "Role"): rbac.RoleStrategy,
+    (_RBAC, "ClusterRole"): rbac.ClusterRoleStrategy,
+    (_RBAC, "RoleBinding"): rbac.BindingStrategy,
+    (_RBAC, "ClusterRoleBinding"): rbac.ClusterBindingStrategy,
+    (_STORAGE, "CSIDriver"): volumes.CSIDriverStrategy,
+    (_STORAGE, "StorageClass"): volumes.StorageClassStrategy,
+    (_STORAGE, "VolumeAttachment"): volumes.AttachmentStrategy,
+    (_ADMISSION, "MutatingWebhookConfiguration"): admission.MutatingWebhookStrategy,
+    (_ADMISSION, "ValidatingWebhookConfiguration"): admission.WebhookStrategy,
+    (_ADMISSION, "MutatingAdmissionPolicy"): admission.AdmissionPolicyStrategy,
+    (_ADMISSION, "ValidatingAdmissionPolicy"): admission.AdmissionPolicyStrategy,
+    (_ADMISSION, "MutatingAdmissionPolicyBinding"): admission.AdmissionPolicyBindingStrategy,
+    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): admission.AdmissionPolicyBindingStrategy,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): CrdStrategy,
+    (_FLOW, "FlowSchema"): others.GenerationStrategy,
+    (_FLOW, "PriorityLevelConfiguration"): others.GenerationStrategy,
+    ("resource.k8s.io", "ResourceSlice"): others.GenerationStrategy,
+}
+
+
+def strategy(group: str, version: str, kind: str) -> BuiltinStrategy:
+    """A strategy for a kind in a version."""
+    found = STRATEGIES.get((group, kind), BuiltinStrategy)
+    if (group, version, kind) == ("autoscaling", "v1", "HorizontalPodAutoscaler"):
+        found = OldAutoscalerStrategy
+    return found(f"{group.partition('.')[0] or 'core'}.{version}.{kind}")

@@ -1,0 +1,255 @@
+"""The kinds of apps/v1, and ReplicationController: replicas of a pod template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.kinds.base import (
+    BuiltinStrategy,
+    dig,
+    immutable_causes,
+    label_selector,
+    non_negative,
+    one_of,
+    put_default,
+    selector_causes,
+    selector_text,
+)
+from kubectl_runtime.testing.apiserver.kinds.podspec import default_pod_spec
+from kubectl_runtime.testing.apiserver.kinds.podspec_validation import template_causes
+from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
+
+_MISMATCH = "`selector` does not match template `labels`"
+
+
+class WorkloadStrategy(BuiltinStrategy):
+    """What Deployments, ReplicaSets, StatefulSets and DaemonSets share."""
+
+    has_status = True
+    has_generation = True
+    empty_selector = "empty selector is invalid for deployment"
+    immutable: ClassVar[Sequence[str]] = ("selector",)
+
+    def default(self, obj: Object) -> None:
+        """The template's defaults; subclasses add the kind's own."""
+        default_pod_spec(obj["spec"].setdefault("template", {}).setdefault("spec", {}))
+
+    def scale_paths(self) -> tuple[str, str, str] | None:
+        """Replicas and selector."""
+        return "spec.replicas", "status.replicas", "spec.selector"
+
+    def scale_selector(self, obj: Object, path: str) -> str:
+        """The selector as text; a ReplicationController's is a plain map."""
+        selector = dig(obj, path) or {}
+        if selector and not {"matchLabels", "matchExpressions"} & set(selector):
+            selector = {"matchLabels": selector}
+        return "" if (text := selector_text(selector)) == "<none>" else text
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """Replicas, selector, template and the kind's own fields."""
+        spec = obj["spec"]
+        causes = non_negative(spec, "replicas", "spec") + _selector_causes(spec, self.empty_selector)
+        causes += pod_template_causes(spec, ("Always",))
+        return causes + non_negative(spec, "minReadySeconds", "spec") + self.own_causes(spec)
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """What a create checks, and the selector does not change."""
+        if subresource == "status":
+            return []
+        return self.validate_create(new, ctx) + immutable_causes(new["spec"], old["spec"], self.immutable)
+
+    def own_causes(self, spec: Object) -> list[Cause]:
+        """What is wrong with fields that only this kind has."""
+        return []
+
+
+def _selector_causes(spec: Object, when_empty: str) -> list[Cause]:
+    selector = spec.get("selector")
+    if selector is None:
+        return [errors.required("spec.selector")]
+    causes = selector_causes(selector, "spec.selector")
+    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        causes.append(errors.invalid_value("spec.selector", selector, when_empty))
+    return causes
+
+
+def pod_template_causes(spec: Object, restart_policies: Sequence[str]) -> list[Cause]:
+    """Whether the selector matches the template, what is wrong with the template, and its restart policy."""
+    template = spec.get("template") or {}
+    labels = (template.get("metadata") or {}).get("labels")
+    selector = label_selector(spec.get("selector"))
+    causes = []
+    if selector is None or not selector.matches(labels or {}):  # without a selector nothing matches, which is refused too
+        causes.append(errors.invalid_value("spec.template.metadata.labels", labels, _MISMATCH))
+    causes += template_causes(template, "spec.template")
+    policy = (template.get("spec") or {}).get("restartPolicy")
+    if policy not in restart_policies:
+        causes.append(errors.not_supported("spec.template.spec.restartPolicy", policy, restart_policies))
+    return causes
+
+
+class DeploymentStrategy(WorkloadStrategy):
+    """Deployments."""
+
+    def default(self, obj: Object) -> None:
+        """One replica, a rolling update by quarters."""
+        super().default(obj)
+        spec = obj["spec"]
+        put_default(spec, "replicas", 1)
+        strategy = spec.setdefault("strategy", {})
+        put_default(strategy, "type", "RollingUpdate")
+        if strategy["type"] == "RollingUpdate":
+            put_default(strategy, "rollingUpdate", {})
+            put_default(strategy["rollingUpdate"], "maxUnavailable", "25%")
+            put_default(strategy["rollingUpdate"], "maxSurge", "25%")
+        put_default(spec, "revisionHistoryLimit", 10)
+        put_default(spec, "progressDeadlineSeconds", 600)
+
+    def generation_part(self, obj: Object) -> Any:
+        """A Deployment's annotations raise its generation too: its controller copies them to ReplicaSets."""
+        return obj.get("spec"), obj.get("metadata", {}).get("annotations")
+
+    def own_causes(self, spec: Object) -> list[Cause]:
+        """The update strategy and the deadlines."""
+        strategy = spec["strategy"]
+        causes = one_of(strategy.get("type"), ("Recreate", "RollingUpdate"), "spec.strategy.type")
+        rolling = strategy.get("rollingUpdate")
+        if strategy.get("type") == "Recreate" and rolling is not None:
+            causes.append(errors.forbidden_field("spec.strategy.rollingUpdate",
+                                                 "may not be specified when strategy `type` is 'Recreate'"))
+        elif rolling and all(rolling.get(key) in (0, "0%") for key in ("maxSurge", "maxUnavailable")):
+            causes.append(errors.invalid_value("spec.strategy.rollingUpdate.maxUnavailable", rolling["maxUnavailable"],
+                                               "may not be 0 when `maxSurge` is 0"))
+        causes += non_negative(spec, "revisionHistoryLimit", "spec")
+        deadline, least = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
+        if deadline is not None:
+            causes += non_negative(spec, "progressDeadlineSeconds", "spec")
+            if deadline <= least:
+                causes.append(errors.invalid_value("spec.progressDeadlineSeconds", deadline,
+                                                   "must be greater than minReadySeconds"))
+        return causes
+
+
+class ReplicaSetStrategy(WorkloadStrategy):
+    """ReplicaSets."""
+
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
+        "status.replicas": lambda obj: str((obj.get("status") or {}).get("replicas", 0))}
+
+    def default(self, obj: Object) -> None:
+        """One replica."""
+        super().default(obj)
+        put_default(obj["spec"], "replicas", 1)
+
+
+class ReplicationControllerStrategy(ReplicaSetStrategy):
+    """ReplicationControllers: their selector is a map and defaults to the template's labels."""
+
+    def default(self, obj: Object) -> None:
+        """Labels and selector from the template."""
+        spec = obj["spec"]
+        if spec.get("template") is not None:
+            super().default(obj)
+        put_default(spec, "replicas", 1)
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+        if labels:
+            put_default(spec, "selector", dict(labels))
+            put_default(obj.setdefault("metadata", {}), "labels", dict(labels))
+
+    def default_orphans(self, obj: Object) -> bool:
+        """The API of v1 is older than garbage collection: deleting orphans, unless told otherwise."""
+        return True
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """Selector and template."""
+        spec = obj["spec"]
+        selector = spec.get("selector") or {}
+        causes = non_negative(spec, "replicas", "spec")
+        if not selector:
+            causes.append(errors.required("spec.selector"))
+        if spec.get("template") is None:
+            return [*causes, errors.required("spec.template")]
+        return causes + pod_template_causes({**spec, "selector": {"matchLabels": selector}}, ("Always",))
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation: the selector may change."""
+        return [] if subresource == "status" else self.validate_create(new, ctx)
+
+
+class StatefulSetStrategy(WorkloadStrategy):
+    """StatefulSets."""
+
+    empty_selector = "empty selector is invalid for statefulset"
+    immutable: ClassVar[Sequence[str]] = ()
+    mutable = ("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
+               "persistentVolumeClaimRetentionPolicy", "minReadySeconds")
+
+    def default(self, obj: Object) -> None:
+        """Ordered pods, a rolling update, volumes that stay."""
+        super().default(obj)
+        spec = obj["spec"]
+        put_default(spec, "podManagementPolicy", "OrderedReady")
+        update = spec.setdefault("updateStrategy", {})
+        put_default(update, "type", "RollingUpdate")
+        if update["type"] == "RollingUpdate":
+            put_default(update, "rollingUpdate", {})
+            put_default(update["rollingUpdate"], "partition", 0)
+        put_default(spec, "persistentVolumeClaimRetentionPolicy", {})
+        put_default(spec["persistentVolumeClaimRetentionPolicy"], "whenDeleted", "Retain")
+        put_default(spec["persistentVolumeClaimRetentionPolicy"], "whenScaled", "Retain")
+        put_default(spec, "replicas", 1)
+        put_default(spec, "revisionHistoryLimit", 10)
+        for claim in spec.get("volumeClaimTemplates") or ():
+            claim.update(apiVersion="v1", kind="PersistentVolumeClaim")
+            put_default(claim.setdefault("spec", {}), "volumeMode", "Filesystem")
+            put_default(claim.setdefault("status", {}), "phase", "Pending")
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """Most of the spec is fixed."""
+        if subresource == "status":
+            return []
+        causes = self.validate_create(new, ctx)
+        rest = [{key: value for key, value in obj["spec"].items() if key not in self.mutable} for obj in (new, old)]
+        if rest[0] != rest[1]:
+            names = ", ".join(f"'{name}'" for name in self.mutable[:-1])
+            causes.append(errors.forbidden_field("spec", "updates to statefulset spec for fields other than "
+                                                 f"{names} and '{self.mutable[-1]}' are forbidden"))
+        return causes
+
+    def own_causes(self, spec: Object) -> list[Cause]:
+        """Policies."""
+        return (one_of(spec.get("podManagementPolicy"), ("OrderedReady", "Parallel"), "spec.podManagementPolicy")
+                + one_of(spec["updateStrategy"].get("type"), ("OnDelete", "RollingUpdate"), "spec.updateStrategy.type"))
+
+
+class DaemonSetStrategy(WorkloadStrategy):
+    """DaemonSets: no replicas, no scale."""
+
+    empty_selector = "empty selector is invalid for daemonset"
+
+    def default(self, obj: Object) -> None:
+        """A rolling update, one node at a time."""
+        super().default(obj)
+        spec = obj["spec"]
+        update = spec.setdefault("updateStrategy", {})
+        put_default(update, "type", "RollingUpdate")
+        if update["type"] == "RollingUpdate":
+            put_default(update, "rollingUpdate", {})
+            put_default(update["rollingUpdate"], "maxUnavailable", 1)
+            put_default(update["rollingUpdate"], "maxSurge", 0)
+        put_default(spec, "revisionHistoryLimit", 10)
+
+    def scale_paths(self) -> tuple[str, str, str] | None:
+        """It has none."""
+        return None
+
+
+class PodTemplateStrategy(BuiltinStrategy):
+    """PodTemplates."""
+
+    def default(self, obj: Object) -> None:
+        """The template's."""
+        default_pod_spec(obj.setdefault("template", {}).setdefault("spec", {}))
