@@ -89,13 +89,13 @@ def parse_yaml(body: bytes) -> Any:
     import yaml
 
     try:
-        value = next(yaml.load_all(body, Loader=_loader()), None)
+        value = next(yaml.load_all(body, Loader=json_types_loader()), None)
         return _decode(_encode(value))
     except (yaml.YAMLError, msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"error converting YAML to JSON: yaml: {' '.join(str(error).split())}") from None
 
 
-def _loader() -> Any:
+def json_types_loader() -> Any:
     """A safe loader that leaves dates as text, as JSON has none."""
     import yaml
 

@@ -90,9 +90,11 @@ class Change:
 
 
 def make_version(obj: Object, rv: int, fields: dict[str, str]) -> Version:
-    """Encode an object (with or without kind and apiVersion); sets its metadata.resourceVersion."""
+    """Encode an object (with or without kind and apiVersion); sets its metadata.resourceVersion, or drops it if `rv` is 0."""
     metadata = obj["metadata"]
-    metadata["resourceVersion"] = str(rv)
+    metadata.pop("resourceVersion", None)
+    if rv:
+        metadata["resourceVersion"] = str(rv)
     body = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
     return Version(metadata.get("namespace", ""), metadata["name"], rv, _encode(body)[1:], metadata.get("labels") or {},
                    fields, metadata.get("uid", ""), tuple(metadata.get("ownerReferences") or ()),

@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.managedfields.tracking import Reset, reset_for
 from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors
 
 Object = dict[str, Any]
@@ -48,6 +49,7 @@ class Strategy:
     allow_unconditional_update = True  # a PUT without resourceVersion overwrites
     has_generation = False  # metadata.generation is 1 at creation and rises when `generation_part` changes
     has_status = False  # there is a status subresource: a write to the object keeps the old status, and the reverse
+    supports_grace = False  # every deletion first sets deletionTimestamp and deletionGracePeriodSeconds (Pod)
     checks_namespace = True  # creating in a Namespace that is missing or Terminating is refused
 
     def to_storage(self, obj: Object, version: str) -> Object:
@@ -100,6 +102,10 @@ class Strategy:
         elif self.has_status:
             self.keep("status", new, old)
 
+    def reset(self, subresource: str) -> Reset:
+        """What a request cannot write, and so does not own in managedFields."""
+        return reset_for(subresource, has_status=self.has_status)
+
     def generation_part(self, obj: Object) -> Any:
         """What raises metadata.generation when it changes (compared with ==)."""
         return obj.get("spec")
@@ -146,6 +152,13 @@ class Strategy:
     def scale_paths(self) -> tuple[str, str, str] | None:
         """(spec replicas, status replicas, label selector) as dotted paths for /scale; None if it has none."""
         return None
+
+    def scale_selector(self, obj: Object, path: str) -> str:
+        """The label selector that /scale shows, from the value at the selector path: a text as it is."""
+        value: Any = obj
+        for part in path.strip(".").split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        return value if isinstance(value, str) else ""
 
     @staticmethod
     def keep(key: str, new: Object, old: Object) -> None:

@@ -41,7 +41,11 @@ class WatchStream(Protocol):
 
 @dataclass(slots=True)
 class HttpRequest:
-    """One HTTP request as the core sees it: the path is decoded, the query is a list of pairs, header names are lower case."""
+    """One HTTP request as the core sees it.
+
+    The path is still percent-encoded, the query is a decoded list of pairs, header names are lower case; a header that was
+    sent several times has its values joined by commas.
+    """
 
     method: str
     path: str

@@ -1,1 +1,12 @@
-"""The HTTP rim: sockets and threads around the sans-I/O core."""
+"""The HTTP rim: sockets and threads around the sans-I/O core.
+
+=============  ========================================================================================================
+module         what it is
+=============  ========================================================================================================
+hooks          where faults get in: the `Hooks` protocol and the `Sink` that bytes go through
+messages       HTTP/1.1 requests from bytes, answers to bytes
+connection     one connection, one thread: requests in turn, watches as chunks
+reaper         one thread that notices when the client of an idle watch has gone
+listener       the listening socket, the threads, and their end
+=============  ========================================================================================================
+"""

@@ -1,0 +1,73 @@
+"""``python -m kubectl_runtime.testing``: an embedded API server until a signal.
+
+Prints one line, ``ready URL``, when it serves. The options are named as those of kube-apiserver and kube-controller-manager.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from queue import SimpleQueue
+
+from kubectl_runtime.testing.server import DEFAULT_CONTROLLERS, ApiServer
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def duration(text: str) -> float:
+    """Seconds of a Go duration (``15s``, ``5m0s``, ``0``)."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
+    if text == "0":
+        return 0.0
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 15s or 5m")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    result = argparse.ArgumentParser(prog="python -m kubectl_runtime.testing", description=(
+        "An embedded Kubernetes API server for tests and demos; it runs until a signal."))
+    result.add_argument("--port", type=int, default=0, help="port to serve on (default: a free one)")
+    result.add_argument("--bind-address", default="127.0.0.1", help="address to serve on (default: loopback)")
+    result.add_argument("--kubeconfig", type=Path, help="file to write a kubeconfig to")
+    result.add_argument("--compaction-interval", type=duration, default=300.0, metavar="DURATION",
+                        help="how often history is compacted, 0 for never (default: 5m)")
+    result.add_argument("--controllers", default=",".join(DEFAULT_CONTROLLERS), metavar="NAMES",
+                        help=f"controllers to run, or none (default: {','.join(DEFAULT_CONTROLLERS)})")
+    result.add_argument("--load", type=Path, action="append", default=[], metavar="PATH",
+                        help="manifest, or folder of manifests, to load at the start")
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the server; returns the exit status."""
+    options = parser().parse_args(arguments)
+    signals: SimpleQueue[int] = SimpleQueue()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda received, _: signals.put(received))  # takes no lock: the main thread waits below
+    try:
+        server = ApiServer(port=options.port, host=options.bind_address, controllers=options.controllers.split(","),
+                           compaction_interval=options.compaction_interval, record=False)
+        for path in options.load:
+            server.load(path)
+        server.start()
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    try:
+        if options.kubeconfig:
+            server.write_kubeconfig(options.kubeconfig)
+        print(f"ready {server.url}", flush=True)
+        signals.get()
+    finally:
+        server.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

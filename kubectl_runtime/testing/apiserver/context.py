@@ -1,0 +1,65 @@
+"""`RequestContext`: one request to a resource, as the handlers and strategies see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from kubectl_runtime.testing.apiserver.negotiation import Media
+from kubectl_runtime.testing.apiserver.options import WriteOptions
+from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.route import RequestInfo
+from kubectl_runtime.testing.apiserver.wire import HttpRequest
+
+if TYPE_CHECKING:
+    from kubectl_runtime.testing.apiserver.core import ApiCore
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who asks."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """The request, what it is about, and what is collected for its answer. Implements `strategy.StrategyContext`."""
+
+    core: ApiCore
+    request: HttpRequest
+    info: RequestInfo
+    type: ResourceType
+    media: Media
+    user_info: User
+    now: datetime
+    options: WriteOptions | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def user(self) -> str:
+        """The user's name."""
+        return self.user_info.name
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing is to be stored."""
+        return self.options is not None and self.options.dry_run
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the object; "" for a cluster-scoped one (a Namespace's own name is no namespace here)."""
+        return self.info.namespace if self.type.namespaced else ""
+
+    def objects(self, group: str, plural: str) -> Iterator[Object]:
+        """All objects of a type in storage form; the core's lock is held."""
+        bucket = self.core.storage.buckets.get(f"{group}/{plural}")
+        for version in list(bucket.objects.values()) if bucket else ():
+            yield version.decode()

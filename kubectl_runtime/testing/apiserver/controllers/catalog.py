@@ -1,0 +1,21 @@
+"""The controllers by the names that kube-controller-manager gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from kubectl_runtime.testing.apiserver.controllers import Controller
+from kubectl_runtime.testing.apiserver.controllers.garbage import GarbageCollector
+from kubectl_runtime.testing.apiserver.controllers.namespaces import NamespaceController
+
+CONTROLLERS: dict[str, Callable[[], Controller]] = {
+    "garbage-collector": GarbageCollector, "namespace": NamespaceController}
+
+
+def build_controllers(names: Iterable[str]) -> list[Controller]:
+    """The controllers of these names (``none`` is none); raises ValueError for an unknown one."""
+    wanted = [name for name in dict.fromkeys(names) if name and name != "none"]
+    unknown = [name for name in wanted if name not in CONTROLLERS]
+    if unknown:
+        raise ValueError(f"unknown controllers: {', '.join(unknown)}; there are: {', '.join(CONTROLLERS)}")
+    return [CONTROLLERS[name]() for name in wanted]

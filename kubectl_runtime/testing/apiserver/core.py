@@ -1,0 +1,254 @@
+"""`ApiCore`: the API server without sockets and threads. `handle` takes a request and gives an answer; time is injected.
+
+One lock guards storage and registry: handlers hold it for a read or a write, never while something is sent or a callback
+runs. What a change makes ready (watches, controllers) is called once the lock is free, see `locked`.
+
+`tick()` does what is due by the clock: compaction and the controllers' steps. `next_wakeup()` tells when that is. Whoever
+drives the core (the server's housekeeping thread, a simulated transport) calls them; no thread is started here.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Protocol
+
+from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.seam import builtin_types, discovery, openapi
+from kubectl_runtime.testing.apiserver.body import MAX_BODY
+from kubectl_runtime.testing.apiserver.context import RequestContext, User
+from kubectl_runtime.testing.apiserver.controllers import Controller
+from kubectl_runtime.testing.apiserver.controllers.bootstrap import create_namespaces
+from kubectl_runtime.testing.apiserver.crds import CrdController
+from kubectl_runtime.testing.apiserver.handlers.dispatch import handle_resource
+from kubectl_runtime.testing.apiserver.negotiation import (
+    PROTOBUF,
+    accept,
+    encode,
+    error_media,
+    protobuf_status,
+    render,
+    wants_protobuf_only,
+    warning_headers,
+)
+from kubectl_runtime.testing.apiserver.registry import Registry, ResourceType
+from kubectl_runtime.testing.apiserver.route import RequestInfo, parse
+from kubectl_runtime.testing.apiserver.storage import Storage
+from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
+
+Object = dict[str, Any]
+Virtual = Callable[[RequestContext, Object], Object]
+
+log = logging.getLogger(__name__)
+
+ADMIN = User("admin", groups=("system:masters", "system:authenticated"))
+DEFAULT_COMPACTION = 300.0  # seconds, as kube-apiserver's --etcd-compaction-interval
+_NEVER_404_TEXT = "404 page not found\n"
+_RECREATED = "unable to create new content in namespace {} because it is being terminated"
+
+
+class Access(Protocol):
+    """Authentication and authorization; without one every request is an administrator's."""
+
+    def authenticate(self, request: HttpRequest) -> User:
+        """Who asks (after impersonation); raises the 401 or 403."""
+
+    def authorize(self, user: User, info: RequestInfo, request: HttpRequest) -> None:
+        """Raises the 403 if the user may not do it; the core's lock is not held."""
+
+
+class ApiCore:
+    """See the module. Safe to use from any thread."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, *, compaction_interval: float = DEFAULT_COMPACTION,
+                 controllers: Iterable[Controller] = (), access: Access | None = None, seed: int | None = None) -> None:
+        """`compaction_interval` is in seconds, 0 never compacts. `seed` makes uids and generated names reproducible."""
+        self.clock = clock
+        self.random = random.Random(seed)
+        self.storage = Storage()
+        self.registry = Registry(builtin_types())
+        self.virtual: dict[tuple[str, str], Virtual] = {}  # reviews: answered without being stored, by (group, plural)
+        self.access = access
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._callbacks: dict[Callable[[], None], None] = {}
+        self._wake: Callable[[], None] | None = None
+        self._compaction_interval = compaction_interval
+        self._next_compaction = clock.monotonic() + compaction_interval
+        self._compact_to = 0
+        self._crds = CrdController()
+        self._controllers = [self._crds, *controllers]
+        with self.locked():
+            for controller in self._controllers:
+                controller.start(self)
+            create_namespaces(self)
+
+    # --- the lock -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock; callbacks that became due meanwhile run after it is free."""
+        with self._lock:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                callbacks: list[Callable[[], None]] = []
+                if self._depth == 0 and self._callbacks:
+                    callbacks = list(self._callbacks)
+                    self._callbacks.clear()
+        for callback in callbacks:
+            callback()
+
+    def call_unlocked(self, callback: Callable[[], None]) -> None:
+        """Call back once the lock, which the caller holds, is free; the same callback once only."""
+        self._callbacks[callback] = None
+
+    # --- requests -------------------------------------------------------------------------------------------------------
+
+    def handle(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request. Never raises: an unexpected error is logged and answered with a 500."""
+        info = parse(request)
+        warnings: list[str] = []
+        try:
+            response = self._answer(request, info, warnings)
+        except errors.StatusError as error:
+            response = refusal(request, error)
+        except Exception as error:  # the server must survive whatever it is asked
+            log.exception("%s %s failed", request.method, request.path)
+            response = refusal(request, errors.internal(f"{type(error).__name__}"))
+        if warnings:
+            response.headers += warning_headers(warnings)
+        if self._controllers_due():
+            self._wake_up()
+        return response
+
+    def _answer(self, request: HttpRequest, info: RequestInfo, warnings: list[str]) -> HttpResponse:
+        user = self.access.authenticate(request) if self.access else ADMIN
+        if self.access:
+            self.access.authorize(user, info, request)
+        if len(request.body) > MAX_BODY:
+            raise errors.too_large(MAX_BODY)
+        with self.locked():
+            answer = discovery.respond(self.registry, request) or openapi.respond(self.registry, request)
+        if answer is not None:
+            return answer
+        resource_type = self._resource_type(info)
+        if resource_type is None:
+            return HttpResponse(404, [("Content-Type", "text/plain; charset=utf-8")], _NEVER_404_TEXT.encode())
+        if resource_type.deprecation:
+            warnings.append(resource_type.deprecation)
+        media = accept(request, watch=info.verb == "watch")
+        ctx = RequestContext(self, request, info, resource_type, media, user, self.clock.now(), warnings=warnings)
+        return handle_resource(ctx)
+
+    def _resource_type(self, info: RequestInfo) -> ResourceType | None:
+        """The type that a path names, None for the plain-text 404, or raises the 404 with a Status."""
+        if not info.is_resource:
+            return None
+        found = self.registry.get(info.group, info.version, info.resource)
+        in_namespace = bool(info.namespace) and info.resource != "namespaces"
+        misplaced = found is not None and (found.namespaced if info.name and not info.namespace else
+                                           in_namespace and not found.namespaced)
+        if found is not None and not misplaced:
+            return found
+        # A group that serves custom resources only answers in plain text.
+        builtin = any(not other.is_custom for other in self.registry if other.group == info.group)
+        if builtin:
+            raise errors.no_such_resource()
+        return None
+
+    def authorize_create(self, ctx: RequestContext) -> None:
+        """An apply that creates needs the right to create too; raises the 403."""
+        if self.access:
+            self.access.authorize(ctx.user_info, replace(ctx.info, verb="create"), ctx.request)
+
+    def admit_create(self, ctx: RequestContext, meta: Object) -> None:
+        """Whether the namespace takes new objects, and the CRD new instances; the lock is held."""
+        self._crds.admit_create(ctx, meta)
+        namespace = meta.get("namespace", "")
+        if not namespace or not ctx.type.strategy.checks_namespace:
+            return
+        found = self.storage.get("/namespaces", "", namespace)
+        if found is None:
+            raise errors.not_found("", "namespaces", namespace)
+        if found.deleting:
+            name = meta.get("name") or ""
+            raise errors.forbidden(ctx.type.group, ctx.type.plural, name, _RECREATED.format(namespace), [
+                errors.Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")])
+
+    def new_uid(self) -> str:
+        """A fresh uid."""
+        return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
+
+    # --- time -----------------------------------------------------------------------------------------------------------
+
+    def on_due(self, wake: Callable[[], None]) -> None:
+        """`wake` is called, without the lock, when `tick` has work that no clock announces."""
+        self._wake = wake
+
+    def _wake_up(self) -> None:
+        if self._wake is not None:
+            self._wake()
+
+    def _controllers_due(self) -> bool:
+        now = self.clock.monotonic()
+        return any(due is not None and due <= now for due in (controller.due() for controller in self._controllers))
+
+    def tick(self) -> None:
+        """Do what is due now. Returns after a bounded piece of work: `next_wakeup` tells if there is more."""
+        now = self.clock.monotonic()
+        with self.locked():
+            if self._compaction_interval and now >= self._next_compaction:
+                # As the real server does it: each time up to where the last time was, so that history
+                # reaches back between one and two intervals.
+                self.storage.compact(self._compact_to)
+                self._compact_to = self.storage.rv
+                self._next_compaction = now + self._compaction_interval
+        for controller in self._controllers:
+            due = controller.due()
+            if due is not None and due <= now:
+                with self.locked():
+                    controller.step(self)
+
+    def next_wakeup(self) -> float | None:
+        """When `tick` has work next, in monotonic seconds; None: not until something is written."""
+        times = [due for controller in self._controllers if (due := controller.due()) is not None]
+        if self._compaction_interval:
+            times.append(self._next_compaction)
+        return min(times, default=None)
+
+    # --- state ----------------------------------------------------------------------------------------------------------
+
+    def dump(self) -> Any:
+        """The stored objects, for `restore`; opaque."""
+        with self.locked():
+            return self.storage.dump()
+
+    def restore(self, state: Any, *, rewind: bool = False) -> None:
+        """Put a dumped state in place: watches end and older resourceVersions have expired.
+
+        The resourceVersion goes on from the present one, so that clients notice; with `rewind` it goes back in time too.
+        """
+        with self.locked():
+            self.storage.load(state, rv=None if rewind else self.storage.rv + 1)
+            for controller in self._controllers:
+                controller.start(self)
+
+
+def refusal(request: HttpRequest, error: errors.StatusError) -> HttpResponse:
+    """The answer that tells an error."""
+    status = error.to_status()
+    headers = list(error.headers)
+    if wants_protobuf_only(request):
+        return HttpResponse(error.code, [("Content-Type", PROTOBUF), *headers], protobuf_status(status), delay=error.delay)
+    media = error_media(request)
+    return HttpResponse(error.code, [("Content-Type", media.content_type), *headers], render(encode(status), media),
+                        delay=error.delay)

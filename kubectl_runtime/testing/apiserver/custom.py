@@ -1,0 +1,90 @@
+"""The strategy of custom resources: what a CRD version says about pruning, defaults, generation, scale and selectable fields.
+
+`CustomStrategy.validate_*` is where the validation of instances by schema and CEL has its place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.kinds import typed
+from kubectl_runtime.testing.apiserver.schemas import apply_defaults, prune
+from kubectl_runtime.testing.apiserver.strategy import Strategy, StrategyContext
+
+Object = dict[str, Any]
+_OWN_KEYS = ("apiVersion", "kind", "metadata", "status")
+
+
+class CustomStrategy(Strategy):
+    """Rules of one version of a custom resource."""
+
+    allow_unconditional_update = False
+    has_generation = True
+
+    def __init__(self, kind: str, version: Object, storage_schema: Object | None) -> None:
+        """`version` is an entry of the CRD's spec.versions, `storage_schema` the openAPIV3Schema of the storage version."""
+        self.kind = kind
+        self.node: Object | None = (version.get("schema") or {}).get("openAPIV3Schema")
+        self._storage_node = storage_schema
+        subresources = version.get("subresources") or {}
+        self.has_status = "status" in subresources
+        self._scale: Object | None = subresources.get("scale")
+        self._fields = [entry["jsonPath"].removeprefix(".") for entry in version.get("selectableFields") or ()]
+
+    def decode(self, obj: Object) -> list[str]:
+        """Shape metadata as the real server does, prune the rest by the schema."""
+        unknown: list[str] = []
+        metadata = obj.get("metadata")
+        if metadata is not None and not isinstance(metadata, dict):
+            raise errors.DecodeError("metadata: expected an object")
+        if metadata:
+            partial: Object = {"metadata": metadata}
+            unknown = typed.decode("meta.v1.PartialObjectMetadata", partial)
+            obj["metadata"] = partial.get("metadata", {})
+        dropped = prune(obj, self.node)
+        # The real server finds what is wrong at the top first.
+        return unknown + sorted(dropped, key=lambda path: "." in path or "[" in path)
+
+    def default(self, obj: Object) -> None:
+        """The defaults of the schema."""
+        apply_defaults(obj, self.node)
+
+    def to_storage(self, obj: Object, version: str) -> Object:
+        """The storage version keeps only what its own schema has."""
+        if self._storage_node is not self.node:
+            prune(obj, self._storage_node)
+        return obj
+
+    def generation_part(self, obj: Object) -> Any:
+        """Everything but metadata counts, and but status if that is a subresource."""
+        skipped = _OWN_KEYS if self.has_status else _OWN_KEYS[:3]
+        return {key: value for key, value in obj.items() if key not in skipped}
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """Instances are taken as they are; see the module."""
+        return []
+
+    def selectable_fields(self, obj: Object) -> dict[str, str]:
+        """The CRD's selectableFields."""
+        return {path: _text_at(obj, path) for path in self._fields}
+
+    def selectable_field_names(self) -> frozenset[str]:
+        """The CRD's selectableFields."""
+        return frozenset(self._fields)
+
+    def scale_paths(self) -> tuple[str, str, str] | None:
+        """The CRD's scale subresource."""
+        if self._scale is None:
+            return None
+        return (self._scale.get("specReplicasPath", ""), self._scale.get("statusReplicasPath", ""),
+                self._scale.get("labelSelectorPath", ""))
+
+
+def _text_at(obj: Any, path: str) -> str:
+    for part in path.split("."):
+        obj = obj.get(part) if isinstance(obj, dict) else None
+    if isinstance(obj, bool):
+        return "true" if obj else "false"
+    return "" if obj is None else str(obj)

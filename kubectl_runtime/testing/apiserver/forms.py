@@ -1,0 +1,138 @@
+"""From stored versions to the bytes of an answer: objects, lists, tables and watch events, in the form the client accepts.
+
+A `Form` belongs to one resource type and one form of it. No object is decoded for an answer in its own form: stored bytes are
+put together. Metadata and table rows decode the part they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.negotiation import Media, check_transform, encode
+from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.storage import Version
+from kubectl_runtime.testing.apiserver.table import table_cells, table_definitions
+from kubectl_runtime.testing.apiserver.wire import HttpRequest
+
+Object = dict[str, Any]
+
+_INCLUDE = {"": "Metadata", "Metadata": "Metadata", "Object": "Object", "None": "None"}
+
+
+class Form:
+    """How one request sees objects of one type."""
+
+    def __init__(self, resource_type: ResourceType, media: Media, request: HttpRequest, now: Callable[[], datetime], *,
+                 is_list: bool) -> None:
+        go_type = f"*{resource_type.group.partition('.')[0] or 'core'}.{resource_type.kind}{'List' if is_list else ''}"
+        check_transform(media, "*unstructured.Unstructured" if resource_type.is_custom else go_type, is_list=is_list)
+        self.type = resource_type
+        self.media = media
+        self.is_table = media.transform == "Table"
+        self.is_partial = media.transform.startswith("PartialObjectMetadata")
+        self._now = now
+        self._include = _include(request) if self.is_table else ""
+        self._meta_version = f"meta.k8s.io/{media.transform_version}"
+        self._definitions_sent = False
+
+    def tail(self, version: Version) -> bytes:
+        """The encoded object without its head, in this version of the API."""
+        strategy = self.type.strategy
+        if not strategy.converts:
+            return version.tail
+        return encode(strategy.from_storage(version.decode(), self.type.version))[1:]
+
+    def whole(self, version: Version) -> bytes:
+        """The object itself with kind and apiVersion."""
+        return self.type.prefix + self.tail(version)
+
+    def one(self, version: Version) -> bytes:
+        """A single object as an answer."""
+        if self.is_table:
+            return self._table([version], {"resourceVersion": str(version.rv)} if version.rv else {})
+        return self._partial(version) if self.is_partial else self.whole(version)
+
+    def many(self, versions: Iterable[Version], metadata: Object) -> bytes:
+        """A list as an answer."""
+        if self.is_table:
+            return self._table(versions, metadata)
+        if self.is_partial:
+            head = b'{"kind":"PartialObjectMetadataList","apiVersion":"%s","metadata":' % self._meta_version.encode()
+            items = [self._partial(version) for version in versions]
+        elif self.type.is_custom:
+            # Lists of custom resources differ: their items name their kind, and continue is there though empty.
+            metadata = {"continue": "", **metadata}
+            head = self._list_head()
+            items = [self.whole(version) for version in versions]
+        else:
+            head = self._list_head()
+            items = [b"{" + self.tail(version) for version in versions]
+        return b"".join((head, encode(metadata), b',"items":[', b",".join(items), b"]}"))
+
+    def _list_head(self) -> bytes:
+        return b'{"kind":"%s","apiVersion":"%s","metadata":' % (self.type.list_kind.encode(), self.type.api_version.encode())
+
+    def event(self, kind: str, version: Version) -> bytes:
+        """A line of a watch."""
+        if self.is_table:
+            body = self._table([version], {"resourceVersion": str(version.rv)}, definitions=not self._definitions_sent)
+            self._definitions_sent = True
+        else:
+            body = self._partial(version) if self.is_partial else self.whole(version)
+        return b'{"type":"%s","object":%s}\n' % (kind.encode(), body)
+
+    def bookmark(self, rv: int, *, initial: bool) -> bytes:
+        """A bookmark; `initial` marks the end of the initial events."""
+        metadata: Object = {"resourceVersion": str(rv)}
+        if initial:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        if self.is_table:
+            row_object = {"kind": "PartialObjectMetadata", "apiVersion": self._meta_version, "metadata": metadata}
+            body = encode({"kind": "Table", "apiVersion": self._meta_version, "metadata": {"resourceVersion": str(rv)},
+                           "columnDefinitions": None, "rows": [{"cells": [], "object": row_object}]})
+        else:
+            kind, api_version = self.type.kind, self.type.api_version
+            if self.is_partial:
+                kind, api_version = "PartialObjectMetadata", self._meta_version
+            body = encode({"kind": kind, "apiVersion": api_version, "metadata": metadata, **self._blank()})
+        return b'{"type":"BOOKMARK","object":%s}\n' % body
+
+    def _blank(self) -> Object:
+        """What the real server's typed objects write though it is empty."""
+        if self.is_partial:
+            return {}
+        return {key: value for key, value in self.type.strategy.blank().items() if key not in ("metadata", "kind", "apiVersion")}
+
+    def _partial(self, version: Version) -> bytes:
+        return b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}' % (
+            self._meta_version.encode(), version.metadata())
+
+    def _table(self, versions: Iterable[Version], metadata: Object, *, definitions: bool = True) -> bytes:
+        now = self._now()
+        rows = [b'{"cells":%s,"object":%s}' % (encode(table_cells(self.type, self._decoded(version), now)),
+                                              self._row_object(version)) for version in versions]
+        columns = encode(table_definitions(self.type)) if definitions else b"null"
+        return b'{"kind":"Table","apiVersion":"%s","metadata":%s,"columnDefinitions":%s,"rows":[%s]}' % (
+            self._meta_version.encode(), encode(metadata), columns, b",".join(rows))
+
+    def _decoded(self, version: Version) -> Object:
+        obj = version.decode()
+        if self.type.strategy.converts:
+            obj = self.type.strategy.from_storage(obj, self.type.version)
+        return {"kind": self.type.kind, "apiVersion": self.type.api_version, **obj}
+
+    def _row_object(self, version: Version) -> bytes:
+        if self._include == "None":
+            return b"null"
+        return self.whole(version) if self._include == "Object" else self._partial(version)
+
+
+def _include(request: HttpRequest) -> str:
+    wanted = request.param("includeObject")
+    if wanted not in _INCLUDE:
+        raise errors.bad_request(f'Unable to convert to Table as requested: includeObject: Invalid value: "{wanted}": must be '
+                                 "'Metadata', 'Object', 'None', or empty")
+    return _INCLUDE[wanted]

@@ -1,0 +1,25 @@
+"""POST on a collection."""
+
+from __future__ import annotations
+
+from kubectl_runtime.testing.apiserver import errors, writes
+from kubectl_runtime.testing.apiserver.body import read_object
+from kubectl_runtime.testing.apiserver.context import RequestContext
+from kubectl_runtime.testing.apiserver.handlers.answers import answer_object, answer_one
+from kubectl_runtime.testing.apiserver.options import write_options
+from kubectl_runtime.testing.apiserver.wire import HttpResponse
+
+
+def create(ctx: RequestContext) -> HttpResponse:
+    """Create an object: 201."""
+    if ctx.type.namespaced and not ctx.info.namespace:
+        raise errors.method_not_allowed()
+    ctx.options = write_options(ctx.request, "CreateOptions")
+    obj, duplicates = read_object(ctx.request, ctx.type)
+    writes.decode(ctx, obj, duplicates)
+    virtual = ctx.core.virtual.get((ctx.type.group, ctx.type.plural))
+    if virtual is not None:
+        return answer_object(ctx, virtual(ctx, obj), 201)
+    with ctx.core.locked():
+        version = writes.create(ctx, obj)
+    return answer_one(ctx, version, 201)

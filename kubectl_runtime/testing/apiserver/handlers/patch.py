@@ -1,0 +1,116 @@
+"""PATCH: merge patch, JSON patch, strategic merge patch and server-side apply, on an object or its status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubectl_runtime.testing.apiserver import body, errors, managedfields, patching, writes
+from kubectl_runtime.testing.apiserver.context import RequestContext
+from kubectl_runtime.testing.apiserver.handlers.answers import answer_one, stored
+from kubectl_runtime.testing.apiserver.options import write_options
+from kubectl_runtime.testing.apiserver.patching import documents
+from kubectl_runtime.testing.apiserver.schemas import Schema
+from kubectl_runtime.testing.apiserver.wire import HttpResponse
+
+Object = dict[str, Any]
+
+_CUSTOM_TYPES = (documents.JSON_PATCH, documents.MERGE_PATCH, documents.APPLY_YAML)
+
+
+def patch_type(ctx: RequestContext) -> str:
+    """The patch format by Content-Type, or the 415."""
+    media = body.content_type(ctx.request)
+    if media not in (*_CUSTOM_TYPES, documents.STRATEGIC_MERGE_PATCH, documents.APPLY_CBOR):
+        raise errors.StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
+    if media == documents.APPLY_CBOR or (ctx.type.is_custom and media == documents.STRATEGIC_MERGE_PATCH):
+        raise errors.unsupported_media_type(_CUSTOM_TYPES)
+    return media
+
+
+def patched(media: str, data: bytes, current: Object, schema: Schema) -> Object:
+    """The object after a patch of one of the three formats."""
+    if media == documents.MERGE_PATCH:
+        return patching.apply_merge_patch(current, documents.read_merge_patch(data))
+    if media == documents.JSON_PATCH:
+        return patching.apply_json_patch(current, documents.read_json_patch(data))
+    return patching.apply_strategic_merge_patch(current, documents.read_strategic_merge_patch(data), schema)
+
+
+def patch(ctx: RequestContext) -> HttpResponse:
+    """Patch an object: 200; 201 if an apply created it."""
+    media = patch_type(ctx)
+    applies = media == documents.APPLY_YAML
+    ctx.options = write_options(ctx.request, "PatchOptions", apply=applies)
+    if applies:
+        return _apply(ctx)
+    with ctx.core.locked():
+        current = stored(ctx)
+        if current is None:
+            raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
+        old = writes.request_form(ctx, current)
+        new = patched(media, ctx.request.body, old, writes.schema_of(ctx.type))
+        _decode_result(ctx, new, old)
+        writes.check_name(ctx, new)
+        version = writes.update(ctx, current, old, new, ctx.info.subresource)
+    return answer_one(ctx, version)
+
+
+def _decode_result(ctx: RequestContext, new: Object, old: Object) -> None:
+    """Shape the result of a patch; what does not fit is a 422 that names no object."""
+    new["kind"] = new.get("kind") or old["kind"]
+    new["apiVersion"] = new.get("apiVersion") or old["apiVersion"]
+    text = msgspec.json.encode(new).decode()
+    if new["kind"] != old["kind"] or new["apiVersion"] != old["apiVersion"]:
+        raise _invalid_patch(text, f"unable to decode: no kind \"{new['kind']}\" is registered for version "
+                             f"\"{new['apiVersion']}\"")
+    strategy = ctx.type.strategy
+    try:
+        unknown = strategy.decode(new)
+    except errors.DecodeError as error:
+        raise _invalid_patch(text, str(error)) from None
+    if problems := writes.field_problems(ctx, unknown, []):
+        raise _invalid_patch(text, "strict decoding error: " + ", ".join(problems))
+    new["metadata"] = new.get("metadata") or {}
+    strategy.default(new)
+
+
+def _invalid_patch(text: str, why: str) -> errors.StatusError:
+    return errors.StatusError(422, "Invalid", f' "" is invalid: patch: Invalid value: {errors.go_value(text)}: {why}',
+                              causes=[errors.invalid_value("patch", text, why)])
+
+
+def _apply(ctx: RequestContext) -> HttpResponse:
+    """Server-side apply."""
+    assert ctx.options is not None
+    configuration = documents.read_configuration(ctx.request.body, ctx.type.api_version, ctx.type.kind)
+    with ctx.core.locked():
+        current = stored(ctx)
+        if current is None and ctx.info.subresource:
+            raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
+        old = writes.request_form(ctx, current) if current else None
+        subresource = ctx.info.subresource
+        result = managedfields.apply(
+            old, configuration, manager=ctx.options.manager, force=ctx.options.force, api_version=ctx.type.api_version,
+            schema=writes.schema_of(ctx.type), now=ctx.now, subresource=subresource, blank=ctx.type.strategy.blank(),
+            reset=ctx.type.strategy.reset(subresource), versions=writes.version_schemas(ctx))
+        result = msgspec.json.decode(msgspec.json.encode(result))  # a copy: it shares parts with its arguments
+        _decode_applied(ctx, result)
+        # The result's name counts, not the configuration's: over an existing object a configuration may leave it out.
+        writes.check_name(ctx, result)
+        writes.check_namespace(ctx, result)
+        if current is None or old is None:
+            ctx.core.authorize_create(ctx)
+            return answer_one(ctx, writes.create(ctx, result, applied=True), 201)
+        version = writes.update(ctx, current, old, result, subresource, applied=True)
+    return answer_one(ctx, version)
+
+
+def _decode_applied(ctx: RequestContext, result: Object) -> None:
+    try:
+        ctx.type.strategy.decode(result)
+    except errors.DecodeError as error:
+        raise errors.bare_500(f"failed to convert merged object: {error}") from None
+    result["metadata"] = result.get("metadata") or {}
+    ctx.type.strategy.default(result)

@@ -1,0 +1,73 @@
+"""Subresources of Pods that are requests rather than parts: binding and eviction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_runtime.testing.apiserver import body, errors, options
+from kubectl_runtime.testing.apiserver.context import RequestContext
+from kubectl_runtime.testing.apiserver.handlers.answers import answer_success, stored
+from kubectl_runtime.testing.apiserver.handlers.delete import remove
+from kubectl_runtime.testing.apiserver.metadata import timestamp
+from kubectl_runtime.testing.apiserver.wire import HttpResponse
+
+Object = dict[str, Any]
+
+
+def _read(ctx: RequestContext, kind: str) -> Object:
+    try:
+        value, _ = body.parse(ctx.request)
+    except ValueError as error:
+        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; "
+                                 f"json parse error: {error} ({body.summary(ctx.request.body)})") from None
+    if not isinstance(value, dict) or value.get("kind") not in (None, "", kind):
+        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind})")
+    for key in ("metadata", "target", "deleteOptions"):
+        if not isinstance(value.get(key), dict | None):
+            raise errors.bad_request(f"json: cannot unmarshal the value of {key} into Go struct field {kind}.{key}")
+    if (value.get("metadata") or {}).get("name") not in (None, "", ctx.info.name):
+        raise errors.bad_request(f"name in URL does not match name in {kind} object")
+    return value
+
+
+def bind(ctx: RequestContext) -> HttpResponse:
+    """Assign a Pod to a Node, once."""
+    ctx.options = options.write_options(ctx.request, "CreateOptions")
+    target = (_read(ctx, "Binding").get("target") or {}).get("name")
+    if not target:
+        raise errors.invalid("", "Binding", ctx.info.name, [errors.required("target.name")])
+    with ctx.core.locked():
+        current = stored(ctx)
+        if current is None:
+            raise errors.not_found("", "pods", ctx.info.name)
+        pod = current.decode()
+        node = pod.get("spec", {}).get("nodeName")
+        if node or current.deleting:
+            why = (f'pod {current.name} is already assigned to node "{node}"' if node
+                   else f"pod {current.name} is being deleted, cannot be assigned to a host")
+            raise errors.conflict("", "pods/binding", current.name, why)
+        pod["spec"]["nodeName"] = target
+        conditions = [condition for condition in pod.setdefault("status", {}).get("conditions") or ()
+                      if condition.get("type") != "PodScheduled"]
+        conditions.append({"type": "PodScheduled", "status": "True", "lastProbeTime": None,
+                           "lastTransitionTime": timestamp(ctx.now)})
+        pod["status"]["conditions"] = conditions
+        if not ctx.dry_run:
+            ctx.core.storage.put(ctx.type.storage, pod, ctx.type.strategy.selectable_fields(pod))
+    return answer_success(ctx)
+
+
+def evict(ctx: RequestContext) -> HttpResponse:
+    """Delete a Pod by way of an Eviction. (PodDisruptionBudgets are not consulted.)"""
+    eviction = _read(ctx, "Eviction")
+    raw = eviction.get("deleteOptions") or {}
+    preconditions = raw.get("preconditions") or {}
+    wanted = options.DeleteOptions(bool(raw.get("dryRun") or ctx.request.param("dryRun")), raw.get("gracePeriodSeconds"),
+                                   raw.get("propagationPolicy") or "", preconditions.get("uid") or "",
+                                   preconditions.get("resourceVersion") or "")
+    with ctx.core.locked():
+        current = stored(ctx)
+        if current is None:
+            raise errors.not_found("", "pods", ctx.info.name)
+        remove(ctx, current, wanted)
+    return answer_success(ctx)

@@ -1,0 +1,109 @@
+"""/scale: a view of an object's replicas as ``autoscaling/v1`` Scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_runtime.testing.apiserver import body, errors, writes
+from kubectl_runtime.testing.apiserver.context import RequestContext
+from kubectl_runtime.testing.apiserver.handlers.answers import answer_object, stored
+from kubectl_runtime.testing.apiserver.handlers.patch import patch_type, patched
+from kubectl_runtime.testing.apiserver.options import write_options
+from kubectl_runtime.testing.apiserver.patching import documents
+from kubectl_runtime.testing.apiserver.schemas import builtin
+from kubectl_runtime.testing.apiserver.storage import Version
+from kubectl_runtime.testing.apiserver.wire import HttpResponse
+
+Object = dict[str, Any]
+
+
+def get_scale(ctx: RequestContext) -> HttpResponse:
+    """The Scale of an object."""
+    with ctx.core.locked():
+        version = _stored(ctx)
+    return answer_object(ctx, _scale(ctx, version))
+
+
+def update_scale(ctx: RequestContext) -> HttpResponse:
+    """Replace the Scale: replicas that are left out are 0."""
+    ctx.options = write_options(ctx.request, "UpdateOptions")
+    try:
+        scale, _ = body.parse(ctx.request)
+    except ValueError as error:
+        raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+    if not isinstance(scale, dict):
+        raise errors.bad_request("the object provided is unrecognized (must be of type Scale)")
+    with ctx.core.locked():
+        version = _store(ctx, _stored(ctx), scale)
+    return answer_object(ctx, _scale(ctx, version))
+
+
+def patch_scale(ctx: RequestContext) -> HttpResponse:
+    """Patch the Scale."""
+    media = patch_type(ctx)
+    ctx.options = write_options(ctx.request, "PatchOptions", apply=media == documents.APPLY_YAML)
+    with ctx.core.locked():
+        current = _stored(ctx)
+        scale = _scale(ctx, current)
+        if media == documents.APPLY_YAML:
+            applied = documents.read_configuration(ctx.request.body, "autoscaling/v1", "Scale")
+            new = {**scale, "spec": applied.get("spec") or {}}
+        else:
+            new = patched(media, ctx.request.body, scale, builtin("autoscaling", "v1", "Scale"))
+        version = _store(ctx, current, new)
+    return answer_object(ctx, _scale(ctx, version))
+
+
+def _stored(ctx: RequestContext) -> Version:
+    version = stored(ctx)
+    if version is None:
+        raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
+    return version
+
+
+def _paths(ctx: RequestContext) -> tuple[str, str, str]:
+    paths = ctx.type.strategy.scale_paths()
+    assert paths is not None, f"{ctx.type.qualified} declares /scale without paths"
+    return paths
+
+
+def _scale(ctx: RequestContext, version: Version) -> Object:
+    spec_path, status_path, selector_path = _paths(ctx)
+    obj = version.decode()
+    meta = {key: obj["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+            if key in obj["metadata"]}
+    status: Object = {"replicas": _dig(obj, status_path) or 0}
+    selector = ctx.type.strategy.scale_selector(obj, selector_path)
+    if selector:
+        status["selector"] = selector
+    replicas = _dig(obj, spec_path)
+    return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": meta,
+            "spec": {"replicas": replicas} if replicas else {}, "status": status}
+
+
+def _store(ctx: RequestContext, current: Version, scale: Object) -> Version:
+    """Write the replicas of a Scale into the object."""
+    meta = scale.get("metadata") or {}
+    writes.check_name(ctx, {"metadata": meta})
+    replicas = (scale.get("spec") or {}).get("replicas") or 0
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
+        raise errors.bad_request("Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal the value into Go "
+                                 "struct field ScaleSpec.spec.replicas of type int32")
+    if replicas < 0:
+        raise errors.invalid("autoscaling", "Scale", ctx.info.name, [
+            errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")])
+    old, new = writes.request_form(ctx, current), writes.request_form(ctx, current)
+    if meta.get("resourceVersion"):
+        new["metadata"]["resourceVersion"] = meta["resourceVersion"]
+    *parents, last = _paths(ctx)[0].strip(".").split(".")
+    target = new
+    for parent in parents:
+        target = target.setdefault(parent, {})
+    target[last] = replicas
+    return writes.update(ctx, current, old, new, "scale")
+
+
+def _dig(obj: Any, path: str) -> Any:
+    for part in path.strip(".").split("."):
+        obj = obj.get(part) if isinstance(obj, dict) else None
+    return obj

@@ -1,0 +1,246 @@
+"""Create and update, from a decoded body to the stored version: the pipeline that POST, PUT, PATCH and subresources share.
+
+The functions run under the core's lock; `ctx` collects warnings. See strategy.py for the order of the hooks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubectl_runtime.testing.apiserver import errors, managedfields, metadata
+from kubectl_runtime.testing.apiserver.context import RequestContext
+from kubectl_runtime.testing.apiserver.names import generated_name
+from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.schemas import ANY, Schema
+from kubectl_runtime.testing.apiserver.storage import Version, make_version
+
+Object = dict[str, Any]
+
+_GENERATE_ATTEMPTS = 8
+_NOT_ON_CREATE = ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion")
+
+
+def field_problems(ctx: RequestContext, unknown: list[str], duplicates: list[str]) -> list[str]:
+    """Unknown and duplicate fields as texts if they refuse the write (Strict); warnings of them otherwise (Warn)."""
+    validation = ctx.options.field_validation if ctx.options else "Warn"
+    if validation == "Ignore":
+        return []
+    texts = [f'duplicate field "{path}"' for path in duplicates] + [f'unknown field "{path}"' for path in unknown]
+    if validation == "Strict":
+        return texts
+    ctx.warnings += texts
+    return []
+
+
+def decode(ctx: RequestContext, obj: Object, duplicates: list[str]) -> None:
+    """Give a received object its typed shape and defaults; 400 if it does not fit."""
+    kind, version = ctx.type.kind, ctx.type.version
+    try:
+        unknown = ctx.type.strategy.decode(obj)
+    except errors.DecodeError as error:
+        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
+    if problems := field_problems(ctx, unknown, duplicates):
+        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: '
+                                 + ", ".join(problems))
+    obj["metadata"] = obj.get("metadata") or {}
+    ctx.type.strategy.default(obj)
+
+
+def check_namespace(ctx: RequestContext, obj: Object) -> None:
+    """The namespace of an object is the path's, or none."""
+    meta = obj["metadata"]
+    if not ctx.type.namespaced:
+        meta.pop("namespace", None)  # the real server drops it silently
+        return
+    if meta.get("namespace") and meta["namespace"] != ctx.namespace:
+        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    meta["namespace"] = ctx.namespace
+
+
+def check_name(ctx: RequestContext, obj: Object) -> None:
+    """The name of an object that is updated is the path's."""
+    name = obj["metadata"].get("name") or ""
+    if not name:
+        raise errors.bad_request(f"the name of the object ({ctx.info.name} based on URL) was undeterminable: name must be "
+                                 "provided")
+    if name != ctx.info.name:
+        raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({ctx.info.name})")
+
+
+def schema_of(resource_type: ResourceType) -> Schema:
+    """The schema for patches and ownership; a type without one takes anything."""
+    return resource_type.schema or ANY
+
+
+def version_schemas(ctx: RequestContext) -> dict[str, Schema] | None:
+    """The schemas of the other served versions, None if there is only one."""
+    served = ctx.core.registry.of_storage(ctx.type.storage)
+    return {other.api_version: schema_of(other) for other in served} if len(served) > 1 else None
+
+
+def request_form(ctx: RequestContext, version: Version) -> Object:
+    """A stored object as the request's API version shows it."""
+    obj = version.decode()
+    if ctx.type.strategy.converts:
+        obj = ctx.type.strategy.from_storage(obj, ctx.type.version)
+    return {"kind": ctx.type.kind, "apiVersion": ctx.type.api_version, **obj}
+
+
+def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Version:
+    """Store a new object that has been decoded; `applied` if it has its managedFields already."""
+    strategy, meta = ctx.type.strategy, obj["metadata"]
+    check_namespace(ctx, obj)
+    for key in _NOT_ON_CREATE:
+        meta.pop(key, None)
+    ctx.warnings += metadata.tidy_owners(meta)
+    if not applied:
+        obj = _with_managers(ctx, None, obj, "")
+        meta = obj["metadata"]
+    ctx.core.admit_create(ctx, meta)
+    obj = strategy.to_storage(obj, ctx.type.version)
+    meta = obj["metadata"]
+    _stamp(ctx, obj, meta)
+    strategy.prepare_create(obj, ctx)
+    if strategy.has_generation:
+        meta["generation"] = 1
+    causes = metadata.validate(meta, ctx.type) + strategy.validate_create(obj, ctx)
+    if causes:
+        raise errors.invalid(ctx.type.group, ctx.type.kind, meta.get("name") or "", causes)
+    ctx.warnings += metadata.warnings(meta, None, ctx.type) + strategy.warnings(obj, None)
+    _refuse_existing(ctx, meta)
+    fields = strategy.selectable_fields(obj)
+    if ctx.dry_run:
+        return make_version(obj, 0, fields)
+    return ctx.core.storage.put(ctx.type.storage, obj, fields)
+
+
+def _stamp(ctx: RequestContext, obj: Object, meta: Object) -> None:
+    """What the server sets on a new object, whatever the client sent."""
+    prefix = meta.get("generateName") or ""
+    if prefix and not meta.get("name"):
+        for _ in range(_GENERATE_ATTEMPTS):
+            meta["name"] = generated_name(prefix, ctx.core.random)
+            if ctx.core.storage.get(ctx.type.storage, meta.get("namespace", ""), meta["name"]) is None:
+                break
+    meta["uid"] = ctx.core.new_uid()
+    meta["creationTimestamp"] = metadata.timestamp(ctx.now)
+
+
+def _refuse_existing(ctx: RequestContext, meta: Object) -> None:
+    existing = ctx.core.storage.get(ctx.type.storage, meta.get("namespace", ""), meta["name"])
+    if existing is None:
+        return
+    error = errors.already_exists(ctx.type.group, ctx.type.plural, meta["name"])
+    if existing.deleting:
+        error.message = f"object is being deleted: {error.message}"
+    raise error
+
+
+def _with_managers(ctx: RequestContext, old: Object | None, new: Object, subresource: str) -> Object:
+    assert ctx.options is not None
+    return managedfields.update(
+        old, new, manager=ctx.options.manager, api_version=ctx.type.api_version, schema=schema_of(ctx.type), now=ctx.now,
+        subresource=subresource, blank=ctx.type.strategy.blank(), reset=ctx.type.strategy.reset(subresource),
+        versions=version_schemas(ctx))
+
+
+def update(ctx: RequestContext, current: Version, old: Object, new: Object, subresource: str = "", *, applied: bool = False,
+           ) -> Version:
+    """Store a new state of an object; `old` is `current` in the request's version, `new` is decoded.
+
+    The answer is the stored version: the current one if nothing changed. If the change removed the last finalizer of a
+    deleted object, the object is gone and the answer shows it as the client wanted it, with its last resourceVersion.
+    """
+    strategy, meta = ctx.type.strategy, new["metadata"]
+    _check_version(ctx, current, meta)
+    check_namespace(ctx, new)
+    ctx.warnings += metadata.tidy_owners(meta)
+    if not applied:
+        new = _with_managers(ctx, old, new, subresource)
+    before = current.decode()
+    new = strategy.to_storage(new, ctx.type.version)
+    strategy.prepare_update(new, before, subresource, ctx)
+    meta = new["metadata"]
+    _restore(meta, before["metadata"])
+    if strategy.has_generation:
+        _raise_generation(ctx, new, before, subresource)
+    _validate(ctx, new, before, subresource)
+    fields = strategy.selectable_fields(new)
+    meta["resourceVersion"] = str(current.rv)
+    new.pop("kind", None)
+    new.pop("apiVersion", None)
+    if same(new, before):
+        return current
+    if "deletionTimestamp" in meta and is_finished(ctx.type, new):
+        answer = make_version(new, current.rv, fields)
+        if not ctx.dry_run:
+            ctx.core.storage.delete(ctx.type.storage, current)
+        return answer
+    if ctx.dry_run:
+        return make_version(new, current.rv, fields)
+    return ctx.core.storage.put(ctx.type.storage, new, fields)
+
+
+def is_finished(resource_type: ResourceType, obj: Object) -> bool:
+    """Whether nothing keeps a deleted object any more."""
+    meta = obj["metadata"]
+    return (not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
+            and not resource_type.strategy.holds_deletion(obj))
+
+
+def same(new: Object, old: Object) -> bool:
+    """Whether two objects are equal as JSON: Python alone would call 1, 1.0 and True equal."""
+    if new != old:
+        return False
+    return msgspec.json.encode(new, order="sorted") == msgspec.json.encode(old, order="sorted")
+
+
+def _check_version(ctx: RequestContext, current: Version, meta: Object) -> None:
+    sent = meta.get("resourceVersion") or ""
+    if sent and sent != "0":
+        if not sent.isdecimal():
+            raise errors.invalid(ctx.type.group, ctx.type.plural, current.name, [
+                errors.invalid_value("metadata.resourceVersion", sent, f'strconv.ParseUint: parsing "{sent}": invalid syntax')])
+        if int(sent) != current.rv:
+            raise errors.conflict(ctx.type.group, ctx.type.plural, current.name)
+    elif not ctx.type.strategy.allow_unconditional_update and ctx.request.method == "PUT":
+        # The plural stands where the kind should: so the real server says it.
+        raise errors.invalid(ctx.type.group, ctx.type.plural, current.name, [
+            errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")])
+
+
+def _restore(meta: Object, before: Object) -> None:
+    """What an update cannot change is put back silently."""
+    meta.pop("selfLink", None)
+    for key in ("creationTimestamp", "deletionTimestamp"):
+        if key in before:
+            meta[key] = before[key]
+        else:
+            meta.pop(key, None)
+    for key in ("uid", "deletionGracePeriodSeconds"):
+        if meta.get(key) in (None, "") and key in before:
+            meta[key] = before[key]
+
+
+def _raise_generation(ctx: RequestContext, new: Object, before: Object, subresource: str) -> None:
+    meta, generation = new["metadata"], before["metadata"].get("generation", 0)
+    if subresource != "status":
+        part = ctx.type.strategy.generation_part
+        if not same({"": part(new)}, {"": part(before)}):
+            generation += 1
+    if generation:
+        meta["generation"] = generation
+    else:
+        meta.pop("generation", None)
+
+
+def _validate(ctx: RequestContext, new: Object, before: Object, subresource: str) -> None:
+    strategy, meta = ctx.type.strategy, new["metadata"]
+    # The real server checks metadata twice on updates, so that each of its causes is there twice.
+    causes = 2 * metadata.validate_update(meta, before["metadata"], ctx.type)
+    causes += strategy.validate_update(new, before, subresource, ctx)
+    if causes:
+        raise errors.invalid(ctx.type.group, ctx.type.kind, meta.get("name") or "", causes)
+    ctx.warnings += metadata.warnings(meta, before["metadata"], ctx.type) + strategy.warnings(new, before)

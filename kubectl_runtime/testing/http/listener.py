@@ -1,0 +1,111 @@
+"""`Listener`: the listening socket, a thread for each connection, and their orderly end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable
+
+from kubectl_runtime.core.clock import Clock
+from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
+from kubectl_runtime.testing.http.connection import Connection, Service
+from kubectl_runtime.testing.http.hooks import Hooks, NoFaults
+from kubectl_runtime.testing.http.reaper import Reaper
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 1024
+GRACE = 5.0  # seconds that answers under way get at the end
+
+
+class Listener:
+    """Serves HTTP on one address from `start` to `stop`."""
+
+    def __init__(self, handle: Callable[[HttpRequest], HttpResponse], *, clock: Clock, host: str = "127.0.0.1", port: int = 0,
+                 hooks: Hooks | None = None,
+                 prepare: Callable[[socket.socket], socket.socket] = lambda connection: connection,
+                 subject: Callable[[socket.socket], tuple[tuple[str, str], ...] | None] = lambda connection: None) -> None:
+        """Bind (port 0 takes a free one); raises OSError if the address is taken. Loopback is the default on purpose."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((host, port))
+            self._socket.listen(BACKLOG)
+        except OSError:
+            self._socket.close()
+            raise
+        self.host = host
+        self.port: int = self._socket.getsockname()[1]
+        self._lock = threading.Lock()
+        self._connections: dict[Connection, threading.Thread] = {}
+        self._stopping = False
+        self._reaper = Reaper(f"apiserver-{self.port}-reaper")
+        self._service = Service(handle, clock, hooks or NoFaults(), self._reaper, prepare, subject)
+        self._thread = threading.Thread(target=self._accept, name=f"apiserver-{self.port}-accept", daemon=True)
+
+    def start(self) -> None:
+        """Begin to accept connections."""
+        self._thread.start()
+
+    def _accept(self) -> None:
+        while not self._stopping:
+            try:
+                accepted, _ = self._socket.accept()
+            except OSError:
+                if self._stopping:
+                    return
+                log.exception("accept failed")
+                continue
+            with contextlib.suppress(OSError):
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._serve(accepted)
+
+    def _serve(self, accepted: socket.socket) -> None:
+        connection = Connection(accepted, self._service)
+        thread = threading.Thread(target=self._run, args=(connection,), name=f"apiserver-{self.port}-connection", daemon=True)
+        with self._lock:
+            if self._stopping:
+                accepted.close()
+                return
+            self._connections[connection] = thread
+        thread.start()
+
+    def _run(self, connection: Connection) -> None:
+        try:
+            connection.run()
+        finally:
+            with self._lock:
+                self._connections.pop(connection, None)
+
+    def stop(self) -> list[str]:
+        """Accept no more, end all connections, join all threads. Returns the names of threads that did not end."""
+        with self._lock:
+            self._stopping = True
+            open_now = dict(self._connections)
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes accept
+        self._socket.close()
+        if self._thread.ident is not None:
+            self._thread.join(GRACE)
+        for connection in open_now:
+            connection.stop()
+        stuck = []
+        for connection, thread in open_now.items():
+            thread.join(GRACE)
+            if thread.is_alive():
+                connection.abort()
+                thread.join(GRACE)
+            if thread.is_alive():
+                stuck.append(thread.name)
+        self._reaper.stop()
+        return stuck
+
+    def drop_connections(self) -> None:
+        """End all connections at once, as when a network breaks; new ones are accepted."""
+        with self._lock:
+            open_now = list(self._connections)
+        for connection in open_now:
+            connection.abort()
