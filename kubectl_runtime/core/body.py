@@ -12,6 +12,7 @@ from kubectl_runtime.core.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.models import from_model, is_model
 from kubectl_runtime.core.objects import Resource
+from kubectl_runtime.core.partial import is_partial
 from kubectl_runtime.core.patch import APPLY, JSON, Patch
 
 
@@ -27,7 +28,8 @@ def plain_body(body: Any) -> dict[str, Any]:
     converted = body.to_dict() if hasattr(body, "to_dict") and not isinstance(body, type) else None
     if isinstance(converted, Mapping):
         return dict(converted)
-    raise RequestError(f"{type(body).__name__} is no object: pass a resource object, a dict, or a model of the official client")
+    raise RequestError(f"{type(body).__name__} is no object: "
+                       "pass a resource object, a dict, or a model of the official client")
 
 
 def object_body(body: Any, resource: ApiResource) -> dict[str, Any]:
@@ -41,9 +43,9 @@ def object_body(body: Any, resource: ApiResource) -> dict[str, Any]:
 
 def whole_body(body: Any, resource: ApiResource) -> dict[str, Any]:
     """As `object_body`, for `replace`: raises PartialObjectError for an object of which only a part is held."""
-    if isinstance(body, Resource) and body.record is not None and body.record.partial:
-        raise PartialObjectError(f"{body.ref} holds only a part of the object, which cannot replace the whole: "
-                                 "use patch or apply, or get the whole object first")
+    if is_partial(body):
+        raise PartialObjectError(f"replace {resource.kind} {body.name}: only a part of the object is held, which cannot "
+                                 "replace the whole: use patch or apply, or get the whole object first")
     return object_body(body, resource)
 
 
@@ -72,8 +74,8 @@ def patch_body(patch: Patch, resource: ApiResource, name: str, namespace: str | 
 def apply_body(body: Any, resource: ApiResource, name: str, namespace: str | None) -> dict[str, Any]:
     """An object as server-side apply takes it: identified, and without what belongs to the server.
 
-    managedFields must not be sent; uid, resourceVersion, generation, creation and deletion times of a received object
-    would only guard against it having changed, or be owned by the manager. An apply means the fields, whatever the version.
+    managedFields must not be sent; a received object's uid and resourceVersion would only guard against its having
+    changed, and an apply means the fields, whatever the version.
     """
     content = object_body(body, resource)
     metadata = {key: value for key, value in (content.get("metadata") or {}).items() if key not in _SERVERS_OWN}
@@ -83,8 +85,9 @@ def apply_body(body: Any, resource: ApiResource, name: str, namespace: str | Non
     return {**content, "metadata": metadata}
 
 
-_SERVERS_OWN = frozenset(("managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "deletionTimestamp",
-                          "deletionGracePeriodSeconds", "selfLink", "generateName"))
+_SERVERS_OWN = frozenset((
+    "managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "deletionTimestamp",
+    "deletionGracePeriodSeconds", "selfLink", "generateName"))
 
 
 def encode(content: Any) -> bytes:

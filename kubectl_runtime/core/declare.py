@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import threading
 import typing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubectl_runtime.core.gvk import ApiResource, GroupVersionKind, Scope
 from kubectl_runtime.core.metav1 import ObjectMeta
@@ -17,6 +17,8 @@ from kubectl_runtime.core.wire import camel
 
 if TYPE_CHECKING:
     from kubectl_runtime.core.objects import Resource
+
+R = TypeVar("R")
 
 
 class Attribute:
@@ -49,7 +51,9 @@ class ResourceType(type):
 def declare(cls: type, *, group: str | None, version: str | None, kind: str | None, plural: str | None,
             scope: Scope | None) -> None:
     """Bind `cls` to its kind, if one is given, and turn its annotations into attributes. Raises TypeError."""
-    _bind(cls, group, version, kind, plural, scope)
+    given = (group, version, kind, plural, scope)
+    if any(value is not None for value in given):
+        cls.api_resource = _resource(cls, *given)  # type: ignore[attr-defined]  # declared by Resource
     for name, annotation in inspect.get_annotations(cls).items():
         if name.startswith("_") or _is_class_variable(annotation):
             continue
@@ -58,17 +62,13 @@ def declare(cls: type, *, group: str | None, version: str | None, kind: str | No
         setattr(cls, name, Attribute(name, cls.__dict__.get(name, MISSING)))
 
 
-def _bind(cls: type, group: str | None, version: str | None, kind: str | None, plural: str | None,
-          scope: Scope | None) -> None:
-    given = {"group": group, "version": version, "kind": kind, "plural": plural, "scope": scope}
-    if all(value is None for value in given.values()):
-        return
+def _resource(cls: type, group: str | None, version: str | None, kind: str | None, *names: Any) -> ApiResource:
+    plural, scope = names
     if not version or not kind:
         missing = "version" if not version else "kind"
         raise TypeError(f"class {cls.__name__}: {missing}= is missing; a kind needs group=, version= and kind=")
-    resource = ApiResource.from_gvk(GroupVersionKind(group or "", version, kind), plural=plural,
-                                    scope=scope or Scope.NAMESPACED)
-    cls.api_resource = resource  # type: ignore[attr-defined]  # declared by Resource
+    return ApiResource.from_gvk(GroupVersionKind(group or "", version, kind), plural=plural,
+                                scope=scope or Scope.NAMESPACED)
 
 
 def _is_class_variable(annotation: Any) -> bool:
@@ -92,7 +92,7 @@ def hints_of(cls: type) -> dict[str, Any]:
     try:
         hints = typing.get_type_hints(cls, include_extras=True)
     except NameError as error:
-        raise TypeError(f"{cls.__name__}: {error}; the types of its attributes must be visible at module level") from None
+        raise TypeError(f"{cls.__name__}: {error}; its attributes' types must be visible at module level") from None
     return {name: hints[name] for name in attributes_of(cls)}
 
 
@@ -112,3 +112,18 @@ def _build_codecs(cls: type) -> dict[str, ViewCodec]:
     for name, attribute in attributes_of(cls).items():
         codecs[attribute.key] = ViewCodec(attribute.key, hints[name], attribute.default)
     return codecs
+
+
+_bound: dict[tuple[type, ApiResource], Any] = {}
+_bound_lock = threading.Lock()
+
+
+def bound_class(base: type[R], resource: ApiResource) -> type[R]:
+    """The subclass of `base` for `resource`: the same one for the same resource. Safe from any thread."""
+    with _bound_lock:
+        found: Any = _bound.get((base, resource))
+        if found is None:
+            found = ResourceType(resource.kind, (base,), {"api_resource": resource, "__module__": base.__module__})
+            _bound[base, resource] = found
+        bound: type[R] = found
+        return bound

@@ -1,9 +1,9 @@
 """Objects of kinds without a class: `DynamicObject`, whose attributes are the object's top-level keys."""
 from __future__ import annotations
 
-import threading
 from typing import Any
 
+from kubectl_runtime.core.declare import bound_class
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.objects import Resource
 from kubectl_runtime.core.wire import camel
@@ -38,15 +38,6 @@ class DynamicObject(Resource):
 _METADATA = frozenset(("name", "namespace", "generate_name", "labels", "annotations", "owner_references", "finalizers",
                        "metadata"))
 
-_classes: dict[ApiResource, type[DynamicObject]] = {}
-_lock = threading.Lock()
-
-
 def dynamic(resource: ApiResource) -> type[DynamicObject]:
     """The `DynamicObject` class bound to `resource`: the same one for the same resource. Safe from any thread."""
-    with _lock:
-        found = _classes.get(resource)
-        if found is None:
-            found = type(DynamicObject)(resource.kind, (DynamicObject,), {"api_resource": resource, "__module__": __name__})
-            _classes[resource] = found
-        return found
+    return bound_class(DynamicObject, resource)

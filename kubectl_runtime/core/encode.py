@@ -56,6 +56,6 @@ def written_back(record: Record, codecs: Mapping[str, ViewCodec], views: Mapping
 def _merged_view(received: Any, view: Any, codec: ViewCodec, record: Record) -> Any:
     if view is None:
         return ABSENT if received is not None else None
-    base = codec.decode(record.raw, record.enveloped, record.ref)
+    base = codec.view_of(record)
     shown = ABSENT if base is None else to_plain(base)
     return merge(received, shown, to_plain(view), f"$.{codec.key}", codec.hint)

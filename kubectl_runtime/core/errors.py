@@ -80,7 +80,7 @@ class DecodeError(KubeError):
 
 
 class ApiError(KubeError):
-    """The server answered with an error. `status` is what it said; `operation` what was asked (`get pods default/a`)."""
+    """The server's answer is an error. `status` is what it said, `operation` what was asked (`get pods default/a`)."""
 
     def __init__(self, status: Status, operation: str = "", *, retry_after: float | None = None) -> None:
         text = status.message or status.reason or f"HTTP {status.code}"

@@ -45,7 +45,8 @@ class ApiResource:
     scope: Scope = Scope.NAMESPACED
 
     @classmethod
-    def from_gvk(cls, gvk: GroupVersionKind, *, plural: str | None = None, scope: Scope = Scope.NAMESPACED) -> ApiResource:
+    def from_gvk(cls, gvk: GroupVersionKind, *, plural: str | None = None,
+                 scope: Scope = Scope.NAMESPACED) -> ApiResource:
         """With the plural guessed by `plural_of` unless it is given."""
         return cls(gvk.group, gvk.version, gvk.kind, plural or plural_of(gvk.kind), scope)
 
@@ -101,7 +102,8 @@ def join_api_version(group: str, version: str) -> str:
     return f"{group}/{version}" if group else version
 
 
-_IRREGULAR = {"endpoints": "endpoints", "endpointslices": "endpointslices", "nodemetrics": "nodes", "podmetrics": "pods"}
+_IRREGULAR = {
+    "endpoints": "endpoints", "endpointslices": "endpointslices", "nodemetrics": "nodes", "podmetrics": "pods"}
 
 
 def plural_of(kind: str) -> str:

@@ -1,13 +1,13 @@
 """From bytes to records: one pass of msgspec over an object, a watch line or a list item; the bytes are kept.
 
     decode_object(raw, resource)   -> Record
-    decode_event(line, resource)   -> ("ADDED" | "MODIFIED" | "DELETED", Record)     the record keeps the line
+    decode_event(line, resource)   -> ("ADDED" | "MODIFIED" | "DELETED", Record)  the record keeps the line
                                       ("BOOKMARK", Bookmark)  ("ERROR", Status)
-    decode_list(page, resource)    -> (ListMeta, list[Record])                       items are copied out of the page
+    decode_list(page, resource)    -> (ListMeta, list[Record])                    items are copied out of the page
 
-One bad object breaks nothing: a head that cannot be decoded gives a record with a `problem`, and the names that could be
-read (`core.salvage`). DecodeError is raised only when it cannot even be told which object is meant, or the bytes are no
-list at all. Nulls where a value is expected count as absent.
+One bad object breaks nothing: a head that cannot be decoded gives a record with a `problem`, and the names that could
+be read (`core.salvage`). DecodeError is raised only when it cannot even be told which object is meant, or the bytes are
+no list at all. Nulls where a value is expected count as absent.
 """
 from __future__ import annotations
 
@@ -130,7 +130,8 @@ def _error_status(line: bytes, resource: ApiResource) -> Status:
     try:
         return _error_event(line).object
     except DECODE_FAILURES as error:
-        raise DecodeError(None, "$.object", f"a watch of {resource.full_name} sent an unreadable error: {error}") from None
+        text = f"a watch of {resource.full_name} sent an unreadable error: {problem_of(error)[1]}"
+        raise DecodeError(None, "$.object", text) from None
 
 
 def _invalid(raw: bytes, resource: ApiResource, failure: Exception, *, enveloped: bool) -> Record:

@@ -13,7 +13,15 @@ import msgspec
 from kubectl_runtime.core.wire import MapKeys
 
 
-class OwnerReference(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+class Part(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+    """The base of typed parts of objects. What a part does not name stays in the object."""
+
+
+class FrozenPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The same for small values, which are replaced and never changed."""
+
+
+class OwnerReference(FrozenPart, frozen=True, gc=False):
     """Which object owns this one; `uid` tells a namesake that was created later from the owner itself."""
 
     api_version: str = ""
@@ -29,7 +37,7 @@ class OwnerReference(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename
         return self.api_version.rpartition("/")[0]
 
 
-class Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Condition(FrozenPart, frozen=True):
     """One entry of `status.conditions`; `status` is `True`, `False` or `Unknown`, as text."""
 
     type: str = ""
@@ -40,7 +48,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     observed_generation: int | None = None
 
 
-class LabelSelectorRequirement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LabelSelectorRequirement(FrozenPart, frozen=True):
     """One expression of a LabelSelector; `operator` is `In`, `NotIn`, `Exists` or `DoesNotExist`."""
 
     key: str = ""
@@ -48,14 +56,14 @@ class LabelSelectorRequirement(msgspec.Struct, frozen=True, kw_only=True, omit_d
     values: list[str] | None = None
 
 
-class LabelSelector(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class LabelSelector(FrozenPart, frozen=True):
     """A label selector as objects carry it; `Selector.from_label_selector` makes one that can match and render."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[LabelSelectorRequirement] | None = None
 
 
-class ObjectMeta(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+class ObjectMeta(Part):
     """`metadata` of an object, for one reader: changes reach the server with `replace`, never the store."""
 
     name: str | None = None
@@ -75,7 +83,7 @@ class ObjectMeta(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=Tru
     self_link: str | None = None
 
 
-class ListMeta(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
+class ListMeta(FrozenPart, frozen=True, gc=False):
     """`metadata` of a list: the version it shows, and where its next page continues (empty on the last)."""
 
     resource_version: str | None = None

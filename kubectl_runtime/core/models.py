@@ -21,7 +21,7 @@ _MAP = re.compile(r"dict\((?:[^,]*), (.*)\)$")
 
 def is_model(value: object) -> bool:
     """Whether `value` is a model, or a class of models."""
-    return isinstance(getattr(value, "openapi_types", None), dict) and isinstance(getattr(value, "attribute_map", None), dict)
+    return all(isinstance(getattr(value, name, None), dict) for name in ("openapi_types", "attribute_map"))
 
 
 def from_model(value: Any) -> Any:
@@ -44,7 +44,7 @@ def from_model(value: Any) -> Any:
 
 
 def to_model(plain: Any, model: type[M], ref: ObjectRef | None = None) -> M:
-    """Plain JSON values as an instance of `model`. Raises RequestError for no model class, DecodeError for bad content."""
+    """Plain JSON values as an instance of `model`. RequestError for another class, DecodeError for bad content."""
     if not isinstance(model, type) or not is_model(model):
         raise RequestError(f"{model!r} is no model class of the official client (such as kubernetes.client.V1Pod)")
     try:

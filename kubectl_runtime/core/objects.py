@@ -187,8 +187,8 @@ class Resource(metaclass=ResourceType):
     def set_owner(self, owner: Resource, *, controller: bool = True, block_owner_deletion: bool = True) -> None:
         """Make `owner` own this object, replacing an earlier reference to it.
 
-        Raises RequestError when the API forbids it (an owner in another namespace, a namespaced owner of a cluster-scoped
-        object: the garbage collector would delete this one) and when another object already controls this one.
+        Raises RequestError when the API forbids it, since the garbage collector would delete this object (an owner in
+        another namespace, a namespaced owner of a cluster-scoped object), and when another one controls it already.
         """
         ownership.set_owner(self, owner, controller=controller, block_owner_deletion=block_owner_deletion)
 
@@ -208,7 +208,7 @@ class Resource(metaclass=ResourceType):
         if key not in views:
             codec = codecs_of(type(self))[key]
             record = self._record
-            views[key] = codec.absent(self.ref) if record is None else codec.decode(record.raw, record.enveloped, record.ref)
+            views[key] = codec.absent(self.ref) if record is None else codec.view_of(record)
         return views[key]
 
     def _content(self) -> dict[str, Any]:
@@ -251,6 +251,11 @@ class Resource(metaclass=ResourceType):
     def to_bytes(self) -> bytes:
         """`to_dict` as JSON."""
         return encode_plain(self.to_dict())
+
+    def validate(self) -> None:
+        """Decode everything the class declares, now. Raises DecodeError for the first that does not fit."""
+        for key in codecs_of(type(self)):
+            self._view(key)
 
     def model(self, model: type[M]) -> M:
         """This object as one of the official client's models (`obj.model(V1Pod)`). Raises DecodeError."""

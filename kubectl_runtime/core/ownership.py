@@ -26,7 +26,8 @@ def set_owner(child: Resource, owner: Resource, *, controller: bool, block_owner
     others = [held for held in child.owner_references if held.uid != reference.uid]
     rival = next((held for held in others if held.controller), None)
     if controller and rival is not None:
-        raise RequestError(f"{child.ref} is already controlled by {rival.kind} {rival.name}: an object has one controller")
+        raise RequestError(f"{child.ref} is already controlled by {rival.kind} {rival.name}: "
+                           "an object has one controller")
     child.metadata.owner_references = [*others, reference]
 
 
@@ -34,6 +35,7 @@ def _check_places(child: Resource, owner: Resource) -> None:
     if not owner.api_resource.namespaced:
         return
     if not child.api_resource.namespaced:
-        raise RequestError(f"{owner.ref} cannot own {child.ref}: a cluster-scoped object has only cluster-scoped owners")
+        raise RequestError(f"{owner.ref} cannot own {child.ref}: "
+                           "a cluster-scoped object has only cluster-scoped owners")
     if child.namespace and child.namespace != owner.namespace:
         raise RequestError(f"{owner.ref} cannot own {child.ref}: an owner lives in the namespace of what it owns")

@@ -76,7 +76,7 @@ class ListParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchParams:
-    """`timeout`: how long the server keeps the watch open; any length (the watcher's default is random in [232, 290] s)."""
+    """`timeout`: how long the server keeps the watch open; any length (the watcher's own is random in [232, 290] s)."""
 
     label_selector: Selector | str | None = None
     field_selector: str | None = None

@@ -32,7 +32,7 @@ class Patch:
 
     @classmethod
     def json(cls, operations: Sequence[Mapping[str, Any]]) -> Patch:
-        """JSON patch (RFC 6902): a list of operations, done all or none; `test` guards. Raises RequestError for no list."""
+        """JSON patch (RFC 6902): a list of operations, done all or none; `test` guards. Raises RequestError."""
         if isinstance(operations, str | bytes | Mapping) or not isinstance(operations, Sequence):
             raise RequestError("a JSON patch is a list of operations such as {'op': 'add', 'path': '/a', 'value': 1}")
         return cls(JSON, list(operations))

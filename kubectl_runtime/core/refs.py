@@ -1,13 +1,12 @@
 """`ObjectRef`: which object. The key of stores, queues and logs."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from kubectl_runtime.core.gvk import ApiResource, Scope
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ObjectRef:
+class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
     """The identity of an object: group, kind, namespace and name are compared; version and plural are only carried.
 
     A cluster-scoped object has no namespace. Immutable and hashable.

@@ -28,7 +28,8 @@ _TEXT = rb'"(?:[^"\\]|\\.)*"'
 _BEFORE_METADATA = rb'(?:"(?:kind|apiVersion)"%b:%b%b%b,%b)*"metadata"%b:%b' % (_S, _S, _TEXT, _S, _S, _S, _S)
 _METADATA = re.compile(rb'%b\{%b%b' % (_S, _S, _BEFORE_METADATA))
 _EVENT_TYPE = re.compile(rb'%b\{%b"type"%b:%b"([A-Z]+)"' % (_S, _S, _S, _S))
-_EVENT_METADATA = re.compile(_EVENT_TYPE.pattern + rb'%b,%b"object"%b:%b\{%b%b' % (_S, _S, _S, _S, _S, _BEFORE_METADATA))
+_EVENT_METADATA = re.compile(
+    _EVENT_TYPE.pattern + rb'%b,%b"object"%b:%b\{%b%b' % (_S, _S, _S, _S, _S, _BEFORE_METADATA))
 _TOKEN = re.compile(_TEXT + rb'|[\[\]{},]')
 _ITEMS = re.compile(rb'"items"%b:%b\[' % (_S, _S))
 
@@ -44,7 +45,7 @@ def event_type(line: bytes) -> str | None:
 
 
 def metadata(raw: bytes, *, enveloped: bool) -> Any:
-    """The plain `metadata` of an object, or of the one in a watch line; invalid UTF-8 becomes U+FFFD, None if unreadable."""
+    """The plain `metadata` of an object or of that in a watch line, or None; invalid UTF-8 becomes U+FFFD."""
     text = raw.decode("utf-8", "replace")
     try:
         if enveloped:

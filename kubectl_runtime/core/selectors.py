@@ -55,8 +55,8 @@ _MATCHERS: dict[str, Callable[[str | None, tuple[str, ...]], bool]] = {
     "in": lambda value, values: value in values,
     "!=": lambda value, values: value != values[0],
     "notin": lambda value, values: value not in values,
-    "exists": lambda value, values: value is not None,
-    "!": lambda value, values: value is None,
+    "exists": lambda value, _: value is not None,
+    "!": lambda value, _: value is None,
     "gt": _compare(lambda value, bound: value > bound),
     "lt": _compare(lambda value, bound: value < bound),
 }

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class StopToken:
-    """Set once, seen by everybody. Safe to use from any thread; `set` takes a lock, so signal handlers must not call it."""
+    """Set once, seen by everybody. Safe from any thread; `set` takes a lock, so signal handlers must not call it."""
 
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK, parent: StopToken | None = None) -> None:
         """A token that is not set. It is also set, with the same reason, when `parent` is."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 import copy
 import typing
 from collections.abc import Mapping
-from typing import Any, Union
+from typing import Any
 
 import msgspec
 
 from kubectl_runtime.core.errors import DecodeError
 from kubectl_runtime.core.problems import DECODE_FAILURES, problem_of
+from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.refs import ObjectRef
-from kubectl_runtime.core.wire import alternatives, is_record_type, needs_renaming, to_plain, with_field_names
+from kubectl_runtime.core.wire import alternatives, is_record_type, needs_renaming, with_field_names
 
 MISSING: Any = msgspec.UNSET
 """No default, or no value."""
@@ -31,10 +32,10 @@ class ViewCodec:
         self.hint = hint
         self._default = default
         self._renaming = needs_renaming(hint)
-        decoded = Any if self._renaming else Union[hint, None]  # noqa: UP007 - a hint may be no type but a string
-        body = msgspec.defstruct("_Body", [("value", Union[decoded, msgspec.UnsetType],
-                                            msgspec.field(default=msgspec.UNSET, name=key))])
-        event = msgspec.defstruct("_Event", [("object", body)])
+        decoded = Any if self._renaming else hint
+        field = ("value", decoded | msgspec.UnsetType | None, msgspec.field(default=msgspec.UNSET, name=key))
+        body: Any = msgspec.defstruct("_Body", [field])
+        event: Any = msgspec.defstruct("_Event", [("object", body)])
         self._decode_body = msgspec.json.Decoder(body).decode
         self._decode_event = msgspec.json.Decoder(event).decode
 
@@ -50,6 +51,10 @@ class ViewCodec:
         if value is None or value is MISSING:
             return self.absent(ref)
         return self.from_plain(value, ref) if self._renaming else value
+
+    def view_of(self, record: Record) -> Any:
+        """The view of a received object, new each time. Raises DecodeError."""
+        return self.decode(record.raw, record.enveloped, record.ref)
 
     def from_plain(self, value: Any, ref: ObjectRef | None) -> Any:
         """The view of a plain JSON value. Raises DecodeError."""
@@ -81,10 +86,6 @@ class ViewCodec:
             return self._convert(without_nulls(value))
         except DECODE_FAILURES as error:
             raise DecodeError(ref, *problem_of(error, at=f"$.{self.key}")) from None
-
-    def to_plain(self, view: Any) -> Any:
-        """The view as plain JSON values, for `core.writeback`."""
-        return to_plain(view)
 
 
 class _AnyBody(msgspec.Struct):

@@ -1,8 +1,8 @@
 """How values of Python classes look on the wire.
 
 The one rule of names: attributes are snake_case, keys are camelCase (`ready_replicas` is `readyReplicas`). A
-`msgspec.Struct` that renames any of its fields itself (`rename="camel"`, `field(name="podIP")`) is taken as it says, and
-decodes fastest; in a dataclass, `field(metadata={"name": "podIP"})` names one key.
+`msgspec.Struct` that renames any of its fields itself (`rename="camel"`, `field(name="podIP")`) is taken as it says,
+and decodes fastest; in a dataclass, `field(metadata={"name": "podIP"})` names one key.
 
 `to_plain` turns a value into plain JSON values: every field is included, except those that are None or unset, so that
 two views of one object can be compared. `with_wire_names` / `with_field_names` translate the keys of plain values for
@@ -14,7 +14,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from typing import Any, Union
 
 import msgspec
@@ -45,13 +45,13 @@ def camel(name: str) -> str:
     return first + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
-def is_record_type(cls: object) -> bool:
+def is_record_type(cls: Any) -> bool:
     """Whether `cls` is a class with named fields: a Struct or a dataclass."""
     return isinstance(cls, type) and (issubclass(cls, msgspec.Struct) or dataclasses.is_dataclass(cls))
 
 
-@lru_cache(maxsize=None)
-def wire_names(cls: type) -> dict[str, str]:
+@cache
+def wire_names(cls: Any) -> dict[str, str]:
     """Attribute name -> wire key, for a Struct or dataclass."""
     if issubclass(cls, msgspec.Struct):
         declared = dict(zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True))
@@ -61,8 +61,8 @@ def wire_names(cls: type) -> dict[str, str]:
     return {field.name: field.metadata.get("name") or camel(field.name) for field in dataclasses.fields(cls)}
 
 
-@lru_cache(maxsize=None)
-def field_types(cls: type) -> dict[str, Any]:
+@cache
+def field_types(cls: Any) -> dict[str, Any]:
     """Wire key -> type, for a Struct or dataclass. Raises TypeError when an annotation cannot be resolved."""
     try:
         hints = typing.get_type_hints(cls, include_extras=True)
@@ -93,14 +93,15 @@ _ATOMS = (str, int, float, bool)
 
 
 def _fields_to_plain(value: Any, sparse: bool) -> dict[str, Any]:
-    left_out = _defaults(type(value)) if sparse else {}
-    found = ((name, key, getattr(value, name)) for name, key in wire_names(type(value)).items())
+    cls: Any = type(value)
+    left_out = _defaults(cls) if sparse else {}
+    found = ((name, key, getattr(value, name)) for name, key in wire_names(cls).items())
     return {key: to_plain(item, sparse=sparse) for name, key, item in found
             if item is not None and item is not msgspec.UNSET and not (name in left_out and left_out[name] == item)}
 
 
-@lru_cache(maxsize=None)
-def _defaults(cls: type) -> dict[str, Any]:
+@cache
+def _defaults(cls: Any) -> dict[str, Any]:
     """Attribute name -> default, of a Struct class with `omit_defaults`."""
     if not (issubclass(cls, msgspec.Struct) and cls.__struct_config__.omit_defaults):
         return {}
@@ -114,7 +115,7 @@ def _tag(value: msgspec.Struct) -> dict[str, Any]:
     return {config.tag_field: config.tag} if config.tag_field is not None else {}
 
 
-@lru_cache(maxsize=None)
+@cache
 def needs_renaming(hint: Any) -> bool:
     """Whether somewhere in the type `hint` there is a class whose keys msgspec alone would not find."""
     return _needs_renaming(hint, set())
@@ -130,7 +131,7 @@ def _needs_renaming(hint: Any, seen: set[Any]) -> bool:
     return _is_renamed_here(hint) or any(_needs_renaming(part, seen) for part in field_types(hint).values())
 
 
-def _is_renamed_here(cls: type) -> bool:
+def _is_renamed_here(cls: Any) -> bool:
     """Whether the wire keys of `cls` are other than those that msgspec itself uses."""
     if issubclass(cls, msgspec.Struct):
         return list(wire_names(cls).values()) != list(cls.__struct_encode_fields__)
@@ -158,8 +159,8 @@ def with_field_names(plain: Any, hint: Any) -> Any:
     return plain
 
 
-@lru_cache(maxsize=None)
-def _expected_names(cls: type) -> dict[str, str]:
+@cache
+def _expected_names(cls: Any) -> dict[str, str]:
     """Wire key -> the key that msgspec takes for the field."""
     if issubclass(cls, msgspec.Struct):
         return dict(zip(wire_names(cls).values(), cls.__struct_encode_fields__, strict=True))
@@ -187,7 +188,7 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
     return (hint,)
 
 
-def _record_in(hint: Any) -> type | None:
+def _record_in(hint: Any) -> Any:
     """The only record class among the alternatives; several (a tagged union) are left to msgspec."""
     found = [part for part in alternatives(hint) if is_record_type(part)]
     return found[0] if len(found) == 1 else None

@@ -66,21 +66,21 @@ def _merge_lists(received: list[Any], base: list[Any], now: list[Any], path: str
         return now
     item = member_type(hint, None)
     if keys := map_keys(hint):
-        return _merge_by_key(received, base, now, path, item, keys)
+        return _merge_by_key((received, base, now), path, item, keys)
     if len(received) == len(base) == len(now):
-        merged = (merge(*parts, f"{path}[{index}]", item) for index, parts in enumerate(zip(received, base, now, strict=True)))
-        return list(merged)
+        by_position = enumerate(zip(received, base, now, strict=True))
+        return [merge(*parts, f"{path}[{index}]", item) for index, parts in by_position]
     if not received:
         return now
-    raise WriteBackError(path, "the length of this list changed, and its items have fields that the view does not declare: "
-                               "declare them, mark the list with MapKeys, or use patch or apply")
+    raise WriteBackError(path, "the length of this list changed, and its items have fields that the view does not "
+                               "declare: declare them, mark the list with MapKeys, or use patch or apply")
 
 
-def _merge_by_key(received: list[Any], base: list[Any], now: list[Any], path: str, item: Any,
+def _merge_by_key(lists: tuple[list[Any], list[Any], list[Any]], path: str, item: Any,
                   keys: tuple[str, ...]) -> list[Any]:
-    held, seen = _by_key(received, keys, path), _by_key(base, keys, path)
+    held, seen, wanted = (_by_key(items, keys, path) for items in lists)
     merged = [merge(held.get(key, ABSENT), seen.get(key, ABSENT), value, f"{path}[{_label(key)}]", item)
-              for key, value in _by_key(now, keys, path).items()]
+              for key, value in wanted.items()]
     unseen = [value for key, value in held.items() if key not in seen]
     return merged + unseen
 

@@ -6,16 +6,12 @@ from typing import Annotated, Any
 import msgspec
 
 from kubectl_runtime.core.gvk import Scope
-from kubectl_runtime.core.metav1 import Condition
+from kubectl_runtime.core.metav1 import Condition, Part
 from kubectl_runtime.core.objects import Resource
 from kubectl_runtime.core.wire import MapKeys
 
 
-class _Part(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """A typed part: it names what is read often; what it does not name stays with the object."""
-
-
-class CustomResourceDefinitionNames(_Part):
+class CustomResourceDefinitionNames(Part):
     kind: str = ""
     plural: str = ""
     singular: str | None = None
@@ -24,7 +20,7 @@ class CustomResourceDefinitionNames(_Part):
     categories: list[str] = []
 
 
-class CustomResourceDefinitionSpec(_Part):
+class CustomResourceDefinitionSpec(Part):
     group: str = ""
     scope: str = ""
     names: CustomResourceDefinitionNames = msgspec.field(default_factory=CustomResourceDefinitionNames)
@@ -32,7 +28,7 @@ class CustomResourceDefinitionSpec(_Part):
     conversion: dict[str, Any] | None = None
 
 
-class CustomResourceDefinitionStatus(_Part):
+class CustomResourceDefinitionStatus(Part):
     conditions: Annotated[list[Condition], MapKeys("type")] = []
     accepted_names: CustomResourceDefinitionNames | None = None
     stored_versions: list[str] = []

@@ -5,17 +5,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kubectl_runtime.core.metav1 import Condition, LabelSelector
+from kubectl_runtime.core.metav1 import Condition, LabelSelector, Part
 from kubectl_runtime.core.objects import Resource
 from kubectl_runtime.core.wire import MapKeys
 from kubectl_runtime.resources.core_v1 import PodTemplateSpec
 
 
-class _Part(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """A typed part: it names what is read often; what it does not name stays with the object."""
-
-
-class DeploymentSpec(_Part):
+class DeploymentSpec(Part):
     replicas: int | None = None
     selector: LabelSelector | None = None
     template: PodTemplateSpec = msgspec.field(default_factory=PodTemplateSpec)
@@ -23,7 +19,7 @@ class DeploymentSpec(_Part):
     paused: bool = False
 
 
-class DeploymentStatus(_Part):
+class DeploymentStatus(Part):
     observed_generation: int | None = None
     replicas: int = 0
     updated_replicas: int = 0
@@ -38,13 +34,13 @@ class Deployment(Resource, group="apps", version="v1", kind="Deployment"):
     status: DeploymentStatus
 
 
-class ReplicaSetSpec(_Part):
+class ReplicaSetSpec(Part):
     replicas: int | None = None
     selector: LabelSelector | None = None
     template: PodTemplateSpec = msgspec.field(default_factory=PodTemplateSpec)
 
 
-class ReplicaSetStatus(_Part):
+class ReplicaSetStatus(Part):
     observed_generation: int | None = None
     replicas: int = 0
     ready_replicas: int = 0
@@ -56,14 +52,14 @@ class ReplicaSet(Resource, group="apps", version="v1", kind="ReplicaSet"):
     status: ReplicaSetStatus
 
 
-class StatefulSetSpec(_Part):
+class StatefulSetSpec(Part):
     replicas: int | None = None
     service_name: str | None = None
     selector: LabelSelector | None = None
     template: PodTemplateSpec = msgspec.field(default_factory=PodTemplateSpec)
 
 
-class StatefulSetStatus(_Part):
+class StatefulSetStatus(Part):
     observed_generation: int | None = None
     replicas: int = 0
     ready_replicas: int = 0
@@ -78,12 +74,12 @@ class StatefulSet(Resource, group="apps", version="v1", kind="StatefulSet"):
     status: StatefulSetStatus
 
 
-class DaemonSetSpec(_Part):
+class DaemonSetSpec(Part):
     selector: LabelSelector | None = None
     template: PodTemplateSpec = msgspec.field(default_factory=PodTemplateSpec)
 
 
-class DaemonSetStatus(_Part):
+class DaemonSetStatus(Part):
     observed_generation: int | None = None
     desired_number_scheduled: int = 0
     current_number_scheduled: int = 0

@@ -6,17 +6,13 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kubectl_runtime.core.metav1 import Condition
+from kubectl_runtime.core.metav1 import Condition, Part
 from kubectl_runtime.core.objects import Resource
 from kubectl_runtime.core.wire import MapKeys
 from kubectl_runtime.resources.core_v1 import PodTemplateSpec
 
 
-class _Part(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """A typed part: it names what is read often; what it does not name stays with the object."""
-
-
-class JobSpec(_Part):
+class JobSpec(Part):
     parallelism: int | None = None
     completions: int | None = None
     backoff_limit: int | None = None
@@ -24,7 +20,7 @@ class JobSpec(_Part):
     template: PodTemplateSpec = msgspec.field(default_factory=PodTemplateSpec)
 
 
-class JobStatus(_Part):
+class JobStatus(Part):
     active: int = 0
     ready: int = 0
     succeeded: int = 0
@@ -39,7 +35,7 @@ class Job(Resource, group="batch", version="v1", kind="Job"):
     status: JobStatus
 
 
-class CronJobSpec(_Part):
+class CronJobSpec(Part):
     schedule: str = ""
     time_zone: str | None = None
     suspend: bool | None = None

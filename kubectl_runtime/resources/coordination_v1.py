@@ -1,13 +1,12 @@
 """The `coordination.k8s.io` group: `coordination.k8s.io/v1`."""
 from __future__ import annotations
 
-import msgspec
-
+from kubectl_runtime.core.metav1 import Part
 from kubectl_runtime.core.objects import Resource
 
 
-class LeaseSpec(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """The times are MicroTime, which always has six digits of fraction: text, made by `core.metav1.format_micro_time`."""
+class LeaseSpec(Part):
+    """The times are MicroTime, always with six digits of fraction: text, made by `core.metav1.format_micro_time`."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None

@@ -7,15 +7,11 @@ from typing import Annotated, Any
 import msgspec
 
 from kubectl_runtime.core.gvk import Scope
-from kubectl_runtime.core.metav1 import Condition
+from kubectl_runtime.core.metav1 import Condition, FrozenPart, Part
 from kubectl_runtime.core.objects import Resource
 from kubectl_runtime.core.wire import MapKeys
 
 Plain = dict[str, Any]
-
-
-class _Part(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
-    """A typed part: it names what is read often; what it does not name stays with the object."""
 
 
 class ConfigMap(Resource, version="v1", kind="ConfigMap"):
@@ -35,11 +31,11 @@ class Secret(Resource, version="v1", kind="Secret"):
     immutable: bool | None = None
 
 
-class NamespaceSpec(_Part):
+class NamespaceSpec(Part):
     finalizers: list[str] = []
 
 
-class NamespaceStatus(_Part):
+class NamespaceStatus(Part):
     phase: str = ""
     conditions: Annotated[list[Condition], MapKeys("type")] = []
 
@@ -49,19 +45,19 @@ class Namespace(Resource, version="v1", kind="Namespace", scope=Scope.CLUSTER):
     status: NamespaceStatus
 
 
-class EnvVar(_Part):
+class EnvVar(Part):
     name: str = ""
     value: str | None = None
     value_from: Plain | None = None
 
 
-class ContainerPort(_Part):
+class ContainerPort(Part):
     name: str | None = None
     container_port: int = 0
     protocol: str = "TCP"
 
 
-class Container(_Part):
+class Container(Part):
     name: str = ""
     image: str | None = None
     command: list[str] | None = None
@@ -71,7 +67,7 @@ class Container(_Part):
     resources: Plain | None = None
 
 
-class PodSpec(_Part):
+class PodSpec(Part):
     node_name: str | None = None
     service_account_name: str | None = None
     restart_policy: str | None = None
@@ -81,18 +77,18 @@ class PodSpec(_Part):
     volumes: list[Plain] = []
 
 
-class PodTemplateMeta(_Part):
+class PodTemplateMeta(Part):
     name: str | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
 
 
-class PodTemplateSpec(_Part):
+class PodTemplateSpec(Part):
     metadata: PodTemplateMeta = msgspec.field(default_factory=PodTemplateMeta)
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
 
-class PodCondition(_Part, frozen=True):
+class PodCondition(FrozenPart, frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -100,7 +96,7 @@ class PodCondition(_Part, frozen=True):
     last_transition_time: datetime | None = None
 
 
-class ContainerStatus(_Part):
+class ContainerStatus(Part):
     name: str = ""
     ready: bool = False
     restart_count: int = 0
@@ -109,7 +105,7 @@ class ContainerStatus(_Part):
     state: Plain = {}
 
 
-class PodStatus(_Part):
+class PodStatus(Part):
     phase: str = ""
     reason: str = ""
     message: str = ""
@@ -134,7 +130,7 @@ class ReplicationController(Resource, version="v1", kind="ReplicationController"
     status: Plain
 
 
-class ServicePort(_Part):
+class ServicePort(Part):
     name: str | None = None
     port: int = 0
     target_port: int | str | None = None
@@ -142,7 +138,7 @@ class ServicePort(_Part):
     protocol: str = "TCP"
 
 
-class ServiceSpec(_Part):
+class ServiceSpec(Part):
     type: str | None = None
     selector: dict[str, str] = {}
     ports: Annotated[list[ServicePort], MapKeys("port", "protocol")] = []
@@ -165,7 +161,7 @@ class Endpoints(Resource, version="v1", kind="Endpoints"):
     subsets: list[Plain]
 
 
-class ObjectReference(_Part, frozen=True):
+class ObjectReference(FrozenPart, frozen=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -194,13 +190,13 @@ class Event(Resource, version="v1", kind="Event"):
     reporting_instance: str | None = None
 
 
-class NodeSpec(_Part):
+class NodeSpec(Part):
     provider_id: str | None = msgspec.field(name="providerID", default=None)
     unschedulable: bool = False
     taints: list[Plain] = []
 
 
-class NodeStatus(_Part):
+class NodeStatus(Part):
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     conditions: Annotated[list[PodCondition], MapKeys("type")] = []

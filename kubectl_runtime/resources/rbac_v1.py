@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.core.gvk import Scope
+from kubectl_runtime.core.metav1 import FrozenPart, Part
 from kubectl_runtime.core.objects import Resource
 
 
-class PolicyRule(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+class PolicyRule(Part):
     verbs: list[str] = []
     api_groups: list[str] = []
     resources: list[str] = []
@@ -17,13 +18,13 @@ class PolicyRule(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=Tru
     non_resource_urls: list[str] = msgspec.field(name="nonResourceURLs", default_factory=list)
 
 
-class RoleRef(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class RoleRef(FrozenPart, frozen=True):
     api_group: str = ""
     kind: str = ""
     name: str = ""
 
 
-class Subject(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Subject(FrozenPart, frozen=True):
     kind: str = ""
     name: str = ""
     namespace: str | None = None

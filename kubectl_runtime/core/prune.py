@@ -1,0 +1,54 @@
+"""Making stored objects smaller without making them partial: managedFields, which only the server uses, cut out.
+
+A write without managedFields keeps the server's, so an object without them may still replace the whole.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import msgspec.structs
+
+from kubectl_runtime.core.problems import DECODE_FAILURES
+from kubectl_runtime.core.record import Record
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    managed_fields: msgspec.Raw = msgspec.Raw()
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Event(msgspec.Struct):
+    object: _Object
+
+
+_object = msgspec.json.Decoder(_Object).decode
+_event = msgspec.json.Decoder(_Event).decode
+_KEY = b'"managedFields":'
+
+
+def strip_managed_fields(record: Record) -> Record:
+    """The record without the bytes of its managedFields; the same one when it has none. Decodes nothing else."""
+    if record.problem is not None or not record.raw:
+        return record
+    try:
+        found: Any = _event(record.raw).object if record.enveloped else _object(record.raw)
+    except DECODE_FAILURES:
+        return record
+    raw = _cut(record.raw, bytes(found.metadata.managed_fields))
+    return record if raw is None else msgspec.structs.replace(record, raw=raw)
+
+
+def _cut(raw: bytes, value: bytes) -> bytes | None:
+    """`raw` without `"managedFields":value` and one comma beside it; None when it is not written just so."""
+    member = _KEY + value
+    at = raw.find(member)
+    if not value or at < 0 or raw.find(member, at + 1) >= 0:
+        return None
+    end = at + len(member)
+    if raw[at - 1:at] == b",":
+        return raw[:at - 1] + raw[end:]
+    return raw[:at] + (raw[end + 1:] if raw[end:end + 1] == b"," else raw[end:])
