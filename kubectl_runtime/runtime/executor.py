@@ -28,15 +28,14 @@ class ThreadExecutor:
     """A fixed number of daemon threads over one queue. `submit` is safe from any thread."""
 
     def __init__(self, size: int, name: str, on_bug: Callable[[BaseException], None]) -> None:
-        """`size` threads called `name` plus their number. `on_bug` hears of an exception out of the work; the thread goes on."""
+        """`size` threads called `name` plus their number. `on_bug` hears of an exception out of the work; the thread goes on.
+
+        The threads are not started: the owner starts `threads`, and joins them after `close`.
+        """
         self._work: SimpleQueue[Work | None] = SimpleQueue()
         self._on_bug = on_bug
         self.threads = [threading.Thread(target=self._run, name=f"{name} {number}", daemon=True)
                         for number in range(1, size + 1)]
-
-    def start(self) -> None:
-        for thread in self.threads:
-            thread.start()
 
     def submit(self, work: Work) -> None:
         self._work.put(work)

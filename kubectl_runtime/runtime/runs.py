@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kubectl_runtime.client.writes import Write
     from kubectl_runtime.runtime.failures import Version
     from kubectl_runtime.runtime.triggers import ReconcileRequest
 
@@ -83,8 +84,8 @@ def current_run() -> Run | None:
     return _this_thread.run
 
 
-def record_write(uid: str | None, resource_version: str | None) -> None:
-    """This thread wrote an object and the server answered with this version: its echo will come on a watch."""
+def record_write(write: Write) -> None:
+    """For `Client.on_write`: this thread wrote an object and was answered this version, whose echo will come on a watch."""
     run = _this_thread.run
-    if run is not None and uid and resource_version:
-        run.writes[(uid, resource_version)] = None
+    if run is not None and write.uid and write.resource_version:
+        run.writes[(write.uid, write.resource_version)] = None

@@ -10,8 +10,8 @@ a moment more is left alone. The last tenth of the grace period, at most 2 s, is
 from __future__ import annotations
 
 import sys
+import threading
 import traceback
-from dataclasses import dataclass
 
 from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.core.stop import StopToken
@@ -29,19 +29,23 @@ class Shutdown:
         self._clock = clock
         self.draining = StopToken(clock=clock)
         self.aborted = StopToken(clock=clock)
+        self._lock = threading.Lock()
         self.deadline: float | None = None
         """When runs are told to stop, on the monotonic clock; None before anybody has asked for a stop."""
+        self.give_up_at: float | None = None
+        """When runs that have not heeded it are given up."""
 
-    def begin(self, reason: str, grace: float = DEFAULT_GRACE) -> float:
-        """Drain. `grace` seconds from now runs in progress are given up, and told to stop a little before.
+    def begin(self, reason: str, grace: float = DEFAULT_GRACE) -> None:
+        """Drain: no new runs, and `grace` seconds from now those in progress are given up.
 
-        Returns the time at which they are given up. A later call may shorten the time, not lengthen it.
+        A later call may shorten the time, not lengthen it.
         """
-        now = self._clock.monotonic()
-        abort_at = now + grace - min(grace * ABORT_SHARE, ABORT_MOST)
-        self.deadline = abort_at if self.deadline is None else min(self.deadline, abort_at)
+        give_up = self._clock.monotonic() + grace
+        abort = give_up - min(grace * ABORT_SHARE, ABORT_MOST)
+        with self._lock:
+            self.give_up_at = give_up if self.give_up_at is None else min(self.give_up_at, give_up)
+            self.deadline = abort if self.deadline is None else min(self.deadline, abort)
         self.draining.set(reason)
-        return now + grace
 
     def abort(self, reason: str) -> None:
         """Tell runs in progress to stop now."""
@@ -49,23 +53,7 @@ class Shutdown:
         self.aborted.set(reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Stuck:
-    """Something that did not end in time: a reconciler, or other user code that a thread of the library runs."""
-
-    what: str
-    """The key, or what the thread does."""
-    thread: str
-    seconds: float | None
-    """How long it has been running, where that is known."""
-    stack: str
-    """Where it is, as a traceback."""
-
-    def __str__(self) -> str:
-        return self.what
-
-
 def stack_of(thread_id: int | None) -> str:
     """The stack of a thread as text; empty when it has ended. The current line of each frame, no values."""
-    frame = sys._current_frames().get(thread_id) if thread_id is not None else None
+    frame = sys._current_frames().get(thread_id) if thread_id is not None else None  # the documented way to another's stack
     return "".join(traceback.format_stack(frame)) if frame is not None else ""

@@ -34,25 +34,35 @@ class ShutdownSignals:
         """`heard` gets the number of the first signal."""
         self._heard = heard
         self._previous: dict[signal.Signals, Any] = {}
+        self.installed = False
 
-    def install(self) -> bool:
-        """Take over the signals. Off the main thread, where Python allows no handlers, warns and returns False."""
+    def install(self) -> None:
+        """Take over the signals. Off the main thread, where Python allows no handlers, only warns."""
         if threading.current_thread() is not threading.main_thread():
             log.warning("shutdown_on_signal has no effect in thread %r: Python handles signals in the main thread only; "
                         "stop the controller by other means", threading.current_thread().name)
-            return False
+            return
+        self.installed = True
         for number in SIGNALS:
             self._previous[number] = signal.getsignal(number)
             signal.signal(number, self._first)
-        return True
 
     def close(self) -> None:
-        """Give the signals back to whom they belonged. Harmless when nothing was installed, or twice."""
-        while self._previous:
-            number, previous = self._previous.popitem()
-            signal.signal(number, signal.SIG_DFL if previous is None else previous)
+        """Give the signals back to whom they belonged. Harmless when nothing was installed, or twice.
+
+        Off the main thread this is not allowed; it then happens when the next signal comes.
+        """
+        self.installed = False
+        if threading.current_thread() is threading.main_thread():
+            while self._previous:
+                number, previous = self._previous.popitem()
+                signal.signal(number, signal.SIG_DFL if previous is None else previous)
 
     def _first(self, number: int, frame: FrameType | None) -> None:
+        if not self.installed:  # closed in another thread: this signal belongs to the handlers of before
+            self.close()
+            signal.raise_signal(number)
+            return
         for known, previous in self._previous.items():
             signal.signal(known, _exit_at_once if previous in _DEFAULTS else previous)
         self._heard.put(number)

@@ -1,0 +1,169 @@
+"""`Controller`: says what to watch and how to run, then runs a reconciler on it.
+
+    Controller(api)              reconcile the objects of `api`
+      .owns(api)                 ... also when something of `api` changes that names them as its owner
+      .watches(api, mapper)      ... also when something of `api` changes for which `mapper` names them
+      .reconcile_on(source)      ... also when an iterable or queue of objects or refs says so
+      .reconcile_all_on(source)  ... all of them, for each item of an iterable or queue
+      .shutdown_on_signal()      stop on SIGINT and SIGTERM
+      .run(reconciler)           blocks until it is stopped
+      .start(reconciler)         returns a `Running`
+
+The methods change the controller and return it. It may be started again after it has stopped.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from kubectl_runtime.core.clock import SYSTEM_CLOCK, Duration, seconds
+from kubectl_runtime.core.errors import RequestError
+from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.runtime.assembly import Plan, StreamPlan, WatchPlan
+from kubectl_runtime.runtime.failures import KeyBackoff
+from kubectl_runtime.runtime.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
+from kubectl_runtime.runtime.running import Running
+from kubectl_runtime.runtime.serve import serve
+from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
+from kubectl_runtime.runtime.sources import TriggerSource
+from kubectl_runtime.runtime.triggers import Mapper, trigger_others, trigger_owners, trigger_self
+from kubectl_runtime.runtime.watcher_config import DEFAULT_CONFIG, WatcherConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kubectl_runtime.client.api import Api
+    from kubectl_runtime.client.client import Client
+    from kubectl_runtime.runtime.events import Event
+    from kubectl_runtime.runtime.store import Store
+
+K = TypeVar("K")
+
+
+class Controller(Generic[K]):
+    """See the module. Not thread-safe while it is being set up."""
+
+    def __init__(self, api: Api[K], *, watch: WatcherConfig = DEFAULT_CONFIG, concurrency: int = 10, debounce: Duration = 0,
+                 max_wait: Duration | None = None, backoff: KeyBackoff = KeyBackoff(), name: str | None = None,  # noqa: B008 - frozen
+                 sync_timeout: Duration | None = None) -> None:
+        """Reconcile the objects of `api`, at most `concurrency` at once and each at most once.
+
+        `debounce`: a changed object waits for so many seconds of quiet, but at most `max_wait` (default: ten times that).
+        `backoff`: how long a failing object waits. `name`: for logs and threads; the kind in lower case by default.
+        `sync_timeout`: end with SyncTimeoutError when the stores are not complete after so many seconds (default: wait, and
+        warn every 30 s). Raises RequestError when a number makes no sense.
+        """
+        main = WatchPlan(api, watch, trigger_self(api.resource))
+        self._set_up(main, api.client, concurrency, debounce, max_wait, backoff, name or api.resource.kind.lower(), sync_timeout)
+
+    @classmethod
+    def for_stream(cls, events: Iterable[Event[K]], store: Store[K], *, client: Client, stop: StopToken | None = None,
+                   concurrency: int = 10, debounce: Duration = 0, max_wait: Duration | None = None,
+                   backoff: KeyBackoff = KeyBackoff(), name: str | None = None,  # noqa: B008 - frozen
+                   sync_timeout: Duration | None = None) -> Controller[K]:
+        """Reconcile the objects of `store`, whenever `events` says that one changed.
+
+        `events` is a `reflector`'s stream, which keeps `store`; the controller pulls and closes it in a thread of its own.
+        `stop` is the token that ends it: the controller sets it when it stops.
+        """
+        self: Controller[K] = cls.__new__(cls)
+        self._set_up(StreamPlan(events, store, stop), client, concurrency, debounce, max_wait, backoff,
+                     name or store.resource.kind.lower(), sync_timeout)
+        return self
+
+    def _set_up(self, main: WatchPlan | StreamPlan, client: Client, concurrency: int, debounce: Duration,
+                max_wait: Duration | None, backoff: KeyBackoff, name: str, sync_timeout: Duration | None) -> None:
+        if concurrency < 1:
+            raise RequestError(f"concurrency must be at least 1, not {concurrency}")
+        longest = None if max_wait is None else seconds(max_wait)
+        if seconds(debounce) < 0 or (longest is not None and longest < seconds(debounce)):
+            raise RequestError(f"debounce must be at least 0 and at most max_wait, not {debounce} and {max_wait}")
+        self._main, self._client, self._concurrency, self._name = main, client, concurrency, name
+        self._debounce, self._max_wait, self._backoff = seconds(debounce), longest, backoff
+        self._sync_timeout = None if sync_timeout is None else seconds(sync_timeout)
+        self._resource = main.api.resource if isinstance(main, WatchPlan) else main.store.resource
+        self._related: list[WatchPlan] = []
+        self._triggers: list[TriggerSource] = []
+        self._bulk_triggers: list[TriggerSource] = []
+        self._signals, self._grace = False, DEFAULT_GRACE
+
+    def owns(self, api: Api[Any], *, watch: WatcherConfig = DEFAULT_CONFIG) -> Controller[K]:
+        """Objects of `api` are made by the reconciler, with an owner reference: each change or deletion of one triggers its owner.
+
+        Only their metadata is watched and kept. The owner's group and kind decide, not the version.
+        """
+        self._related.append(WatchPlan(api.with_metadata_only(), watch, trigger_owners(self._resource)))
+        return self
+
+    def watches(self, api: Api[Any], mapper: Mapper[Any], *, watch: WatcherConfig = DEFAULT_CONFIG) -> Controller[K]:
+        """Each change or deletion of an object of `api` triggers what `mapper(obj)` returns: refs, one ref, or None.
+
+        The mapper runs in the watch's thread: it must not block. What it raises is logged, and that event triggers nothing.
+        """
+        self._related.append(WatchPlan(api, watch, trigger_others(mapper)))
+        return self
+
+    def reconcile_on(self, source: TriggerSource) -> Controller[K]:
+        """Each item of `source` (an iterable or a queue, pulled by a thread of its own) is an object or ref to reconcile."""
+        self._triggers.append(source)
+        return self
+
+    def reconcile_all_on(self, source: TriggerSource) -> Controller[K]:
+        """For each item of `source`, whatever it is, every stored object is reconciled."""
+        self._bulk_triggers.append(source)
+        return self
+
+    def shutdown_on_signal(self, grace: Duration = DEFAULT_GRACE) -> Controller[K]:
+        """Stop on SIGINT and SIGTERM, with `grace` seconds for runs in progress; a second signal n ends the process with 128 + n.
+
+        Only for controllers that are started in the main thread; elsewhere it warns and does nothing. When `run` finds a
+        reconciler stuck after the grace period, it flushes the logs and ends the process with status 1.
+        """
+        self._signals, self._grace = True, seconds(grace)
+        return self
+
+    def run(self, reconciler: Reconciler[K] | ReconcileFunction, *, error_policy: ErrorPolicy | None = None,
+            context: Any = None) -> None:
+        """Reconcile until stopped: by a signal, if `shutdown_on_signal` was called, or KeyboardInterrupt. Blocks.
+
+        Arguments as for `start`. Raises ControllerError when it ended by itself (see there).
+        """
+        serve(self._launch(reconciler, error_policy, context, signal_thread=False), self._grace)
+
+    def start(self, reconciler: Reconciler[K] | ReconcileFunction, *, error_policy: ErrorPolicy | None = None,
+              context: Any = None) -> Running[K]:
+        """Begin to reconcile in threads of its own, and return at once.
+
+        `reconciler` is a `Reconciler` or a function `(obj, ctx)` that returns an `Action`; `error_policy` a function
+        `(obj, error, ctx)` that does (default: per-object exponential backoff). `context` becomes `ctx.data`.
+        """
+        return self._launch(reconciler, error_policy, context, signal_thread=True)
+
+    def plan(self) -> Plan:
+        """What `start` would run, frozen. For simulations."""
+        return Plan(
+            name=self._name, client=self._client, clock=getattr(self._client, "clock", SYSTEM_CLOCK), resource=self._resource,
+            main=self._main, related=tuple(self._related), triggers=tuple(self._triggers),
+            bulk_triggers=tuple(self._bulk_triggers), concurrency=self._concurrency, debounce=self._debounce,
+            max_wait=self._max_wait, backoff=self._backoff, sync_timeout=self._sync_timeout, grace=self._grace,
+            signals=self._signals)
+
+    def _launch(self, reconciler: Reconciler[K] | ReconcileFunction, error_policy: ErrorPolicy | None, context: Any, *,
+                signal_thread: bool) -> Running[K]:
+        reconcile, policy = functions_of(reconciler, error_policy)
+        running: Running[K] = Running(self.plan(), reconcile, policy, context)
+        running.launch(signal_thread=signal_thread)
+        return running
+
+
+def functions_of(reconciler: Reconciler[Any] | ReconcileFunction,
+                 error_policy: ErrorPolicy | None) -> tuple[ReconcileFunction, ErrorPolicy | None]:
+    """The function to call and the error policy, of either style. Raises RequestError for what is neither."""
+    if isinstance(reconciler, type):
+        raise RequestError(f"{reconciler.__name__} is a class: pass an instance of it, {reconciler.__name__}()")
+    if isinstance(reconciler, Reconciler):
+        if error_policy is None and type(reconciler).error_policy is not Reconciler.error_policy:
+            error_policy = reconciler.error_policy
+        return reconciler.reconcile, error_policy
+    if not callable(reconciler):
+        raise RequestError(f"{reconciler!r} is neither a Reconciler nor a function (obj, ctx)")
+    return reconciler, error_policy

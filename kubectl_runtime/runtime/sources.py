@@ -1,0 +1,83 @@
+"""What triggers reconciles besides watches: iterables and queues that the user's program fills.
+
+    reconcile_on(source)       each item is an object or a ref: reconcile it
+    reconcile_all_on(source)   each item, whatever it is, means: reconcile everything in the store
+
+A source is pulled by a thread of its own, in which it may block. A queue (anything with `get(timeout=)`) is asked twice a second
+whether to stop; an iterable cannot be asked, so one that blocks for ever keeps its thread until the process ends.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from queue import Empty
+from typing import Any, Protocol
+
+from kubectl_runtime.core.errors import RequestError
+from kubectl_runtime.core.gvk import ApiResource
+from kubectl_runtime.core.refs import ObjectRef
+from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.runtime.streams import closing_source
+from kubectl_runtime.runtime.triggers import ReconcileRequest, Sink
+from kubectl_runtime.runtime.usercode import report
+
+log = logging.getLogger(__name__)
+
+POLL = 0.5
+"""Seconds a queue is waited for before the stop token is looked at again."""
+
+EXTERNAL, BULK = "external trigger", "bulk reconcile requested"
+
+
+class TriggerQueue(Protocol):
+    """`queue.Queue`, `queue.SimpleQueue` and the like."""
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any: ...
+
+
+TriggerSource = Iterable[Any] | TriggerQueue
+ToRequests = Callable[[Any], Iterable[ReconcileRequest]]
+
+
+def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopToken) -> None:
+    """Pass what comes out of `source` to `sink` until it ends or `stop` is set. The body of the source's thread."""
+    items = source if isinstance(source, Iterable) else _from_queue(source, stop)
+    try:
+        with closing_source(items):
+            for item in items:
+                if stop.is_set():
+                    return
+                try:
+                    requests = list(to_requests(item))
+                except RequestError as error:
+                    log.error("a trigger is ignored: %s", error)
+                    continue
+                if requests:
+                    sink(requests)
+    except BaseException as error:  # noqa: BLE001 - the iterable is user code
+        report(error, "a trigger source ended: %r", source)
+
+
+def ref_of(item: Any, own: ApiResource) -> ObjectRef:
+    """The ref that `item` (a ref or an object) names, of the controller's own kind, version and scope.
+
+    Raises RequestError for anything else.
+    """
+    ref = item if isinstance(item, ObjectRef) else getattr(item, "ref", None)
+    if not isinstance(ref, ObjectRef):
+        raise RequestError(f"{type(item).__name__} is neither an object nor an ObjectRef of {own.full_name}")
+    if ref.resource is own and (ref.namespace is not None) == own.namespaced:
+        return ref
+    if ref.kind != own.kind or ref.group != own.group:
+        raise RequestError(f"{ref} is not of the kind {own.full_name} that this controller reconciles")
+    if own.namespaced and not ref.namespace:
+        raise RequestError(f"{ref} has no namespace, but {own.full_name} are namespaced")
+    return ref.canonical(own)
+
+
+def _from_queue(source: TriggerQueue, stop: StopToken) -> Iterator[Any]:
+    while not stop.is_set():
+        try:
+            yield source.get(timeout=POLL)
+        except Empty:
+            continue

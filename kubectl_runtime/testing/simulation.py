@@ -1,0 +1,192 @@
+"""`Simulation`: whole controllers in one thread, on simulated time, in an order that a seed decides.
+
+    actors                   one `step` of an actor that has something to do, chosen by the seed
+    each watch               reads a page or what has arrived, updates its store, triggers
+    the dispatcher           hands due keys to workers
+    each worker              begins a run / runs user code / ends the run and takes the next: three pieces, other actors between them
+    whatever a test adds     a function, called as often as the seed likes: the outside world that creates, breaks and deletes
+
+When nobody has anything to do, time moves to the next moment at which somebody has. A run of the same program with the same seed
+is the same run; so a test needs no real time, no threads and no luck, and a failure comes back.
+
+The clients have to be on `simulation.clock`, and to reach a server without threads or sockets: `ApiServer.transport()`, or a script.
+"""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+from kubectl_runtime.core.clock import Duration, seconds
+from kubectl_runtime.core.refs import ObjectRef
+from kubectl_runtime.runtime.assembly import Assembly
+from kubectl_runtime.runtime.controller import Controller, functions_of
+from kubectl_runtime.runtime.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
+from kubectl_runtime.runtime.store import Store
+from kubectl_runtime.runtime.watches import Watch
+from kubectl_runtime.testing.clock import SimClock
+from kubectl_runtime.testing.executor import SimExecutor
+
+K = TypeVar("K")
+
+PATIENCE = 3
+"""How often in a row everybody has to find nothing to do until time moves."""
+
+
+class SimulatedController(Generic[K]):
+    """A controller in a simulation: what `Running` is to threads. Its watches move only by `Simulation.step`."""
+
+    def __init__(self, assembly: Assembly[K], executor: SimExecutor) -> None:
+        self.assembly = assembly
+        self.executor = executor
+        self.bugs: list[BaseException] = []
+        """Defects of the library that came up; `Simulation.step` raises the first."""
+
+    @property
+    def store(self) -> Store[K]:
+        return self.assembly.store
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all stores are complete and reconciling has begun."""
+        return self.assembly.gate.is_open
+
+    @property
+    def running(self) -> list[ObjectRef]:
+        """What is being reconciled at this moment."""
+        return [run.request.ref for run in self.assembly.runner.running()]
+
+    @property
+    def scheduled(self) -> int:
+        """How many keys wait to be reconciled, now or later."""
+        return self.assembly.runner.depth()
+
+    def trigger(self, item: Any) -> None:
+        self.assembly.trigger(item)
+
+    def trigger_all(self) -> None:
+        self.assembly.trigger_everything()
+
+    def begin_stop(self, grace: Duration = 30) -> None:
+        """As `Running.stop`, without the waiting: step on to see it end."""
+        self.assembly.shutdown.begin("stop() was called", seconds(grace))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing of it would run any more."""
+        watches = self.assembly.watches.values()
+        return not len(self.executor) and all(watch.stopped for watch in watches)
+
+
+class Simulation:
+    """See the module. For one thread."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.clock = SimClock(self_advancing=True)
+        self._controllers: list[SimulatedController[Any]] = []
+        self._resume: dict[Watch[Any], float] = {}
+        self._world: list[Callable[[], object]] = []
+
+    def start(self, controller: Controller[K], reconciler: Reconciler[K] | ReconcileFunction, *,
+              error_policy: ErrorPolicy | None = None, context: Any = None) -> SimulatedController[K]:
+        """As `Controller.start`; what follows happens in `step`. Trigger sources that would need a thread are not pulled."""
+        reconcile, policy = functions_of(reconciler, error_policy)
+        executor = SimExecutor(self.random)
+        bugs: list[BaseException] = []
+        plan = replace(controller.plan(), clock=self.clock)
+        assembly: Assembly[K] = Assembly(plan, reconcile, policy, context, executor=executor,
+                                         on_bug=lambda _what, error: bugs.append(error), rng=self.random)
+        simulated = SimulatedController(assembly, executor)
+        simulated.bugs = bugs
+        assembly.subscribe()
+        self._controllers.append(simulated)
+        self._resume.update(dict.fromkeys(assembly.watches.values(), 0.0))
+        return simulated
+
+    def add(self, actor: Callable[[], object]) -> None:
+        """Have `actor` called now and then by `step`, as something that can always happen."""
+        self._world.append(actor)
+
+    def step(self) -> bool:
+        """One step of one actor; whether it did something. Raises what a test's actor or a defect of the library raises."""
+        now = self.clock.monotonic()
+        actors: list[Callable[[], object]] = [*self._world]
+        for controller in self._controllers:
+            actors += [controller.executor.step] * min(3, len(controller.executor))
+            actors.append(lambda controller=controller: self._dispatch(controller))  # type: ignore[misc]
+        actors += [lambda watch=watch: self._watch(watch)  # type: ignore[misc]
+                   for watch, resume in self._resume.items() if resume <= now and not watch.stopped]
+        did = bool(self.random.choice(actors)()) if actors else False
+        for controller in self._controllers:
+            if controller.bugs:
+                raise controller.bugs[0]
+        return did
+
+    def run(self, steps: int) -> None:
+        """So many steps, at the present time."""
+        for _ in range(steps):
+            self.step()
+
+    def settle(self, limit: Duration = 0) -> None:
+        """Step, without the actors that a test added, until nothing is left to do within `limit` seconds of simulated time."""
+        world, self._world = self._world, []
+        try:
+            end = self.clock.monotonic() + seconds(limit)
+            while True:
+                self._exhaust()
+                at = self._next_time()
+                if at is None or at > end:
+                    break
+                self.clock.advance(at - self.clock.monotonic())
+            self.clock.advance(end - self.clock.monotonic())
+        finally:
+            self._world = world
+
+    def run_until(self, done: Callable[[], bool], limit: Duration = 3600) -> None:
+        """Settle bit by bit until `done()`. Raises AssertionError, which names the seed, after `limit` simulated seconds."""
+        end = self.clock.monotonic() + seconds(limit)
+        while True:
+            self._exhaust(done)
+            if done():
+                return
+            at = self._next_time()
+            if at is None or at > end:
+                raise AssertionError(f"not done within {seconds(limit):g} simulated seconds (seed {self.seed})")
+            self.clock.advance(at - self.clock.monotonic())
+
+    def _exhaust(self, done: Callable[[], bool] = lambda: False) -> None:
+        """Step at the present time until everybody has had nothing to do several times over."""
+        idle = 0
+        while not done():
+            idle = 0 if self.step() or self._busy() else idle + 1
+            if idle > PATIENCE * (2 * len(self._controllers) + len(self._resume) + len(self._world)):
+                # The seed may have passed somebody over: ask everybody once more before time moves.
+                now = self.clock.monotonic()
+                late = [self._watch(watch) for watch, at in self._resume.items() if at <= now and not watch.stopped]
+                late += [self._dispatch(controller) for controller in self._controllers]
+                if not any(late):
+                    return
+
+    def _busy(self) -> bool:
+        return any(len(controller.executor) for controller in self._controllers)
+
+    def _next_time(self) -> float | None:
+        now = self.clock.monotonic()
+        times: list[float] = [at for watch, at in self._resume.items() if at > now and not watch.stopped]
+        for controller in self._controllers:
+            delays: Iterable[float | None] = (controller.assembly.runner.step(), controller.assembly.gate.check())
+            times += [now + delay for delay in delays if delay is not None and not controller.assembly.shutdown.draining.is_set()]
+        return min(times, default=None)
+
+    def _dispatch(self, controller: SimulatedController[Any]) -> bool:
+        before = len(controller.executor)
+        controller.assembly.runner.step()
+        return len(controller.executor) > before
+
+    def _watch(self, watch: Watch[Any]) -> bool:
+        wait = watch.step()
+        self._resume[watch] = self.clock.monotonic() + (wait or 0.0)
+        return wait == 0
