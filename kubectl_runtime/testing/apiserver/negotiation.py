@@ -39,7 +39,8 @@ class Media:
         return YAML if self.yaml else JSON
 
 
-def _clauses(header: str) -> list[tuple[float, str, dict[str, str]]]:
+def clauses(header: str) -> list[tuple[float, str, dict[str, str]]]:
+    """The (quality, media type, parameters) of an Accept header, the best ones first."""
     found = []
     for clause in header.split(","):
         media, *rest = (part.strip() for part in clause.split(";"))
@@ -64,7 +65,7 @@ def accept(request: HttpRequest, *, watch: bool = False) -> Media:
     if not header:
         return Media(pretty=pretty)
     known = False
-    for _, media, params in _clauses(header):
+    for _, media, params in clauses(header):
         if media not in (JSON, YAML, "*/*", PROTOBUF):
             continue
         known = True
@@ -93,7 +94,7 @@ def error_media(request: HttpRequest) -> Media:
 
 def wants_protobuf_only(request: HttpRequest) -> bool:
     """Whether protobuf is all the client accepts: its errors then come in protobuf."""
-    clauses = _clauses(request.header("accept"))
+    clauses = clauses(request.header("accept"))
     return all(media == PROTOBUF for _, media, _ in clauses)
 
 

@@ -1,0 +1,209 @@
+"""Discovery: what the server serves, in the old form (a document for each group and version) and in the aggregated one.
+
+`respond(registry, request)` answers ``/``, ``/api``, ``/apis`` and below them, ``/version`` and the health paths; None
+means that the path is none of these. Surprising truths: an unknown group is a plain-text 404, an unknown version of a built-in
+group a 404 with a Status; the list of core/v1 has no apiVersion; verbs of custom resources come in an order of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+from kubectl_runtime.testing.apiserver import errors, negotiation
+from kubectl_runtime.testing.apiserver.body import JSON, MEDIA_TYPES, PROTOBUF, YAML
+from kubectl_runtime.testing.apiserver.health import health
+from kubectl_runtime.testing.apiserver.negotiation import Media, clauses, encode, render
+from kubectl_runtime.testing.apiserver.registry import Registry, ResourceType, Subresource
+from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
+
+Object = dict[str, Any]
+
+VERSION = {
+    "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36", "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35", "gitVersion": "v1.36.2", "gitCommit": "0000000000000000000000000000000000000000",
+    "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "go1.26", "compiler": "gc",
+    "platform": "linux/amd64",
+}
+_AGGREGATED_VERSIONS = ("v2", "v2beta1")
+_CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+
+
+def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
+    """The answer to a discovery request, or None; raises the 404 with a Status and the 406."""
+    if request.method not in ("GET", "HEAD"):
+        return None
+    parts = [part for part in request.path.split("/") if part]
+    if not parts:
+        return _document(request, {"paths": _root_paths(registry)})
+    if parts == ["version"]:
+        return _document(request, VERSION)
+    if parts[0] in ("healthz", "livez", "readyz"):
+        return health(request, parts)
+    if parts in (["api"], ["apis"]):
+        return _top(registry, request, core=parts == ["api"])
+    found = _below(registry, parts)
+    return _document(request, found) if found is not None else None
+
+
+def _below(registry: Registry, parts: list[str]) -> Object | None:
+    """The document of one group, or of one version of a group."""
+    if parts[0] == "apis" and len(parts) == 2:
+        return _group(registry, parts[1], alone=True) if parts[1] in registry.groups() else None
+    if parts[0] == "apis" and len(parts) == 3:
+        group, version = parts[1:]
+    elif parts[0] == "api" and len(parts) == 2:
+        group, version = "", parts[1]
+    else:
+        return None
+    if group not in registry.groups() or (parts[0] == "apis" and not group):
+        return None
+    types = registry.of(group, version)
+    if types:
+        return _resource_list(group, version, types)
+    if any(not other.is_custom for known in registry.versions(group) for other in registry.of(group, known)):
+        raise errors.no_such_resource()
+    return None
+
+
+def _top(registry: Registry, request: HttpRequest, *, core: bool) -> HttpResponse:
+    aggregated = _wants_aggregated(request)
+    if aggregated:
+        body = encode({"kind": "APIGroupDiscoveryList", "apiVersion": f"apidiscovery.k8s.io/{aggregated}", "metadata": {},
+                       "items": [_aggregated_group(registry, group) for group in ([""] if core else _groups(registry))]})
+        media_type = f"application/json;g=apidiscovery.k8s.io;v={aggregated};as=APIGroupDiscoveryList"
+        return cached(request, body + b"\n", media_type)
+    if core:
+        addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": request.header("host", "127.0.0.1")}]
+        return _document(request, {"kind": "APIVersions", "versions": registry.versions(""),
+                                   "serverAddressByClientCIDRs": addresses})
+    return _document(request, {"kind": "APIGroupList", "apiVersion": "v1",
+                               "groups": [_group(registry, group) for group in _groups(registry)]})
+
+
+def _wants_aggregated(request: HttpRequest) -> str:
+    """The version of aggregated discovery to answer with; "" for the plain form; raises the 406."""
+    header = request.header("accept")
+    if not header:
+        return ""
+    for _, media, params in clauses(header):
+        if params.get("as") or params.get("g"):
+            wanted = params.get("g") == "apidiscovery.k8s.io" and params.get("as") == "APIGroupDiscoveryList"
+            if media == JSON and wanted and params.get("v") in _AGGREGATED_VERSIONS:
+                return params["v"]
+        elif media in (JSON, YAML, "*/*", "application/*"):
+            return ""
+    raise errors.not_acceptable(MEDIA_TYPES)
+
+
+def _document(request: HttpRequest, document: Object) -> HttpResponse:
+    """A plain document in JSON or YAML; protobuf is not spoken."""
+    media = _plain_media(request)
+    return HttpResponse(200, [("Content-Type", media.content_type)], render(encode(document), media))
+
+
+def _plain_media(request: HttpRequest) -> Media:
+    header = request.header("accept")
+    kinds = [media for _, media, params in clauses(header) if not params.get("as")] if header else [JSON]
+    for kind in kinds:
+        if kind in (JSON, "*/*", "application/*"):
+            return Media(pretty=negotiation.is_pretty(request))
+        if kind == YAML:
+            return Media(yaml=True)
+    if any(kind != PROTOBUF for kind in kinds) or not kinds:
+        raise errors.not_acceptable(MEDIA_TYPES)
+    return Media(pretty=negotiation.is_pretty(request))
+
+
+def cached(request: HttpRequest, body: bytes, media_type: str, *extra: tuple[str, str]) -> HttpResponse:
+    """An answer with an ETag; 304 without a body if the client has it already."""
+    etag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
+    headers = [("Content-Type", media_type), ("ETag", etag), ("Vary", "Accept"), *extra]
+    if request.header("if-none-match") == etag:
+        return HttpResponse(304, headers[1:])
+    return HttpResponse(200, headers, body)
+
+
+def _groups(registry: Registry) -> list[str]:
+    """The groups besides the core one: built-in ones first, those of CRDs by name."""
+    names = [group for group in registry.groups() if group]
+    custom = {group for group in names if all(found.is_custom for version in registry.versions(group)
+                                              for found in registry.of(group, version))}
+    return [group for group in names if group not in custom] + sorted(custom)
+
+
+def _group(registry: Registry, group: str, *, alone: bool = False) -> Object:
+    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in registry.versions(group)]
+    head: Object = {"kind": "APIGroup", "apiVersion": "v1"} if alone else {}
+    return {**head, "name": group, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _resource_list(group: str, version: str, types: Iterable[ResourceType]) -> Object:
+    resources: list[Object] = []
+    for resource_type in sorted(types, key=lambda found: found.plural):
+        resources.append(_resource(resource_type))
+        resources += [_subresource(resource_type, sub) for sub in resource_type.subresources]
+    head: Object = {"kind": "APIResourceList"} if not group else {"kind": "APIResourceList", "apiVersion": "v1"}
+    return {**head, "groupVersion": f"{group}/{version}" if group else version, "resources": resources}
+
+
+def _verbs(resource_type: ResourceType) -> list[str]:
+    if not resource_type.is_custom:
+        return list(resource_type.verbs)
+    return [verb for verb in _CUSTOM_VERBS if verb in resource_type.verbs]
+
+
+def _resource(found: ResourceType) -> Object:
+    entry: Object = {"name": found.plural, "singularName": found.singular, "namespaced": found.namespaced,
+                     "kind": found.kind, "verbs": _verbs(found)}
+    if found.short_names:
+        entry["shortNames"] = list(found.short_names)
+    if found.categories:
+        entry["categories"] = list(found.categories)
+    if found.storage_version_hash:
+        entry["storageVersionHash"] = found.storage_version_hash
+    return entry
+
+
+def _subresource(found: ResourceType, sub: Subresource) -> Object:
+    entry: Object = {"name": f"{found.plural}/{sub.name}", "singularName": "", "namespaced": found.namespaced}
+    if sub.group:
+        entry.update(group=sub.group, version=sub.version)
+    return {**entry, "kind": sub.kind, "verbs": list(sub.verbs)}
+
+
+def _aggregated_group(registry: Registry, group: str) -> Object:
+    versions = [{"version": version, "resources": [_aggregated(found) for found in sorted(
+        registry.of(group, version), key=lambda found: found.plural)], "freshness": "Current"}
+        for version in registry.versions(group)]
+    return {"metadata": {"name": group} if group else {}, "versions": versions}
+
+
+def _aggregated(found: ResourceType) -> Object:
+    entry: Object = {"resource": found.plural, "responseKind": _kind(found, "", "", found.kind),
+                     "scope": "Namespaced" if found.namespaced else "Cluster", "singularResource": found.singular,
+                     "verbs": _verbs(found)}
+    if found.short_names:
+        entry["shortNames"] = list(found.short_names)
+    if found.categories:
+        entry["categories"] = list(found.categories)
+    if found.subresources:
+        entry["subresources"] = [{"subresource": sub.name, "responseKind": _kind(found, sub.group, sub.version, sub.kind),
+                                  "verbs": list(sub.verbs)} for sub in found.subresources]
+    return entry
+
+
+def _kind(found: ResourceType, group: str, version: str, kind: str) -> Object:
+    """The kind of an answer. Built-in types leave group and version out where they are the path's; CRDs fill them in."""
+    if found.is_custom and not group:
+        group, version = found.group, found.version
+    return {"group": group, "version": version, "kind": kind}
+
+
+def _root_paths(registry: Registry) -> list[str]:
+    paths = ["/api", "/api/v1", "/apis", "/apis/", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+    for group in _groups(registry):
+        paths.append(f"/apis/{group}")
+        paths += [f"/apis/{group}/{version}" for version in registry.versions(group)]
+    return sorted(paths)

@@ -1,0 +1,91 @@
+"""The paths below ``/openapi`` and the cache of documents."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from kubectl_runtime.testing.apiserver.discovery import cached
+from kubectl_runtime.testing.apiserver.negotiation import clauses, encode
+from kubectl_runtime.testing.apiserver.openapi import documents
+from kubectl_runtime.testing.apiserver.registry import Registry
+from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
+
+JSON = "application/json"
+_TEXT = "text/plain; charset=utf-8"
+_FOREVER = (("Cache-Control", "public, immutable"), ("Expires", "Fri, 01 Jan 2100 00:00:00 GMT"))
+
+
+class _Cache:
+    """Encoded documents of one state of a registry, by path."""
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+        self.bodies: dict[str, bytes] = {}
+
+
+_caches: WeakKeyDictionary[Registry, _Cache] = WeakKeyDictionary()
+
+
+def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
+    """The answer to a request below ``/openapi``, or None; the registry's lock is held."""
+    path = request.path.rstrip("/")
+    if request.method not in ("GET", "HEAD") or not path.startswith("/openapi/"):
+        return None
+    if path == "/openapi/v3":
+        return HttpResponse(200, [("Content-Type", _TEXT)], encode(_index(registry)))
+    if path == "/openapi/v2":
+        if not _takes_json(request):
+            return HttpResponse(406)
+        return cached(request, _body(registry, path), JSON)
+    if not path.startswith("/openapi/v3/"):
+        return None
+    body = _body(registry, path)
+    if not body:
+        return HttpResponse(404)  # without a body and without a content type
+    if not _takes_json(request):
+        return HttpResponse(406)
+    return cached(request, body, JSON, *(_FOREVER if request.has_param("hash") else ()))
+
+
+def _takes_json(request: HttpRequest) -> bool:
+    header = request.header("accept")
+    return not header or any(media in (JSON, "*/*", "application/*") for _, media, _ in clauses(header))
+
+
+def _body(registry: Registry, path: str) -> bytes:
+    """An encoded document; b"" if there is none."""
+    cache = _caches.get(registry)
+    if cache is None or cache.revision != registry.revision:
+        cache = _caches[registry] = _Cache(registry.revision)
+    if path not in cache.bodies:
+        document = _build(registry, path)
+        cache.bodies[path] = encode(document) if document is not None else b""
+    return cache.bodies[path]
+
+
+def _build(registry: Registry, path: str) -> dict[str, Any] | None:
+    if path == "/openapi/v2":
+        return documents.v2(registry)
+    parts = path.removeprefix("/openapi/v3/").split("/")
+    if parts[0] == "apis" and len(parts) == 3:
+        types = registry.of(parts[1], parts[2])
+    elif parts[0] == "api" and len(parts) == 2:
+        types = registry.of("", parts[1])
+    else:
+        return documents.other(parts)
+    return documents.v3(types) if types else None
+
+
+def _index(registry: Registry) -> dict[str, Any]:
+    """The paths of all documents. Their hashes are of what is served, not of the text, so that none is built for the index."""
+    state = hashlib.sha256()
+    paths = ["api/v1", "version"]
+    paths += [f"apis/{group}/{version}" for group in registry.groups() if group for version in registry.versions(group)]
+    entries = {}
+    for path in sorted(paths):
+        digest = state.copy()
+        digest.update(f"{path} {registry.revision if '.' in path else 0}".encode())
+        entries[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest.hexdigest().upper()}"}
+    return {"paths": entries}
