@@ -15,18 +15,18 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
-from kubectl_runtime.testing.apiserver import errors
-from kubectl_runtime.testing.apiserver.seam import builtin_types, discovery, openapi
+from kubectl_runtime.testing.apiserver import discovery, errors, openapi
+from kubectl_runtime.testing.apiserver.access import Access
 from kubectl_runtime.testing.apiserver.body import MAX_BODY
-from kubectl_runtime.testing.apiserver.context import RequestContext, User
+from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.controllers import Controller
 from kubectl_runtime.testing.apiserver.controllers.bootstrap import create_namespaces
 from kubectl_runtime.testing.apiserver.crds import CrdController
 from kubectl_runtime.testing.apiserver.handlers.dispatch import handle_resource
+from kubectl_runtime.testing.apiserver.kinds.catalog import builtin_types
 from kubectl_runtime.testing.apiserver.negotiation import (
     PROTOBUF,
     accept,
@@ -47,20 +47,9 @@ Virtual = Callable[[RequestContext, Object], Object]
 
 log = logging.getLogger(__name__)
 
-ADMIN = User("admin", groups=("system:masters", "system:authenticated"))
 DEFAULT_COMPACTION = 300.0  # seconds, as kube-apiserver's --etcd-compaction-interval
 _NEVER_404_TEXT = "404 page not found\n"
 _RECREATED = "unable to create new content in namespace {} because it is being terminated"
-
-
-class Access(Protocol):
-    """Authentication and authorization; without one every request is an administrator's."""
-
-    def authenticate(self, request: HttpRequest) -> User:
-        """Who asks (after impersonation); raises the 401 or 403."""
-
-    def authorize(self, user: User, info: RequestInfo, request: HttpRequest) -> None:
-        """Raises the 403 if the user may not do it; the core's lock is not held."""
 
 
 class ApiCore:
@@ -68,13 +57,16 @@ class ApiCore:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, *, compaction_interval: float = DEFAULT_COMPACTION,
                  controllers: Iterable[Controller] = (), access: Access | None = None, seed: int | None = None) -> None:
-        """`compaction_interval` is in seconds, 0 never compacts. `seed` makes uids and generated names reproducible."""
+        """`compaction_interval` is in seconds, 0 never compacts. `access` None lets everybody do everything.
+
+        `seed` makes uids and generated names reproducible.
+        """
         self.clock = clock
         self.random = random.Random(seed)
         self.storage = Storage()
         self.registry = Registry(builtin_types())
         self.virtual: dict[tuple[str, str], Virtual] = {}  # reviews: answered without being stored, by (group, plural)
-        self.access = access
+        self.access = access or Access()
         self._lock = threading.RLock()
         self._depth = 0
         self._callbacks: dict[Callable[[], None], None] = {}
@@ -88,6 +80,7 @@ class ApiCore:
             for controller in self._controllers:
                 controller.start(self)
             create_namespaces(self)
+        self.access.attach(self)
 
     # --- the lock -------------------------------------------------------------------------------------------------------
 
@@ -131,9 +124,7 @@ class ApiCore:
         return response
 
     def _answer(self, request: HttpRequest, info: RequestInfo, warnings: list[str]) -> HttpResponse:
-        user = self.access.authenticate(request) if self.access else ADMIN
-        if self.access:
-            self.access.authorize(user, info, request)
+        user = self.access.admit(request, info)
         if len(request.body) > MAX_BODY:
             raise errors.too_large(MAX_BODY)
         with self.locked():
@@ -167,8 +158,11 @@ class ApiCore:
 
     def authorize_create(self, ctx: RequestContext) -> None:
         """An apply that creates needs the right to create too; raises the 403."""
-        if self.access:
-            self.access.authorize(ctx.user_info, replace(ctx.info, verb="create"), ctx.request)
+        self.access.require_create(ctx.user_info, ctx.info)
+
+    def admit_write(self, ctx: RequestContext, new: Object, old: Object | None) -> None:
+        """A Role or binding must not grant more than its writer has; raises the 403. The lock is held."""
+        self.access.check_write(ctx.user_info, ctx.type.group, ctx.type.plural, new, old)
 
     def admit_create(self, ctx: RequestContext, meta: Object) -> None:
         """Whether the namespace takes new objects, and the CRD new instances; the lock is held."""

@@ -94,8 +94,7 @@ def error_media(request: HttpRequest) -> Media:
 
 def wants_protobuf_only(request: HttpRequest) -> bool:
     """Whether protobuf is all the client accepts: its errors then come in protobuf."""
-    clauses = clauses(request.header("accept"))
-    return all(media == PROTOBUF for _, media, _ in clauses)
+    return all(media == PROTOBUF for _, media, _ in clauses(request.header("accept")))
 
 
 def check_transform(media: Media, go_type: str, *, is_list: bool) -> None:
