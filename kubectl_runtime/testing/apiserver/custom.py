@@ -1,6 +1,6 @@
 """The strategy of custom resources: what a CRD version says about pruning, defaults, generation, scale and selectable fields.
 
-`CustomStrategy.validate_*` is where the validation of instances by schema and CEL has its place.
+`CustomStrategy.validate_*` is where the validation of instances by CEL rules and formats has its place.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds import typed
-from kubectl_runtime.testing.apiserver.schemas import apply_defaults, prune
+from kubectl_runtime.testing.apiserver.schemas import apply_defaults, prune, schema_causes
 from kubectl_runtime.testing.apiserver.strategy import Strategy, StrategyContext
 
 Object = dict[str, Any]
@@ -43,9 +43,7 @@ class CustomStrategy(Strategy):
             partial: Object = {"metadata": metadata}
             unknown = typed.decode("meta.v1.PartialObjectMetadata", partial)
             obj["metadata"] = partial.get("metadata", {})
-        dropped = prune(obj, self.node)
-        # The real server finds what is wrong at the top first.
-        return unknown + sorted(dropped, key=lambda path: "." in path or "[" in path)
+        return unknown + prune(obj, self.node)
 
     def default(self, obj: Object) -> None:
         """The defaults of the schema."""
@@ -63,8 +61,15 @@ class CustomStrategy(Strategy):
         return {key: value for key, value in obj.items() if key not in skipped}
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Instances are taken as they are; see the module."""
-        return []
+        """What the schema says of the values; see the module for the rest."""
+        return schema_causes(obj, self.node)
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As for a create, but what is unchanged is not looked at again; on /status only status counts."""
+        if subresource != "status" or not self.node:
+            return schema_causes(new, self.node, old)
+        status = (self.node.get("properties") or {}).get("status")
+        return schema_causes(new["status"], status, old.get("status"), "status") if "status" in new else []
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
         """The CRD's selectableFields."""
