@@ -1,8 +1,8 @@
 """Discovery: what the server serves, in the old form (a document for each group and version) and in the aggregated one.
 
 `respond(registry, request)` answers ``/``, ``/api``, ``/apis`` and below them, ``/version`` and the health paths; None
-means that the path is none of these. Surprising truths: an unknown group is a plain-text 404, an unknown version of a built-in
-group a 404 with a Status; the list of core/v1 has no apiVersion; verbs of custom resources come in an order of their own.
+means that the path is none of these. Surprising truths: an unknown group is a plain-text 404, an unknown version of a
+built-in group a 404 with a Status; the list of core/v1 has no apiVersion; custom resources order verbs their own way.
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ def _below(registry: Registry, parts: list[str]) -> Object | None:
 def _top(registry: Registry, request: HttpRequest, *, core: bool) -> HttpResponse:
     aggregated = _wants_aggregated(request)
     if aggregated:
-        body = encode({"kind": "APIGroupDiscoveryList", "apiVersion": f"apidiscovery.k8s.io/{aggregated}", "metadata": {},
-                       "items": [_aggregated_group(registry, group) for group in ([""] if core else _groups(registry))]})
+        items = [_aggregated_group(registry, group) for group in ([""] if core else _groups(registry))]
+        body = encode({"kind": "APIGroupDiscoveryList", "apiVersion": f"apidiscovery.k8s.io/{aggregated}",
+                       "metadata": {}, "items": items})
         media_type = f"application/json;g=apidiscovery.k8s.io;v={aggregated};as=APIGroupDiscoveryList"
         return cached(request, body + b"\n", media_type)
     if core:
@@ -189,20 +190,22 @@ def _aggregated(found: ResourceType) -> Object:
     if found.categories:
         entry["categories"] = list(found.categories)
     if found.subresources:
-        entry["subresources"] = [{"subresource": sub.name, "responseKind": _kind(found, sub.group, sub.version, sub.kind),
-                                  "verbs": list(sub.verbs)} for sub in found.subresources]
+        entry["subresources"] = [
+            {"subresource": sub.name, "responseKind": _kind(found, sub.group, sub.version, sub.kind),
+             "verbs": list(sub.verbs)} for sub in found.subresources]
     return entry
 
 
 def _kind(found: ResourceType, group: str, version: str, kind: str) -> Object:
-    """The kind of an answer. Built-in types leave group and version out where they are the path's; CRDs fill them in."""
+    """The kind of an answer. Built-in types leave the path's group and version out; CRDs fill them in."""
     if found.is_custom and not group:
         group, version = found.group, found.version
     return {"group": group, "version": version, "kind": kind}
 
 
 def _root_paths(registry: Registry) -> list[str]:
-    paths = ["/api", "/api/v1", "/apis", "/apis/", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+    paths = ["/api", "/api/v1", "/apis", "/apis/", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz",
+             "/version"]
     for group in _groups(registry):
         paths.append(f"/apis/{group}")
         paths += [f"/apis/{group}/{version}" for version in registry.versions(group)]

@@ -1,16 +1,17 @@
-"""``/healthz``, ``/livez`` and ``/readyz`` with their checks, as the real server words them; every check passes here."""
+"""``/healthz``, ``/livez`` and ``/readyz`` with the checks of the real server; every check passes here."""
 
 from __future__ import annotations
 
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
 
-_START = ("start-apiserver-admission-initializer", "generic-apiserver-start-informers", "priority-and-fairness-config-consumer",
-          "priority-and-fairness-filter", "storage-object-count-tracker-hook", "start-apiextensions-informers",
-          "start-apiextensions-controllers", "crd-informer-synced", "start-system-namespaces-controller",
-          "rbac/bootstrap-roles", "scheduling/bootstrap-system-priority-classes", "bootstrap-controller",
-          "aggregator-reload-proxy-client-cert", "start-kube-aggregator-informers", "apiservice-registration-controller",
-          "apiservice-discovery-controller", "kube-apiserver-autoregistration", "autoregister-completion",
-          "apiservice-openapi-controller", "apiservice-openapiv3-controller")
+_START = (
+    "start-apiserver-admission-initializer", "generic-apiserver-start-informers",
+    "priority-and-fairness-config-consumer", "priority-and-fairness-filter", "storage-object-count-tracker-hook", "start-apiextensions-informers",
+    "start-apiextensions-controllers", "crd-informer-synced", "start-system-namespaces-controller",
+    "rbac/bootstrap-roles", "scheduling/bootstrap-system-priority-classes", "bootstrap-controller",
+    "aggregator-reload-proxy-client-cert", "start-kube-aggregator-informers", "apiservice-registration-controller",
+    "apiservice-discovery-controller", "kube-apiserver-autoregistration", "autoregister-completion",
+    "apiservice-openapi-controller", "apiservice-openapiv3-controller")
 _HOOKS = tuple(f"poststarthook/{name}" for name in _START)
 CHECKS = {
     "healthz": ("ping", "log", "etcd", *_HOOKS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 from typing import Any
@@ -37,7 +38,8 @@ class AutoscalerStrategy(BuiltinStrategy):
         if most < 1:
             causes.append(errors.invalid_value("spec.maxReplicas", most, "must be greater than 0"))
         elif least is not None and most < least:
-            causes.append(errors.invalid_value("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"))
+            causes.append(errors.invalid_value("spec.maxReplicas", most,
+                                               "must be greater than or equal to `minReplicas`"))
         target = spec.get("scaleTargetRef") or {}
         causes += [errors.required(f"spec.scaleTargetRef.{key}") for key in ("kind", "name") if not target.get(key)]
         return causes
@@ -62,10 +64,8 @@ class OldAutoscalerStrategy(AutoscalerStrategy):
         metrics = [_cpu(spec.pop(_TARGET))] if spec.get(_TARGET) is not None else []
         annotations = stored["metadata"].get("annotations") or {}
         kept = annotations.pop(METRICS_ANNOTATION, "")
-        try:
+        with contextlib.suppress(ValueError):  # whatever a client wrote there, it is no list of metrics
             metrics += json.loads(kept) if kept else []
-        except ValueError:
-            pass  # whatever a client wrote there, it is no list of metrics
         spec["metrics"] = metrics or [_cpu(80)]
         if (current := status.pop(_CURRENT, None)) is not None:
             status["currentMetrics"] = [{"type": "Resource", "resource": {

@@ -1,7 +1,7 @@
-"""Which built-in kinds there are: kube-apiserver 1.36 with its default APIs, in the order in which discovery lists them.
+"""Which built-in kinds there are: kube-apiserver 1.36 with its default APIs, in the order of discovery.
 
-`builtin_types()` makes the `ResourceType` of each: the table below says what cannot be derived; strategies and columns are
-looked up by group and kind. Beta and alpha versions are off by default, as in the real server.
+`builtin_types()` makes the `ResourceType` of each: the table below says what cannot be derived; strategies and columns
+are looked up by group and kind. Beta and alpha versions are off by default, as in the real server.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from kubectl_runtime.testing.apiserver.kinds.columns import COLUMNS
 from kubectl_runtime.testing.apiserver.kinds.strategies import strategy
@@ -32,13 +33,13 @@ class _Kind:
     sub: str = ""
     categories: str = ""
     verbs: tuple[str, ...] = ALL_VERBS
-    namespaced: bool = True
     deprecation: str = ""
+    namespaced: bool = True
 
 
-def _cluster(plural: str, kind: str, short: str = "", sub: str = "", categories: str = "",
-             verbs: tuple[str, ...] = ALL_VERBS, deprecation: str = "") -> _Kind:
-    return _Kind(plural, kind, short, sub, categories, verbs, False, deprecation)
+def _cluster(*args: Any, **kwargs: Any) -> _Kind:
+    """A cluster-scoped row."""
+    return replace(_Kind(*args, **kwargs), namespaced=False)
 
 
 _SUBRESOURCES: dict[str, Subresource] = {
@@ -71,8 +72,8 @@ _TABLE: dict[tuple[str, str], tuple[_Kind, ...]] = {
         _cluster("nodes", "Node", "no", "proxy status"),
         _Kind("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", "status"),
         _cluster("persistentvolumes", "PersistentVolume", "pv", "status"),
-        _Kind("pods", "Pod", "po", "attach binding ephemeralcontainers eviction exec log portforward proxy resize status",
-              "all"),
+        _Kind("pods", "Pod", "po",
+              "attach binding ephemeralcontainers eviction exec log portforward proxy resize status", "all"),
         _Kind("podtemplates", "PodTemplate"),
         _Kind("replicationcontrollers", "ReplicationController", "rc", "scale status", "all"),
         _Kind("resourcequotas", "ResourceQuota", "quota", "status"),

@@ -1,4 +1,4 @@
-"""Small kinds of the core group: ConfigMap, Secret, Namespace, Node, ServiceAccount, Endpoints, LimitRange, ResourceQuota."""
+"""Small kinds of the core group: ConfigMap, Secret, Namespace, Node, ServiceAccount, Endpoints, limits and quotas."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def _frozen_causes(new: Object, old: Object, keys: tuple[str, ...]) -> list[Caus
     if not old.get("immutable"):
         return []
     causes = [] if new.get("immutable") else [errors.forbidden_field("immutable", _FROZEN)]
-    return causes + [errors.forbidden_field(key, _FROZEN) for key in keys if (new.get(key) or {}) != (old.get(key) or {})]
+    return causes + [errors.forbidden_field(key, _FROZEN) for key in keys
+                     if (new.get(key) or {}) != (old.get(key) or {})]
 
 
 class ConfigMapStrategy(BuiltinStrategy):
@@ -57,7 +58,8 @@ class ConfigMapStrategy(BuiltinStrategy):
             if key in binary:
                 causes.append(errors.invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData"))
         causes += _key_causes(binary, "binaryData")
-        size = sum(len(value.encode()) for value in data.values()) + sum(len(value) * 3 // 4 for value in binary.values())
+        size = sum(len(value.encode()) for value in data.values())
+        size += sum(len(value) * 3 // 4 for value in binary.values())
         return causes if size <= MAX_DATA else [*causes, errors.too_long("", MAX_DATA)]
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
@@ -148,11 +150,11 @@ class NamespaceStrategy(BuiltinStrategy):
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """The phase belongs to the deletion."""
         phase, deleting = (new.get("status") or {}).get("phase"), bool(old["metadata"].get("deletionTimestamp"))
-        if subresource == "status" and phase != ("Terminating" if deleting else "Active"):
-            when = "not be empty" if deleting else "be empty"
-            return [errors.invalid_value("status.Phase", phase, f"may only be '{'Terminating' if deleting else 'Active'}' if "
-                                         f"`deletionTimestamp` is {when}")]
-        return []
+        if subresource != "status" or phase == ("Terminating" if deleting else "Active"):
+            return []
+        rule = ("may only be 'Terminating' if `deletionTimestamp` is not empty" if deleting else
+                "may only be 'Active' if `deletionTimestamp` is empty")
+        return [errors.invalid_value("status.Phase", phase, rule)]
 
     def holds_deletion(self, obj: Object) -> bool:
         """While the spec has finalizers."""

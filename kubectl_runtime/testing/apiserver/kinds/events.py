@@ -28,7 +28,7 @@ _RENAMED = {
 }
 _BACK = {core: name for name, core in _RENAMED.items()}
 _REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-_WRITTEN_EMPTY = ("reportingComponent", "reportingInstance")  # core/v1 writes them always, events.k8s.io only with a value
+_WRITTEN_EMPTY = ("reportingComponent", "reportingInstance")  # core/v1 writes them always, the new group with a value
 
 
 def _source(obj: Object) -> str:
@@ -105,7 +105,8 @@ def _new_style_causes(obj: Object) -> list[Cause]:
     controller = obj.get("reportingComponent") or ""
     if not controller:
         causes.append(errors.required("reportingController"))
-    causes += [errors.invalid_value("reportingController", controller, why) for why in qualified_name_errors(controller)]
+    causes += [errors.invalid_value("reportingController", controller, why)
+               for why in qualified_name_errors(controller)]
     for key in ("reportingInstance", "action", "reason"):
         causes += _length_causes(obj.get(key) or "", key, 128, required=True)
     causes += _length_causes(obj.get("message") or "", "message", 1024, required=False)

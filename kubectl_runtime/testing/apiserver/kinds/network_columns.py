@@ -51,7 +51,7 @@ SERVICE_COLUMNS = (
 
 
 def _endpoints(obj: Object, _now: datetime) -> str:
-    texts = []
+    texts: list[str] = []
     for subset in obj.get("subsets") or ():
         addresses = [entry.get("ip", "") for entry in subset.get("addresses") or ()]
         ports = [port.get("port") for port in subset.get("ports") or ()]

@@ -1,4 +1,4 @@
-"""Kinds with few rules: Lease, PodDisruptionBudget, PriorityClass, CertificateSigningRequest, APIService and classes."""
+"""Kinds with few rules: Lease, PodDisruptionBudget, PriorityClass, CertificateSigningRequest, ControllerRevision."""
 
 from __future__ import annotations
 

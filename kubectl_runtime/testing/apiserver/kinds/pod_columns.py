@@ -116,7 +116,7 @@ POD_COLUMNS = (
     NAME,
     Column("Ready", ready, description="The aggregate readiness state of this pod for accepting traffic."),
     Column("Status", status, description="The aggregate status of the containers in this pod."),
-    Column("Restarts", restarts, description="How often the containers of this pod have been restarted, and when last."),
+    Column("Restarts", restarts, description="How often the containers have been restarted, and when last."),
     AGE,
     Column("IP", _ip, priority=1, description="The address of the pod; empty if not yet allocated."),
     Column("Node", _or_none("spec.nodeName"), priority=1, description="The node that runs this pod."),

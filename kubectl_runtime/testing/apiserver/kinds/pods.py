@@ -1,4 +1,4 @@
-"""Pods: defaults that templates do not get, admission's additions, quality of service, and the few fields that may change."""
+"""Pods: defaults that templates do not get, admission's additions, quality of service, the fields that may change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from kubectl_runtime.testing.apiserver import errors
-from kubectl_runtime.testing.apiserver.errors import Cause, StatusError
+from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, dig, put_default
 from kubectl_runtime.testing.apiserver.kinds.podspec import all_containers, default_pod_spec
 from kubectl_runtime.testing.apiserver.kinds.podspec_validation import pod_spec_causes
@@ -16,8 +16,9 @@ from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_GENERAL_UPDATES = ("pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
-                    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+_GENERAL_UPDATES = ("pod updates may not change fields other than `spec.containers[*].image`,"
+                    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
+                    "(only additions to existing tolerations),"
                     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n")
 
 
@@ -133,17 +134,18 @@ def _admit(obj: Object, ctx: StrategyContext) -> None:
 
 
 def _priority(name: str, ctx: StrategyContext) -> tuple[int, str]:
+    """The value and preemption policy of a PriorityClass, or of the default; raises the 403 if there is none."""
     if name in SYSTEM_PRIORITIES:
         return SYSTEM_PRIORITIES[name], "PreemptLowerPriority"
     classes = list(ctx.objects("scheduling.k8s.io", "priorityclasses"))
-    if not name:
-        chosen = next((entry for entry in classes if entry.get("globalDefault")), {"value": 0})
+    chosen: Object | None
+    if name:
+        chosen = next((entry for entry in classes if entry["metadata"]["name"] == name), None)
+        if chosen is None:
+            raise errors.forbidden("", "pods", "", f"no PriorityClass with name {name} was found")
     else:
-        chosen = next((entry for entry in classes if entry["metadata"]["name"] == name), {})
-        if not chosen:
-            raise StatusError(403, "Forbidden", f'pods is forbidden: no PriorityClass with name {name} was found',
-                              details={"kind": "pods"})
-    return chosen.get("value", 0), chosen.get("preemptionPolicy") or "PreemptLowerPriority"
+        chosen = next((entry for entry in classes if entry.get("globalDefault")), {})
+    return int(chosen.get("value", 0)), str(chosen.get("preemptionPolicy") or "PreemptLowerPriority")
 
 
 def _default_tolerations(spec: Object) -> None:
@@ -205,5 +207,5 @@ def _take(target: Object, source: Object, key: str) -> None:
 
 def _difference(before: Any, after: Any) -> str:
     """A diff for people. The real server prints its internal Go structs, field by field; this prints the API's JSON."""
-    texts = [json.dumps(value, indent=1, sort_keys=True).splitlines(keepends=True) for value in (before, after)]
-    return "".join(list(difflib.unified_diff(*texts))[2:])
+    old, new = (json.dumps(value, indent=1, sort_keys=True).splitlines(keepends=True) for value in (before, after))
+    return "".join(list(difflib.unified_diff(old, new))[2:])

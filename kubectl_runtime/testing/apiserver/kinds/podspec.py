@@ -1,7 +1,7 @@
 """Defaults of a pod's spec, in a Pod itself and in the templates of workloads.
 
-Called on decoded objects (see typed), so that structs such as ``resources`` are there. What only a Pod gets, and no template
-(service links, requests from limits), is in pods.py.
+Called on decoded objects (see typed), so that structs such as ``resources`` are there. What only a Pod gets, and no
+template (service links, requests from limits), is in pods.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Validation of a pod's spec, in the real server's order and words: the checks that manifests run into.
 
-Not checked: security contexts, affinity, the details of volume sources and of probes. An object that is wrong there is accepted.
+Not checked: security contexts, affinity, the details of volume sources and of probes. What is wrong there is accepted.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def _volume_causes(volumes: Iterable[Object], path: str) -> list[Cause]:
         seen.add(name)
         if len([key for key in volume if key != "name"]) > 1:
             second = sorted(key for key in volume if key != "name")[1]
-            causes.append(errors.forbidden_field(f"{path}[{index}].{second}", "may not specify more than 1 volume type"))
+            causes.append(errors.forbidden_field(f"{path}[{index}].{second}",
+                                                 "may not specify more than 1 volume type"))
     return causes
 
 

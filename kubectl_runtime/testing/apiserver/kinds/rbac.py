@@ -32,8 +32,9 @@ class RoleStrategy(BuiltinStrategy):
                     causes.append(errors.invalid_value(f"{path}.nonResourceURLs", rule["nonResourceURLs"],
                                                        "namespaced rules cannot apply to non-resource URLs"))
                 if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
-                    causes.append(errors.invalid_value(f"{path}.nonResourceURLs", rule["nonResourceURLs"],
-                                                       "rules cannot apply to both regular resources and non-resource URLs"))
+                    causes.append(errors.invalid_value(
+                        f"{path}.nonResourceURLs", rule["nonResourceURLs"],
+                        "rules cannot apply to both regular resources and non-resource URLs"))
                 continue
             if not rule.get("apiGroups"):
                 causes.append(errors.required(f"{path}.apiGroups", "resource rules must supply at least one api group"))
@@ -55,7 +56,7 @@ class ClusterRoleStrategy(RoleStrategy):
 class BindingStrategy(BuiltinStrategy):
     """RoleBindings and ClusterRoleBindings: the role is fixed, the subjects are not."""
 
-    role_kinds = ("ClusterRole", "Role")
+    role_kinds: tuple[str, ...] = ("ClusterRole", "Role")
     namespaced = True
 
     def default(self, obj: Object) -> None:

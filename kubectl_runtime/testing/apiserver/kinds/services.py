@@ -86,7 +86,8 @@ class ServiceStrategy(BuiltinStrategy):
         if kind == "ExternalName" and not spec.get("externalName"):
             causes.append(errors.required("spec.externalName"))
         if kind in _WITH_NODE_PORTS and headless:
-            causes.append(errors.invalid_value("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
+            causes.append(errors.invalid_value("spec.clusterIPs[0]", "None",
+                                               f"may not be set to 'None' for {kind} services"))
         causes += _port_causes(spec.get("ports") or ())
         causes += one_of(spec.get("sessionAffinity"), ("ClientIP", "None"), "spec.sessionAffinity", required=True)
         causes += one_of(kind, TYPES, "spec.type", required=True)
@@ -164,7 +165,7 @@ def _free_address(obj: Object, ctx: StrategyContext) -> str:
     network = SERVICE_NETWORK
     while len(taken) > network.num_addresses // 2:  # the real server refuses when its range is full; this one widens it
         network = network.supernet()
-    size = network.num_addresses - 3  # without network and broadcast address, and the first one, which is kubernetes.default's
+    size = network.num_addresses - 3  # without network, broadcast and the first address (kubernetes.default's)
     first = _start(obj, size)
     return next(text for offset in range(size)
                 if (text := str(network[2 + (first + offset) % size])) not in taken)
@@ -211,8 +212,9 @@ def _port_causes(ports: Iterable[Object]) -> list[Cause]:
         if isinstance(target, int) and not 1 <= target <= 65535:
             causes.append(errors.invalid_value(f"{at}.targetPort", target, PORT_RANGE))
         if port.get("nodePort") and port["nodePort"] not in NODE_PORTS:
-            causes.append(errors.invalid_value(f"{at}.nodePort", port["nodePort"], "provided port is not in the valid range. "
-                                               f"The range of valid ports is {NODE_PORTS[0]}-{NODE_PORTS[-1]}"))
+            causes.append(errors.invalid_value(
+                f"{at}.nodePort", port["nodePort"], "provided port is not in the valid range. "
+                f"The range of valid ports is {NODE_PORTS[0]}-{NODE_PORTS[-1]}"))
         if (number, port.get("protocol")) in pairs:
             causes.append(errors.duplicate(at, {"port": number, "protocol": port.get("protocol")}))
         pairs.add((number, port.get("protocol")))

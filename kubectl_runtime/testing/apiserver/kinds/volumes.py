@@ -65,8 +65,9 @@ class ClaimStrategy(BuiltinStrategy):
         causes = self.validate_create(new, ctx)
         fixed = [_without_mutable_parts(obj["spec"], bound=bool(old["spec"].get("volumeName"))) for obj in (new, old)]
         if fixed[0] != fixed[1]:
-            causes.append(errors.forbidden_field("spec", "spec is immutable after creation except resources.requests and "
-                                                 "volumeAttributesClassName for bound claims\n"))
+            causes.append(errors.forbidden_field(
+                "spec", "spec is immutable after creation except resources.requests and volumeAttributesClassName for "
+                "bound claims\n"))
         size, before = (dig(obj, "spec.resources.requests.storage") for obj in (new, old))
         if size is not None and before is not None and value_of(size) < value_of(before):
             causes.append(errors.forbidden_field("spec.resources.requests.storage",

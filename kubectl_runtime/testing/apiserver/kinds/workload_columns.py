@@ -95,8 +95,9 @@ def _targets(obj: Object, _now: datetime) -> str:
         return f"{'<unknown>' if used is None else f'{used}%'}/{percent}%"
     for index, metric in enumerate(dig(obj, "spec.metrics") or ()):
         kind = metric.get("type", "")
-        part = metric.get(kind[:1].lower() + kind[1:]) or {}
-        measured = (current[index].get(kind[:1].lower() + kind[1:]) or {}).get("current") or {} if index < len(current) else {}
+        key = kind[:1].lower() + kind[1:]
+        part = metric.get(key) or {}
+        measured = dig(current[index], f"{key}.current") or {} if index < len(current) else {}
         target = part.get("target") or {}
         if target.get("averageUtilization") is not None:
             used = measured.get("averageUtilization")
@@ -147,7 +148,8 @@ CRON_JOB_COLUMNS = (
     Column("Active", lambda obj, _now: len(dig(obj, "status.active") or ()), "integer"),
     Column("Last Schedule", _last_schedule), AGE, *wide("spec.jobTemplate.spec.template.spec"))
 POD_TEMPLATE_COLUMNS = (
-    NAME, Column("Containers", _containers("template.spec", "name")), Column("Images", _containers("template.spec", "image")),
+    NAME, Column("Containers", _containers("template.spec", "name")),
+    Column("Images", _containers("template.spec", "image")),
     Column("Pod Labels", lambda obj, _now: labels_text(dig(obj, "template.metadata.labels"))))
 AUTOSCALER_COLUMNS = (
     NAME, Column("Reference", _reference), Column("Targets", _targets), Column("MinPods", _min_pods),

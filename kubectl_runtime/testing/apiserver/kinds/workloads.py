@@ -82,7 +82,7 @@ def pod_template_causes(spec: Object, restart_policies: Sequence[str]) -> list[C
     labels = (template.get("metadata") or {}).get("labels")
     selector = label_selector(spec.get("selector"))
     causes = []
-    if selector is None or not selector.matches(labels or {}):  # without a selector nothing matches, which is refused too
+    if selector is None or not selector.matches(labels or {}):  # no selector selects nothing, which is refused too
         causes.append(errors.invalid_value("spec.template.metadata.labels", labels, _MISMATCH))
     causes += template_causes(template, "spec.template")
     policy = (template.get("spec") or {}).get("restartPolicy")

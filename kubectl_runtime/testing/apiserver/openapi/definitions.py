@@ -52,8 +52,7 @@ def schemas(types: Iterable[ResourceType], prefix: str, extra: Iterable[str] = (
             wanted += [name for name in (name_of(resource_type), list_name_of(resource_type)) if name in definitions()]
     for name in closure(wanted):
         result[name] = _builtin(name, prefix)
-    result[PATCH] = {"description": "Patch is provided to give a concrete name and type to the Kubernetes PATCH request body.",
-                     "type": "object"}
+    result[PATCH] = {"description": "Patch names the type of the body of a PATCH request.", "type": "object"}
     return dict(sorted(result.items()))
 
 
@@ -89,7 +88,7 @@ def reference(name: str, prefix: str) -> Object:
 
 def _builtin(name: str, prefix: str) -> Object:
     texts = descriptions().get(name, {})
-    node = _node(definitions()[name], prefix)
+    node: Object = _node(definitions()[name], prefix)
     if texts.get(""):
         node = {"description": texts[""], **node}
     for field, child in node.get("properties", {}).items():
@@ -117,7 +116,8 @@ def _gvk(resource_type: ResourceType, kind: str) -> list[Object]:
 
 
 def _type_meta() -> Object:
-    return {"apiVersion": {"type": "string", "description": _API_VERSION}, "kind": {"type": "string", "description": _KIND}}
+    return {"apiVersion": {"type": "string", "description": _API_VERSION},
+            "kind": {"type": "string", "description": _KIND}}
 
 
 def _custom(resource_type: ResourceType, prefix: str) -> Object:
@@ -126,7 +126,8 @@ def _custom(resource_type: ResourceType, prefix: str) -> Object:
     node: Object = _for_v2(declared) if prefix == V2_PREFIX else _node(declared, prefix)
     metadata = _described(reference(OBJECT_META, prefix), "Standard object's metadata.", prefix)
     properties = {**_type_meta(), **node.get("properties", {}), "metadata": metadata}
-    return {**node, "properties": properties, "x-kubernetes-group-version-kind": _gvk(resource_type, resource_type.kind)}
+    return {**node, "properties": properties,
+            "x-kubernetes-group-version-kind": _gvk(resource_type, resource_type.kind)}
 
 
 def _custom_list(resource_type: ResourceType, prefix: str) -> Object:

@@ -1,13 +1,13 @@
 """The paths and operations of resource types in OpenAPI documents.
 
 Clients look at three things: which kind an operation is about (``x-kubernetes-group-version-kind``), what it does
-(``x-kubernetes-action``), and which query parameters it takes (kubectl: ``fieldValidation`` and ``dryRun`` of the patch). The deprecated
-``/watch/`` paths are left out.
+(``x-kubernetes-action``), and which query parameters it takes (kubectl: ``fieldValidation`` and ``dryRun`` of the
+patch). The deprecated ``/watch/`` paths are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kubectl_runtime.testing.apiserver.openapi.definitions import (
@@ -27,8 +27,8 @@ Object = dict[str, Any]
 MEDIA = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 PATCH_MEDIA = ("application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",
                "application/apply-patch+yaml")
-_METHODS = {"list": "get", "create": "post", "deletecollection": "delete", "get": "get", "update": "put", "patch": "patch",
-            "delete": "delete"}
+_METHODS = {"list": "get", "create": "post", "deletecollection": "delete", "get": "get", "update": "put",
+            "patch": "patch", "delete": "delete"}
 _ACTIONS = {"create": "post", "update": "put"}
 _WORDS = {"list": "list", "create": "create", "deletecollection": "delete", "get": "read", "update": "replace",
           "patch": "patch", "delete": "delete"}
@@ -41,8 +41,8 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     "list": _LIST, "create": _WRITE, "update": _WRITE, "patch": (*_WRITE, "force"), "get": (), "delete": _DELETE,
     "deletecollection": (*_DELETE, *_LIST[1:8])}
 _TYPES = {"allowWatchBookmarks": "boolean", "sendInitialEvents": "boolean", "watch": "boolean", "force": "boolean",
-          "orphanDependents": "boolean", "ignoreStoreReadErrorWithClusterBreakingPotential": "boolean", "limit": "integer",
-          "timeoutSeconds": "integer", "gracePeriodSeconds": "integer"}
+          "orphanDependents": "boolean", "ignoreStoreReadErrorWithClusterBreakingPotential": "boolean",
+          "limit": "integer", "timeoutSeconds": "integer", "gracePeriodSeconds": "integer"}
 _DESCRIPTIONS = {
     "dryRun": "When present, indicates that modifications should not be persisted. Valid values are: All.",
     "fieldManager": "The name of the actor or entity that makes these changes.",
@@ -54,12 +54,13 @@ _DESCRIPTIONS = {
 
 def paths_of(resource_type: ResourceType, prefix: str) -> Iterator[tuple[str, Object]]:
     """(path, path item) of a type's collection, objects and subresources; references begin with the prefix."""
-    base = f"/apis/{resource_type.group}/{resource_type.version}" if resource_type.group else f"/api/{resource_type.version}"
+    base = f"/apis/{resource_type.api_version}" if resource_type.group else f"/api/{resource_type.version}"
     plural, scoped = resource_type.plural, resource_type.namespaced
     collection = f"{base}/namespaces/{{namespace}}/{plural}" if scoped else f"{base}/{plural}"
     builder = _Builder(resource_type, prefix)
     verbs = resource_type.verbs
-    yield collection, builder.item([verb for verb in ("list", "create", "deletecollection") if verb in verbs], named=False)
+    on_collection = [verb for verb in ("list", "create", "deletecollection") if verb in verbs]
+    yield collection, builder.item(on_collection, named=False)
     if scoped and "list" in verbs:
         yield f"{base}/{plural}", builder.item(["list"], named=False, everywhere=True)
     objects = [verb for verb in ("get", "update", "patch", "delete") if verb in verbs]
@@ -81,11 +82,12 @@ class _Builder:
         self.tag = "_".join([*words, resource_type.version])
         self.title = "".join(word[:1].upper() + word[1:] for word in [*words, resource_type.version])
 
-    def item(self, verbs: list[str], *, named: bool, sub: Subresource | None = None, everywhere: bool = False) -> Object:
+    def item(self, verbs: Sequence[str], *, named: bool, sub: Subresource | None = None,
+             everywhere: bool = False) -> Object:
         """One path with an operation for each verb."""
         parameters = [self._path_parameter("name", f"name of the {self.type.kind}")] if named else []
         if self.type.namespaced and not everywhere:
-            parameters.append(self._path_parameter("namespace", "object name and auth scope, such as for teams and projects"))
+            parameters.append(self._path_parameter("namespace", "namespace of the objects"))
         parameters.append(self._query("pretty"))
         item: Object = {_METHODS[verb]: self._operation(verb, sub, everywhere=everywhere) for verb in verbs}
         item["parameters"] = parameters
@@ -100,9 +102,9 @@ class _Builder:
         answer = STATUS if verb == "deletecollection" or (verb == "delete" and not sub) else schema
         if verb == "list":
             answer = list_name_of(self.type)
+        objects = "objects of kind" if verb in ("list", "deletecollection") else "the specified"
         operation: Object = {
-            "description": f"{_WORDS[verb]} {'objects of kind' if verb in ('list', 'deletecollection') else 'the specified'} "
-                           f"{kind}",
+            "description": f"{_WORDS[verb]} {objects} {kind}",
             "operationId": f"{_WORDS[verb]}{self.title}{collection}{tail}",
             "tags": [self.tag],
             "x-kubernetes-action": _ACTIONS.get(verb, verb),

@@ -79,7 +79,7 @@ def _build(registry: Registry, path: str) -> dict[str, Any] | None:
 
 
 def _index(registry: Registry) -> dict[str, Any]:
-    """The paths of all documents. Their hashes are of what is served, not of the text, so that none is built for the index."""
+    """The paths of all documents. Hashes are of what is served, not of the texts, so that the index builds none."""
     state = hashlib.sha256()
     paths = ["api/v1", "version"]
     paths += [f"apis/{group}/{version}" for group in registry.groups() if group for version in registry.versions(group)]

@@ -3,8 +3,8 @@
 Per field (types.json.gz tells which is which, see generate.py): an optional value that is empty goes; a pointer only
 if it is null; a struct and a required field are written even when empty (``resources: {}``, ``machineID: ""``,
 ``lastProbeTime: null``). Unknown fields are dropped and their paths collected in the order of the text; times,
-quantities and durations get their canonical form; fields are put in the order of the Go struct, which is that of the real server's
-answers. A value of the wrong JSON type raises `DecodeError` in the words of Go's decoder.
+quantities and durations get their canonical form; fields are put in the order of the Go struct, which is that of the
+real server's answers. A value of the wrong JSON type raises `DecodeError` in the words of Go's decoder.
 
 Types are compiled at first use. Thread safe: two threads may at worst compile the same type twice.
 """
