@@ -6,7 +6,8 @@ from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
 
 _START = (
     "start-apiserver-admission-initializer", "generic-apiserver-start-informers",
-    "priority-and-fairness-config-consumer", "priority-and-fairness-filter", "storage-object-count-tracker-hook", "start-apiextensions-informers",
+    "priority-and-fairness-config-consumer", "priority-and-fairness-filter",
+    "storage-object-count-tracker-hook", "start-apiextensions-informers",
     "start-apiextensions-controllers", "crd-informer-synced", "start-system-namespaces-controller",
     "rbac/bootstrap-roles", "scheduling/bootstrap-system-priority-classes", "bootstrap-controller",
     "aggregator-reload-proxy-client-cert", "start-kube-aggregator-informers", "apiservice-registration-controller",

@@ -6,7 +6,6 @@ is a `path`; the others are functions of cells.py and of the modules of Pods, wo
 
 from __future__ import annotations
 
-
 from kubectl_runtime.testing.apiserver.kinds.base import dig
 from kubectl_runtime.testing.apiserver.kinds.cells import (
     EVENT_COLUMNS,
