@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.testing.apiserver import errors, gojson
+from kubectl_runtime.testing.apiserver.kinds.typed.protobuf import UnknownTypeError, decode_protobuf
 from kubectl_runtime.testing.apiserver.registry import ResourceType
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
@@ -32,9 +33,14 @@ def content_type(request: HttpRequest) -> str:
 def parse(request: HttpRequest) -> tuple[Any, list[str]]:
     """The body as JSON value (from JSON or YAML, by Content-Type) and the paths of duplicate keys; ValueError says what is wrong.
 
-    Raises the 415 of another media type. Protobuf is not implemented and so refused as well.
+    Raises the 415 of another media type. Protobuf is read for built-in kinds; custom resources have no such form.
     """
     media = content_type(request) or JSON
+    if media == PROTOBUF:
+        try:
+            return decode_protobuf(request.body), []
+        except UnknownTypeError:
+            raise errors.unsupported_media_type((JSON, YAML)) from None
     if media == YAML:
         return parse_yaml(request.body), []
     if media != JSON:

@@ -122,7 +122,7 @@ class EndpointSliceStrategy(BuiltinStrategy):
 
     def generation_part(self, obj: Object) -> object:
         """Everything but the metadata."""
-        return {key: value for key, value in obj.items() if key != "metadata"}
+        return {key: value for key, value in obj.items() if key not in ("metadata", "kind", "apiVersion")}
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """The address type; every endpoint has an address."""

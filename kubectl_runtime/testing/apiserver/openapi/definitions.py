@@ -72,7 +72,7 @@ def references(node: Any) -> Iterator[str]:
     """The definitions that a node refers to."""
     if isinstance(node, Mapping):
         for key, value in node.items():
-            if key == "$ref":
+            if key == "$ref" and isinstance(value, str):  # JSONSchemaProps has a property of that name
                 yield value
             else:
                 yield from references(value)
@@ -107,7 +107,8 @@ def _described(node: Object, text: str, prefix: str) -> Object:
 
 def _node(node: Any, prefix: str) -> Any:
     if isinstance(node, Mapping):
-        return {key: prefix + value if key == "$ref" else _node(value, prefix) for key, value in node.items()}
+        return {key: prefix + value if key == "$ref" and isinstance(value, str) else _node(value, prefix)
+                for key, value in node.items()}
     return [_node(item, prefix) for item in node] if isinstance(node, list) else node
 
 

@@ -52,14 +52,15 @@ def blank(type_name: str) -> Object:
 
 def known(type_name: str) -> bool:
     """Whether there is such a type."""
-    return type_name in _types()
+    return type_name in types()
 
 
 @cache
-def _types() -> dict[str, dict[str, str]]:
+def types() -> dict[str, dict[str, str]]:
+    """The declarations of types.json.gz, see generate.py. Read-only."""
     data = resources.files(__package__).joinpath("types.json.gz").read_bytes()
-    types: dict[str, dict[str, str]] = msgspec.json.decode(gzip.decompress(data))
-    return types
+    declared: dict[str, dict[str, str]] = msgspec.json.decode(gzip.decompress(data))
+    return declared
 
 
 @dataclass(slots=True)
@@ -79,9 +80,10 @@ class _Struct:
     def __init__(self, type_name: str) -> None:
         self.go_name = type_name.rpartition(".")[2]
         self.fields: dict[str, _Field] = {}
-        for index, (name, spec) in enumerate(_types()[type_name].items()):
-            bare = spec.lstrip("*!")
-            flags = spec[:len(spec) - len(bare)]
+        for index, (name, spec) in enumerate(types()[type_name].items()):
+            typed = spec.rpartition("@")[0]
+            bare = typed.lstrip("*!")
+            flags = typed[:len(typed) - len(bare)]
             pointer, always = "*" in flags, "!" in flags
             zero = _null if pointer else _zero(bare)
             self.fields[name] = _Field(index, _decoder(bare), pointer, always, zero)
@@ -137,6 +139,7 @@ def _null() -> None:
 
 
 def _decoder(spec: str) -> Decoder:
+    spec = spec.removeprefix("#")
     if spec.startswith("."):
         return _struct_decoder(spec[1:])
     if spec.startswith("[]"):
@@ -194,7 +197,7 @@ def _schema_or(value: Any, place: Place, unknown: list[str]) -> Any:
 
 def _go_name(spec: str) -> str:
     """A type as Go prints it: ``[]v1.Container``, ``map[string]string``."""
-    spec = spec.lstrip("*!")
+    spec = spec.lstrip("*!#")
     if spec.startswith("[]"):
         return "[]" + _go_name(spec[2:])
     if spec.startswith("{"):

@@ -1,16 +1,19 @@
-"""Writes types.json.gz: what Go's JSON encoding makes of each field of the built-in kinds, read from Go declarations.
+"""Writes types.json.gz: what Go's JSON and protobuf encodings make of each field of the built-in kinds.
 
 ``python -m kubectl_runtime.testing.apiserver.kinds.typed.generate CHECKOUTS`` where CHECKOUTS holds checkouts of
 kubernetes/api, apimachinery, apiextensions-apiserver and kube-aggregator (branch release-1.36) under these names. A
-development tool: OpenAPI definitions do not tell pointers from values, nor which fields are written although empty.
+development tool: OpenAPI definitions do not tell pointers from values, nor which fields are written although empty,
+nor the numbers of fields. It reads Go declarations.
 
 The file maps each type, named as in OpenAPI without its common prefix (``core.v1.Pod``), to its fields in Go's order;
-a field is ``name -> flags type``:
+a field is ``name -> flags type @ number``:
 
 =============  =======================================================================================================
 flags          ``*`` a pointer: zero values stay, only null goes; ``!`` written even when empty
 type           string, bool, int32, int64, float64, bytes, Time, MicroTime, Duration, Quantity, IntOrString, any;
-               ``[]T`` a list; ``{K}T`` a map; ``.core.v1.Pod`` a struct; ``string:v1.PodPhase`` a named scalar
+               ``[]T`` a list; ``{K}T`` a map; ``.core.v1.Pod`` a struct; ``string:v1.PodPhase`` a named scalar;
+               ``#[]T`` a list that is a message of its own in protobuf
+number         the field's number in protobuf; ``2.5`` is number 5 of a struct that only JSON flattens; "" without one
 =============  =======================================================================================================
 """
 
@@ -53,7 +56,8 @@ SPECIAL = {
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray": "SchemaOrStrings",
 }
 SCALARS = {"string", "bool", "int32", "int64", "float64"}
-FIELD = re.compile(r'^\s*(?:(\w+)\s+)?([\w.*\[\]{}]+)\s+`[^`]*json:"([^"]*)"')
+FIELD = re.compile(r'^\s*(?:\w+\s+)?([\w.*\[\]{}]+)\s+`[^`]*json:"([^"]*)"[^`]*`')
+NUMBER = re.compile(r'protobuf:"\w+,(\d+)')
 STRUCT = re.compile(r"^type (\w+) struct\s*\{$")
 EMPTY = re.compile(r"^type (\w+) struct\s*\{\s*\}$")
 NAMED = re.compile(r"^(?:type )?\s*(\w+) =?\s*([\w.*\[\]]+)$")
@@ -90,7 +94,8 @@ class Package:
             if line.startswith("}"):
                 break
             if not line.lstrip().startswith("//") and (match := FIELD.match(line)):
-                fields.append((match[1] or "", match[2], match[3], imports))
+                number = NUMBER.search(match[0])
+                fields.append((match[1], match[2], number[1] if number else "", imports))
         return fields
 
 
@@ -119,19 +124,20 @@ class Generator:
             underlying, their_imports = self.packages[package].named[name]
             return self._fields_of(self._qualify(underlying, package, their_imports))
         fields: dict[str, str] = {}
-        for _, go_type, tag, imports in self.packages[package].structs[name]:
+        for go_type, tag, number, imports in self.packages[package].structs[name]:
             json_name, *options = tag.split(",")
             if json_name == "-":
                 continue
             if "inline" in options or not json_name:
-                fields.update(self._fields_of(self._qualify(go_type.lstrip("*"), package, imports)))
+                inner = self._fields_of(self._qualify(go_type.lstrip("*"), package, imports))
+                fields.update(_nested(inner, number) if number else inner)
                 continue
             spec = self._spec(go_type.lstrip("*"), package, imports)
             pointer = go_type.startswith("*")
             struct_like = spec.startswith(".") or spec in ("Time", "MicroTime", "Quantity", "IntOrString", "Duration")
             always = "omitzero" not in options and (
                 "omitempty" not in options or (struct_like and not pointer))
-            fields[json_name] = ("*" if pointer else "") + ("!" if always else "") + spec
+            fields[json_name] = f"{'*' if pointer else ''}{'!' if always else ''}{spec}@{number}"
         return fields
 
     def _qualify(self, go_type: str, package: str, imports: dict[str, str]) -> str:
@@ -167,9 +173,16 @@ class Generator:
             underlying, their_imports = self.packages[home].named[name]
             spec = self._spec(underlying, home, their_imports)
             base = spec.partition(":")[0]
-            return f"{base}:{home.rsplit('.', 1)[1]}.{name}" if base in SCALARS else spec
+            if base in SCALARS:
+                return f"{base}:{home.rsplit('.', 1)[1]}.{name}"
+            return f"#{spec}" if spec.startswith("[]") else spec
         self.add(full_name)
         return "." + shorten(full_name)
+
+
+def _nested(fields: dict[str, str], number: str) -> dict[str, str]:
+    """The fields of a struct that JSON flattens and protobuf does not."""
+    return {name: f"{spec.rpartition('@')[0]}@{number}.{spec.rpartition('@')[2]}" for name, spec in fields.items()}
 
 
 def shorten(full_name: str) -> str:
@@ -187,7 +200,7 @@ def main(checkouts: str) -> None:
         if not re.search(r"\.v\d+$", package.name) or not package.name.startswith(SERVED):
             continue
         for name, fields in package.structs.items():
-            if any(go_type.endswith("TypeMeta") for _, go_type, _, _ in fields) and not name.endswith("List"):
+            if any(go_type.endswith("TypeMeta") for go_type, _, _, _ in fields) and not name.endswith("List"):
                 generator.add(f"{package.name}.{name}")
     target = Path(__file__).with_name("types.json.gz")
     text = json.dumps(dict(sorted(generator.types.items())), separators=(",", ":"))
