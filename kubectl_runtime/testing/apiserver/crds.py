@@ -21,6 +21,7 @@ from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.crd_strategy import CLEANUP, is_true, set_condition
 from kubectl_runtime.testing.apiserver.custom import CustomStrategy
+from kubectl_runtime.testing.apiserver.kinds.catalog import storage_version_hash
 from kubectl_runtime.testing.apiserver.metadata import timestamp
 from kubectl_runtime.testing.apiserver.registry import ResourceType, Subresource, version_priority
 from kubectl_runtime.testing.apiserver.schemas import Schema, from_openapi
@@ -41,10 +42,13 @@ def resource_types(crd: Object) -> list[ResourceType]:
     spec, names = crd["spec"], crd["status"]["acceptedNames"]
     stored = next((version for version in spec["versions"] if version.get("storage")), spec["versions"][0])
     storage_schema = (stored.get("schema") or {}).get("openAPIV3Schema")
-    return [_resource_type(spec, names, version, storage_schema) for version in spec["versions"] if version.get("served")]
+    digest = storage_version_hash(spec["group"], stored["name"], names["kind"])
+    return [_resource_type(spec, names, version, storage_schema, digest)
+            for version in spec["versions"] if version.get("served")]
 
 
-def _resource_type(spec: Object, names: Object, version: Object, storage_schema: Object | None) -> ResourceType:
+def _resource_type(spec: Object, names: Object, version: Object, storage_schema: Object | None,
+                   digest: str) -> ResourceType:
     strategy = CustomStrategy(names["kind"], version, storage_schema)
     subresources = []
     if strategy.has_status:
@@ -61,7 +65,7 @@ def _resource_type(spec: Object, names: Object, version: Object, storage_schema:
         short_names=tuple(names.get("shortNames") or ()), categories=tuple(names.get("categories") or ()),
         subresources=tuple(subresources), strategy=strategy, schema_loader=schema,
         columns=custom_columns(version.get("additionalPrinterColumns") or ()), is_custom=True,
-        deprecation=_deprecation(spec, names, version))
+        storage_version_hash=digest, deprecation=_deprecation(spec, names, version))
 
 
 def _deprecation(spec: Object, names: Object, version: Object) -> str:

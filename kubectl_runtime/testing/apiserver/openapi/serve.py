@@ -34,7 +34,7 @@ def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
     if request.method not in ("GET", "HEAD") or not path.startswith("/openapi/"):
         return None
     if path == "/openapi/v3":
-        return HttpResponse(200, [("Content-Type", _TEXT)], encode(_index(registry)))
+        return HttpResponse(200, [("Content-Type", _TEXT)], _body(registry, path))
     if path == "/openapi/v2":
         if not _takes_json(request):
             return HttpResponse(406)
@@ -68,6 +68,8 @@ def _body(registry: Registry, path: str) -> bytes:
 def _build(registry: Registry, path: str) -> dict[str, Any] | None:
     if path == "/openapi/v2":
         return documents.v2(registry)
+    if path == "/openapi/v3":
+        return _index(registry)
     parts = path.removeprefix("/openapi/v3/").split("/")
     if parts[0] == "apis" and len(parts) == 3:
         types = registry.of(parts[1], parts[2])
@@ -79,13 +81,22 @@ def _build(registry: Registry, path: str) -> dict[str, Any] | None:
 
 
 def _index(registry: Registry) -> dict[str, Any]:
-    """The paths of all documents. Hashes are of what is served, not of the texts, so that the index builds none."""
-    state = hashlib.sha256()
-    paths = ["api/v1", "version"]
-    paths += [f"apis/{group}/{version}" for group in registry.groups() if group for version in registry.versions(group)]
-    entries = {}
-    for path in sorted(paths):
-        digest = state.copy()
-        digest.update(f"{path} {registry.revision if '.' in path else 0}".encode())
-        entries[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest.hexdigest().upper()}"}
-    return {"paths": entries}
+    """The paths of all documents, with hashes under which clients may keep them for ever.
+
+    They are made of what the documents are made of, so that the index builds none of them: of the schemas of custom
+    resources, as built-in types never change.
+    """
+    paths = {"version": hashlib.sha256(), "api/v1": hashlib.sha256()}
+    for group in registry.groups():
+        for version in registry.versions(group):
+            if group:
+                paths[f"apis/{group}/{version}"] = hashlib.sha256()
+    for found in registry:
+        if found.is_custom:
+            paths[f"apis/{found.api_version}"].update(encode([
+                found.plural, found.kind, found.list_kind, [sub.name for sub in found.subresources],
+                found.schema.node if found.schema else None]))
+    for path, digest in paths.items():
+        digest.update(f"{path} {documents.INFO['version']}".encode())
+    return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest.hexdigest().upper()}"}
+                      for path, digest in sorted(paths.items())}}
