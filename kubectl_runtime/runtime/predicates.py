@@ -67,12 +67,12 @@ def _items(mapping: Any) -> Hashable:
     return tuple(sorted(mapping.items()))
 
 
+# Module names on purpose: `predicates.generation`. (That is why `from __future__ import annotations` is not used here.)
 generation = Predicate(lambda obj: obj.generation)
 resource_version = Predicate(lambda obj: obj.resource_version or None)
 labels = Predicate(lambda obj: _items(obj.labels))
 annotations = Predicate(lambda obj: _items(obj.annotations))
-finalizers = Predicate(lambda obj: tuple(obj.finalizers))# (This module does without `from __future__ import annotations`, whose name is taken by the predicate.)
-
+finalizers = Predicate(lambda obj: tuple(obj.finalizers))
 Key = tuple[str | None, str, str]
 
 

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from kubectl_runtime.core.gvk import ApiResource, HasApiResource, api_resource_of
+from kubectl_runtime.core.invalid import InvalidObject
 from kubectl_runtime.core.refs import ObjectRef
 from kubectl_runtime.runtime.events import Apply, Delete, Event, InitApply
 
@@ -61,7 +62,8 @@ def trigger_self(resource: HasApiResource | ApiResource) -> Subscription:
             return ()
         obj = event.obj
         reason = Reason.OBJECT_DELETED if isinstance(event, Delete) else Reason.OBJECT_UPDATED
-        return (ReconcileRequest(obj.ref.canonical(own), reason, _version(obj)),)
+        ref = ObjectRef(own, obj.name, obj.namespace if own.namespaced else None)
+        return (ReconcileRequest(ref, reason, _version(obj)),)
 
     return requests
 
@@ -79,13 +81,12 @@ def trigger_owners(owner: HasApiResource | ApiResource) -> Subscription:
         if not isinstance(event, Apply | InitApply | Delete):
             return ()
         obj = event.obj
-        references = getattr(obj, "owner_references", None)  # an object whose head did not decode has none
-        if not references:
+        if isinstance(obj, InvalidObject):
             return ()
-        namespace = obj.namespace or None if own.namespaced else None
+        namespace = obj.namespace if own.namespaced else None
         reason = _related(event)
         return [ReconcileRequest(ObjectRef(own, reference.name, namespace), reason, _version(obj))
-                for reference in references if reference.kind == own.kind and reference.group == own.group]
+                for reference in obj.owner_references if reference.kind == own.kind and reference.group == own.group]
 
     return requests
 
@@ -98,7 +99,7 @@ def trigger_others(mapper: Mapper[Any]) -> Subscription:
     """
 
     def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:
-        if not isinstance(event, Apply | InitApply | Delete) or is_invalid(event.obj):
+        if not isinstance(event, Apply | InitApply | Delete) or isinstance(event.obj, InvalidObject):
             return
         reason, cause = _related(event), _version(event.obj)
         found = mapper(event.obj)
@@ -115,11 +116,6 @@ def name_of(function: Any) -> str:
     """What to call a user's function in a log line."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
-
-
-def is_invalid(obj: Any) -> bool:
-    """Whether `obj` stands for an object whose head could not be decoded."""
-    return isinstance(getattr(obj, "error", None), Exception)
 
 
 def _related(event: Event[Any]) -> Reason:

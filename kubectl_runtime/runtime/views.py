@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from kubectl_runtime.core.invalid import InvalidObject
 from kubectl_runtime.core.record import Record
@@ -18,11 +18,11 @@ Modify: TypeAlias = Callable[[Any], None]
 
 def reader_of(kind: type[K]) -> Callable[[Record], K]:
     """What makes readers of `kind`; a record whose head did not decode becomes an `InvalidObject`."""
-    from_record: Callable[[Record], K] = kind.from_record  # type: ignore[attr-defined]  # kinds are resource classes
+    from_record: Callable[[Record], K] = cast(Any, kind).from_record  # kinds are resource classes
 
     def read(record: Record) -> K:
         if record.problem is not None:
-            return InvalidObject(record)  # type: ignore[return-value]  # by design: its content raises what is wrong
+            return cast(K, InvalidObject(record))  # it flows like one: only its content raises what is wrong
         return from_record(record)
 
     return read
