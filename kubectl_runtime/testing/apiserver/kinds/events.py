@@ -35,13 +35,24 @@ def _source(obj: Object) -> str:
     return (obj.get("source") or {}).get("component") or obj.get("reportingComponent") or ""
 
 
+_BOTH = ("reason", "type")
+_CORE_FIELDS = frozenset({*_BOTH, "reportingComponent", "source", *(f"involvedObject.{name}" for name in _REFERENCE)})
+_NEW_FIELDS = frozenset({*_BOTH, "reportingController", *(f"regarding.{name}" for name in _REFERENCE)})
+
+
 class EventStrategy(BuiltinStrategy):
     """Events of core/v1."""
 
-    delete_returns_object = False
+    # An Event is stored once for both groups, so that its fields are kept under the names of both.
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
-        **{f"involvedObject.{name}": f"involvedObject.{name}" for name in _REFERENCE},
-        "reason": "reason", "reportingComponent": "reportingComponent", "source": _source, "type": "type"}
+        **{f"{head}.{name}": f"involvedObject.{name}"
+           for name in _REFERENCE for head in ("involvedObject", "regarding")},
+        "reason": "reason", "reportingComponent": "reportingComponent", "reportingController": "reportingComponent",
+        "source": _source, "type": "type"}
+
+    def selectable_field_names(self) -> frozenset[str]:
+        """The names of core/v1."""
+        return _CORE_FIELDS
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """The namespace; more only for Events in the new style, which have an eventTime."""
@@ -56,9 +67,9 @@ class EventStrategy(BuiltinStrategy):
 class NewEventStrategy(EventStrategy):
     """Events of events.k8s.io/v1."""
 
-    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
-        **{f"regarding.{name}": f"involvedObject.{name}" for name in _REFERENCE},
-        "reason": "reason", "reportingController": "reportingComponent", "type": "type"}
+    def selectable_field_names(self) -> frozenset[str]:
+        """The names of events.k8s.io/v1."""
+        return _NEW_FIELDS
 
     @property
     def converts(self) -> bool:

@@ -20,10 +20,11 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIX = {exponent: suffix for suffix, exponent in _BINARY.items()}
 _NUMBER = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([a-zA-Z]*)([+-]?\d*)")
+_MAX_EXPONENT = 100  # more is no resource, and would cost memory
 _BINARY_MAX = 2**63 - 1  # the real server caps binary quantities here
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # clusters repeat few quantities
 def canonical(text: str) -> str:
     """The quantity in canonical form; raises ValueError with the real server's words."""
     value, family = _parse(text)
@@ -33,6 +34,7 @@ def canonical(text: str) -> str:
     return sign + _decimal(value, exponent=family == "exponent")
 
 
+@lru_cache(maxsize=4096)
 def value_of(text: str) -> Fraction:
     """The exact number of a quantity; raises ValueError."""
     return _parse(text)[0]
@@ -50,7 +52,7 @@ def _parse(text: str) -> tuple[Fraction, str]:
 
 def _suffix(letters: str, digits: str) -> tuple[Fraction, str]:
     if letters in ("e", "E") and digits.lstrip("+-"):
-        return Fraction(10) ** int(digits), "exponent"
+        return Fraction(10) ** max(-_MAX_EXPONENT, min(int(digits), _MAX_EXPONENT)), "exponent"
     if digits:
         raise ValueError(SUFFIX_ERROR)
     if letters in _DECIMAL:
