@@ -14,7 +14,8 @@ from kubectl_runtime.testing.apiserver.kinds.typed.decode import types
 
 NAMES = st.sampled_from(["metadata", "spec", "status", "containers", "name", "labels", "data", "x"])
 JSON = st.recursive(st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=4),
-                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4), max_leaves=12)
+                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+                    max_leaves=12)
 
 
 def shaped(kind: str, obj: dict[str, Any]) -> dict[str, Any]:
