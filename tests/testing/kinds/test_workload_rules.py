@@ -105,3 +105,18 @@ def test_a_disruption_budget_has_one_bound(api: Api) -> None:
     refused = api.create({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "p"},
                           "spec": {"minAvailable": 1, "maxUnavailable": 1, "selector": {}}})
     assert refused.causes()[0][1].endswith("minAvailable and maxUnavailable cannot be both set")
+
+
+def test_an_apply_that_only_defaults_make_equal_changes_nothing(api: Api, workload: Maker) -> None:
+    applied = workload("StatefulSet", serviceName="s", volumeClaimTemplates=[
+        {"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "1024Mi"}}}}])
+
+    def apply() -> str:
+        answer = api("PATCH", api.path(applied, "a"), applied, query={"fieldManager": "m"},
+                     content_type="application/apply-patch+yaml")
+        assert answer.status in (200, 201), answer.body
+        return str(answer.body["metadata"]["resourceVersion"])
+
+    first = apply()
+    api.clock.advance(5)
+    assert apply() == first
