@@ -8,19 +8,61 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "Api": "client.api",
     "ApiError": "core.errors",
     "ApiResource": "core.gvk",
+    "Apply": "runtime.events",
+    "AuthError": "core.errors",
+    "Client": "client.client",
+    "Config": "client.config",
     "ConfigError": "core.errors",
     "DecodeError": "core.errors",
+    "Delete": "runtime.events",
+    "DeleteParams": "core.params",
+    "DiscoveryError": "core.errors",
+    "Event": "runtime.events",
+    "Failed": "runtime.events",
+    "GetParams": "core.params",
     "GroupVersionKind": "core.gvk",
+    "Init": "runtime.events",
+    "InitApply": "runtime.events",
+    "InitDone": "runtime.events",
+    "KindNotServedError": "client.failures",
     "KubeError": "core.errors",
+    "ListParams": "core.params",
+    "ListSemantic": "runtime.watcher_config",
+    "NotConfiguredError": "client.config",
+    "ObjectList": "client.listing",
     "ObjectRef": "core.refs",
+    "Patch": "core.patch",
+    "PatchParams": "core.params",
+    "PostParams": "core.params",
+    "ReconcileRequest": "runtime.triggers",
     "RequestError": "core.errors",
+    "RequestTimeout": "core.errors",
+    "RetryPolicy": "client.retry",
     "Scope": "core.gvk",
     "StopToken": "core.stop",
+    "Store": "runtime.store",
+    "StoreNotReady": "runtime.store",
     "TransportError": "core.errors",
+    "WatchBackoff": "runtime.backoff",
+    "WatchParams": "core.params",
+    "WatcherConfig": "runtime.watcher_config",
+    "applied_objects": "runtime.adapters",
+    "metadata_watcher": "runtime.watcher",
+    "predicate_filter": "runtime.adapters",
+    "predicates": "runtime.predicates",
+    "reflector": "runtime.reflector",
+    "store": "runtime.store_writer",
+    "touched_objects": "runtime.adapters",
+    "watch_object": "runtime.watcher",
+    "watcher": "runtime.watcher",
 }
 """Where each public name lives, below this package."""
+
+_MODULES = frozenset({"predicates"})
+"""Those that are modules themselves."""
 
 __all__ = sorted(_HOME)  # noqa: PLE0605 - computed from the one table above
 
@@ -29,7 +71,8 @@ def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    module = importlib.import_module(f"{__name__}.{home}")
+    value = module if name in _MODULES else getattr(module, name)
     globals()[name] = value
     return value
 

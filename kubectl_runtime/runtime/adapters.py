@@ -18,9 +18,8 @@ from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration
 from kubectl_runtime.core.gvk import ApiResource, HasApiResource
 from kubectl_runtime.core.invalid import InvalidObject
 from kubectl_runtime.runtime import triggers
-from kubectl_runtime.runtime.events import Apply, Delete, Event, InitApply
+from kubectl_runtime.runtime.events import Apply, Delete, Event, InitApply, with_obj
 from kubectl_runtime.runtime.predicates import TTL, Predicate, PredicateCache
-from kubectl_runtime.runtime.reflector import with_obj
 from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.triggers import Mapper, ReconcileRequest, Subscription, name_of
 from kubectl_runtime.runtime.usercode import report

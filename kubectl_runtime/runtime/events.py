@@ -15,6 +15,7 @@ Immutable, equal by content. `obj` is a `Record` inside the runtime and a fresh 
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -73,3 +74,10 @@ RawStep: TypeAlias = Event[T] | Failed | Idle
 def obj_of(event: Event[Any]) -> Any:
     """The object that an event carries; None for `Init` and `InitDone`."""
     return getattr(event, "obj", None)
+
+
+def with_obj(event: Event[Any], change: Callable[[Any], Any]) -> Event[Any]:
+    """The same event about `change(obj)`; events without an object as they are."""
+    if isinstance(event, Apply | Delete | InitApply):
+        return type(event)(change(event.obj))
+    return event

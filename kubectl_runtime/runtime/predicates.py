@@ -26,7 +26,7 @@ from cachetools import TTLCache
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.invalid import InvalidObject
 from kubectl_runtime.runtime.events import Apply, Delete, Event, Init, InitApply, InitDone
-from kubectl_runtime.runtime.triggers import ReconcileRequest, Subscription, name_of
+from kubectl_runtime.runtime.triggers import ReconcileRequest, Subscription, name_of, named_after
 from kubectl_runtime.runtime.usercode import report
 
 TTL = 3600.0
@@ -138,8 +138,7 @@ def filtered(subscription: Subscription, predicate: Predicate, *, ttl: Duration 
     def requests(event: Event[Any]) -> list[ReconcileRequest]:
         return [*subscription(event)] if cache.passes(event) else []
 
-    requests.__qualname__ = requests.__name__ = name_of(subscription)
-    return requests
+    return named_after(subscription, requests)
 
 
 def _key(obj: Any) -> Key:

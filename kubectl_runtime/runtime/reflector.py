@@ -23,11 +23,11 @@ Records go in and out; `reflector` is the form for streams of readers. For one t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from kubectl_runtime.core.record import Record
-from kubectl_runtime.runtime.events import INIT_DONE, Apply, Delete, Event, Init, InitApply, InitDone
+from kubectl_runtime.runtime.events import INIT_DONE, Apply, Delete, Event, Init, InitApply, InitDone, with_obj
 from kubectl_runtime.runtime.store import Key
 from kubectl_runtime.runtime.store_writer import Observers, StoreWriter
 from kubectl_runtime.runtime.streams import closing_source
@@ -47,7 +47,7 @@ class Commit(NamedTuple):
 class Reflector:
     """Feeds one store. See the module's table."""
 
-    def __init__(self, writer: StoreWriter, *, relist_triggers: bool = False) -> None:
+    def __init__(self, writer: StoreWriter[Any], *, relist_triggers: bool = False) -> None:
         self._writer = writer
         self._relist_triggers = relist_triggers
         self._buffer: dict[Key, Record] = {}
@@ -144,29 +144,22 @@ class Reflector:
             self._pending, self._changes = {}, []
 
 
-def reflector(writer: StoreWriter, events: Iterable[Event[K]], *, read: Callable[[Record], K],
+def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,
               relist_triggers: bool = False) -> Iterator[Event[K]]:
-    """The store is written in passing; yields what each event changed, with fresh readers (made by `read`).
+    """The store is written in passing; yields what each event changed, with fresh readers.
 
     `events` carry readers, as those of `watcher` do. Closes `events` when it is closed.
     """
     inner = Reflector(writer, relist_triggers=relist_triggers)
     with closing_source(events):
         for event in events:
-            for change in inner.feed(with_obj(event, record_of)):
-                yield with_obj(change, read)
+            for change in inner.feed(with_obj(event, _record_of)):
+                yield with_obj(change, writer.read)
 
 
-def record_of(obj: Any) -> Record:
+def _record_of(obj: Any) -> Record:
     """The record behind a reader; a record is its own."""
     return obj if isinstance(obj, Record) else obj.record
-
-
-def with_obj(event: Event[Any], change: Callable[[Any], Any]) -> Event[Any]:
-    """The same event about `change(obj)`; events without an object as they are."""
-    if isinstance(event, Apply | Delete | InitApply):
-        return type(event)(change(event.obj))
-    return event
 
 
 def _same_version(old: Record, new: Record) -> bool:

@@ -11,13 +11,14 @@ epoch, and the values are computed again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Generic, TypeVar, cast
 
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
-from kubectl_runtime.core.gvk import ApiResource
+from kubectl_runtime.core.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.runtime.store import Key, Store, StoreState
 from kubectl_runtime.runtime.store_index import Values
+from kubectl_runtime.runtime.views import reader_of
 
 K = TypeVar("K")
 
@@ -27,19 +28,18 @@ Changes = Mapping[Key, Record | None]
 Observers = tuple[object, ...]
 
 
-class StoreWriter:
-    """The writing side of a store."""
+class StoreWriter(Generic[K]):
+    """The writing side of a store; `store` is the reading side."""
 
-    def __init__(self, resource: ApiResource, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, resource: ApiResource, read: Callable[[Record], K], *, clock: Clock = SYSTEM_CLOCK) -> None:
+        """`read` makes what readers get of a record."""
         self._state = StoreState(resource, clock)
+        self.read = read
+        self.store: Store[K] = Store(self._state, read)
 
     @property
     def resource(self) -> ApiResource:
         return self._state.resource
-
-    def reader(self, read: Callable[[Record], K]) -> Store[K]:
-        """A reading side; `read` makes what readers get of a record. Any number, all of the same objects."""
-        return Store(self._state, read)
 
     def get(self, key: Key) -> Record | None:
         """What is stored. Only for the thread that writes, which is why it needs no lock."""
@@ -123,3 +123,9 @@ class StoreWriter:
         for name, of_keys in values.items():
             for key, found in of_keys.items():
                 indexes.put(name, key, found)
+
+
+def store(kind: type[K], *, clock: Clock = SYSTEM_CLOCK) -> tuple[Store[K], StoreWriter[K]]:
+    """A store for objects of a resource class: the side that reads and the side that a `reflector` writes to."""
+    writer = StoreWriter(api_resource_of(cast(HasApiResource, kind)), reader_of(kind), clock=clock)
+    return writer.store, writer

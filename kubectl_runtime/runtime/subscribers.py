@@ -19,8 +19,7 @@ from typing import Any
 from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.stop import StopToken
-from kubectl_runtime.runtime.events import Event, obj_of
-from kubectl_runtime.runtime.reflector import with_obj
+from kubectl_runtime.runtime.events import Event, obj_of, with_obj
 from kubectl_runtime.runtime.triggers import ReconcileRequest, Sink, Subscription, name_of
 from kubectl_runtime.runtime.usercode import report
 
@@ -87,12 +86,17 @@ class Subscriber:
                 # The reader is made for this subscription alone: what it changes in it, nobody else sees.
                 requests.extend(self._subscription(with_obj(change, self._read)))
             except BaseException as error:  # noqa: BLE001 - user code must not end the thread of the watch
-                report(error, "%s, given %s of %r,", self._name, type(change).__name__, obj_of(change))
+                report(error, "%s, given %s,", self._name, _described(change))
             if (took := monotonic() - began) > SLOW_SECONDS:
-                log.warning("%s took %.0f ms for %s of %r: what a watch calls must not block, or its events come late",
-                            self._name, took * 1000, type(change).__name__, obj_of(change))
+                log.warning("%s took %.0f ms for %s: what a watch calls must not block, or its events come late",
+                            self._name, took * 1000, _described(change))
         if requests:
             try:
                 self._sink(requests)
             except BaseException as error:  # noqa: BLE001 - as above
                 report(error, "the sink of %s", self._name)
+
+
+def _described(change: Event[Record]) -> str:
+    obj = obj_of(change)
+    return type(change).__name__ if obj is None else f"{type(change).__name__} of {obj.ref}"

@@ -108,14 +108,20 @@ def trigger_others(mapper: Mapper[Any]) -> Subscription:
         for ref in (found,) if isinstance(found, ObjectRef) else found:
             yield ReconcileRequest(ref, reason, cause)
 
-    requests.__qualname__ = requests.__name__ = name_of(mapper)
-    return requests
+    return named_after(mapper, requests)
 
 
 def name_of(function: Any) -> str:
     """What to call a user's function in a log line."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
+
+
+def named_after(function: Any, wrapper: Subscription) -> Subscription:
+    """`wrapper`, under the name of the user's function that it calls."""
+    for attribute in ("__module__", "__name__", "__qualname__"):
+        setattr(wrapper, attribute, getattr(function, attribute, None) or getattr(type(function), attribute))
+    return wrapper
 
 
 def _related(event: Event[Any]) -> Reason:

@@ -6,8 +6,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from kubectl_runtime.core.invalid import InvalidObject
 from kubectl_runtime.core.record import Record
-from kubectl_runtime.runtime.events import Event
-from kubectl_runtime.runtime.reflector import with_obj
+from kubectl_runtime.runtime.events import Event, with_obj
 from kubectl_runtime.runtime.usercode import report
 
 K = TypeVar("K")

@@ -92,7 +92,7 @@ class WatchDriver:
 
     def _list(self, state: Listing) -> Advance:
         try:
-            meta, records = self._api.list_page(self._list_params(state))
+            meta, records = self._api.list_page(self._list_params(state), stop=self._stop)
         except Exception as error:  # noqa: BLE001 - whatever it is, the watch must live on, and the failure be seen
             return self._give(Broke(error))
         return self._give(PageRead(meta.resource_version, meta.continue_token, records))

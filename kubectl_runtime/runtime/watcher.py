@@ -24,9 +24,19 @@ from kubectl_runtime.core.selectors import fields
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.backoff import DEFAULT_BACKOFF, IDLE_PAUSE, WatchBackoff
 from kubectl_runtime.runtime.backoff import backoff as backoff_stage
-from kubectl_runtime.runtime.events import IDLE, Apply, Delete, Event, Failed, Idle, InitApply, InitDone, RawStep
+from kubectl_runtime.runtime.events import (
+    IDLE,
+    Apply,
+    Delete,
+    Event,
+    Failed,
+    Idle,
+    InitApply,
+    InitDone,
+    RawStep,
+    with_obj,
+)
 from kubectl_runtime.runtime.failure_log import WatchTarget
-from kubectl_runtime.runtime.reflector import with_obj
 from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.views import reader_of
 from kubectl_runtime.runtime.watch_api import WatchApi

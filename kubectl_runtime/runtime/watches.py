@@ -87,12 +87,12 @@ class Watch(Generic[K]):
         self._driver = WatchDriver(api, config, stop, clock, rng)
         self._backoff = Backoff(backoff, rng=rng)
         self._failures = FailureLog(self.target)
-        self._writer = StoreWriter(api.resource, clock=clock)
+        self._writer = StoreWriter(api.resource, self._read, clock=clock)
         self._relist_triggers = relist_triggers
         self._reflector = Reflector(self._writer, relist_triggers=relist_triggers)
         self._resume_at = 0.0
         self._relists = -1  # the first complete list is none
-        self.store: Store[K] = self._writer.reader(self._read)
+        self.store: Store[K] = self._writer.store
         self._state = WatchState(since=clock.monotonic())
 
     @property

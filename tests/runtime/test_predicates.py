@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from kubectl_runtime.runtime import predicates
 from kubectl_runtime.runtime.adapters import applied_objects, modify, predicate_filter, touched_objects
 from kubectl_runtime.runtime.events import INIT, INIT_DONE, Apply, Delete, Event, InitApply
@@ -14,7 +15,7 @@ from kubectl_runtime.runtime.store_writer import StoreWriter
 from kubectl_runtime.runtime.triggers import trigger_self
 from kubectl_runtime.runtime.views import reader_of
 from kubectl_runtime.testing.clock import SimClock
-from watch_fakes import THING, Thing, broken, thing
+from tests.runtime.watch_fakes import THING, Thing, broken, thing
 
 
 def obj(name: str = "a", rv: int = 1, **more: Any) -> Thing:
@@ -27,7 +28,11 @@ def passed(predicate: Predicate, *objects: Thing) -> list[bool]:
 
 
 def test_generation_hides_what_does_not_change_it() -> None:
-    assert passed(predicates.generation, obj(generation=1), obj(rv=2, generation=1), obj(rv=3, generation=2)) == [True, False, True]
+    assert passed(predicates.generation, obj(generation=1), obj(rv=2, generation=1), obj(rv=3, generation=2)) == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_a_kind_without_generation_always_passes() -> None:
@@ -43,7 +48,12 @@ def test_resource_version_hides_repetitions() -> None:
     (predicates.annotations, "annotations", {"a": "1"}, {}),
     (predicates.finalizers, "finalizers", ["x"], ["x", "y"])])
 def test_each_predicate_watches_its_part(predicate: Predicate, key: str, first: Any, second: Any) -> None:
-    states = [obj(rv=1, **{key: first}), obj(rv=2, **{key: first}), obj(rv=3, **{key: second}), obj(rv=4, **{key: None})]
+    states = [
+        obj(rv=1, **{key: first}),
+        obj(rv=2, **{key: first}),
+        obj(rv=3, **{key: second}),
+        obj(rv=4, **{key: None}),
+    ]
     assert passed(predicate, *states)[:3] == [True, False, True]
 
 
@@ -79,8 +89,9 @@ def test_a_new_object_of_the_same_name_and_generation_passes() -> None:
 
 def test_a_deletion_always_passes_and_is_forgotten() -> None:
     cache = PredicateCache(predicates.generation)
-    assert [cache.passes(event) for event in (Apply(obj(generation=1)), Delete(obj(generation=1)), Apply(obj(generation=1)))] == [
-        True, True, True]
+    assert [
+        cache.passes(event) for event in (Apply(obj(generation=1)), Delete(obj(generation=1)), Apply(obj(generation=1)))
+    ] == [True, True, True]
     assert cache.passes(Delete(obj(generation=1)))
     assert len(cache) == 0
 
@@ -112,7 +123,9 @@ def test_the_memory_is_bounded_by_time_size_and_complete_lists() -> None:
 
 
 @pytest.mark.parametrize("failure", [ValueError, SystemExit])
-def test_a_predicate_that_raises_is_reported_and_lets_pass(failure: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_predicate_that_raises_is_reported_and_lets_pass(
+    failure: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     def value(obj: Thing) -> int:
         raise failure("no")
 
@@ -127,7 +140,12 @@ def test_an_undecodable_object_passes() -> None:
 
 def test_a_filtered_subscription_is_called_for_what_passes() -> None:
     subscription = filtered(trigger_self(Thing), predicates.generation)
-    events: list[Event[Thing]] = [Apply(obj(generation=1)), Apply(obj(rv=2, generation=1)), INIT_DONE, Delete(obj(rv=3, generation=1))]
+    events: list[Event[Thing]] = [
+        Apply(obj(generation=1)),
+        Apply(obj(rv=2, generation=1)),
+        INIT_DONE,
+        Delete(obj(rv=3, generation=1)),
+    ]
     assert [len(list(subscription(event))) for event in events] == [1, 0, 0, 1]
 
 
@@ -141,7 +159,11 @@ def test_flattening_with_and_without_deletions() -> None:
 
 def test_the_filter_of_a_stream_of_objects() -> None:
     objects = [obj(generation=1), obj(rv=2, generation=1), obj("b", generation=1), obj(rv=3, generation=2)]
-    assert [(o.name, o.resource_version) for o in predicate_filter(objects, predicates.generation)] == [("a", "1"), ("b", "1"), ("a", "3")]
+    assert [(o.name, o.resource_version) for o in predicate_filter(objects, predicates.generation)] == [
+        ("a", "1"),
+        ("b", "1"),
+        ("a", "3"),
+    ]
 
 
 def prune(o: Thing) -> None:
@@ -151,9 +173,9 @@ def prune(o: Thing) -> None:
 
 
 def test_modify_prunes_before_the_store_and_marks_the_object_as_partial() -> None:
-    writer = StoreWriter(THING)
+    writer = StoreWriter(THING, Thing.from_record)
     events = [INIT, InitApply(obj(spec={"large": "x"})), INIT_DONE, Apply(obj("b", spec={"large": "x"}))]
-    list(reflector(writer, modify(events, prune), read=Thing.from_record))
+    list(reflector(writer, modify(events, prune)))
     for record in writer.records().values():
         assert b"large" not in record.raw
         assert record.partial

@@ -6,18 +6,19 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.runtime.events import INIT, INIT_DONE, Apply, Delete, Event, InitApply
 from kubectl_runtime.runtime.reflector import Reflector, reflector
 from kubectl_runtime.runtime.store_writer import StoreWriter
-from watch_fakes import THING, Thing, broken, thing
+from tests.runtime.watch_fakes import THING, Thing, broken, thing
 
 A, B = thing("a", 1), thing("b", 2)
 
 
 @pytest.fixture
 def writer() -> StoreWriter:
-    return StoreWriter(THING)
+    return StoreWriter(THING, Thing.from_record)
 
 
 def listed(*records: Record) -> list[Event[Record]]:
@@ -130,7 +131,9 @@ def test_an_undecodable_object_is_kept_and_told_once_per_version(writer: StoreWr
 
 def test_an_object_without_a_name_is_logged_and_left_out(writer: StoreWriter, caplog: pytest.LogCaptureFixture) -> None:
     mirror = Reflector(writer)
-    assert mirror.feed(INIT, InitApply(broken("", 4)), INIT_DONE, Apply(broken("", 5)), Delete(broken("", 6))) == [INIT_DONE]
+    assert mirror.feed(INIT, InitApply(broken("", 4)), INIT_DONE, Apply(broken("", 5)), Delete(broken("", 6))) == [
+        INIT_DONE
+    ]
     assert stored(writer) == {}
     assert caplog.text.count("left out") == 3
 
@@ -147,7 +150,7 @@ def test_the_generator_form_reads_and_yields_readers_and_closes_its_source(write
         finally:
             closed.append(True)
 
-    events = reflector(writer, source(), read=Thing.from_record)
+    events = reflector(writer, source())
     first = next(events)
     assert isinstance(first, Apply)
     assert (first.obj.name, stored(writer)) == ("a", {"a": "1"})
@@ -157,7 +160,9 @@ def test_the_generator_form_reads_and_yields_readers_and_closes_its_source(write
 
 
 NAMES = st.sampled_from("abc")
-OBJECTS = st.builds(lambda name, rv, uid: thing(name, rv, uid=f"{name}-{uid}"), NAMES, st.integers(1, 4), st.integers(1, 2))
+OBJECTS = st.builds(
+    lambda name, rv, uid: thing(name, rv, uid=f"{name}-{uid}"), NAMES, st.integers(1, 4), st.integers(1, 2)
+)
 EVENTS = st.one_of(OBJECTS.map(Apply), OBJECTS.map(Delete))
 LISTS = st.lists(OBJECTS, max_size=4, unique_by=lambda record: record.name).map(lambda records: listed(*records))
 BATCHES = st.lists(st.one_of(st.lists(EVENTS, max_size=6), LISTS), max_size=8)
@@ -165,7 +170,7 @@ BATCHES = st.lists(st.one_of(st.lists(EVENTS, max_size=6), LISTS), max_size=8)
 
 @given(BATCHES)
 def test_who_follows_the_changes_knows_exactly_what_is_stored(batches: list[list[Event[Record]]]) -> None:
-    writer = StoreWriter(THING)
+    writer = StoreWriter(THING, Thing.from_record)
     mirror = Reflector(writer)
     known: dict[str, Record] = {}
     for batch in batches:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+
 from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.record import Record
@@ -12,7 +13,7 @@ from kubectl_runtime.core.selectors import Selector
 from kubectl_runtime.runtime.store import Store, StoreNotReady
 from kubectl_runtime.runtime.store_writer import StoreWriter
 from kubectl_runtime.testing.clock import SimClock
-from watch_fakes import THING, Foo, Thing, thing
+from tests.runtime.watch_fakes import THING, Foo, Thing, thing
 
 OTHER = ApiResource("other.example", "v1", "Thing", "things")
 
@@ -33,18 +34,22 @@ def clock() -> SimClock:
 
 @pytest.fixture
 def writer(clock: SimClock) -> StoreWriter:
-    return StoreWriter(THING, clock=clock)
+    return StoreWriter(THING, Thing.from_record, clock=clock)
 
 
 @pytest.fixture
 def store(writer: StoreWriter) -> Store[Thing]:
-    return writer.reader(Thing.from_record)
+    return writer.store
 
 
 def test_a_namespaced_object_is_found_by_ref_and_by_name(writer: StoreWriter, store: Store[Thing]) -> None:
     fill(writer, thing("a", 7))
     ref = ObjectRef(THING, "a", "default")
-    for found in (store.get(ref), store.get("a", "default"), store.get(ObjectRef(THING.with_version("v2"), "a", "default"))):
+    for found in (
+        store.get(ref),
+        store.get("a", "default"),
+        store.get(ObjectRef(THING.with_version("v2"), "a", "default")),
+    ):
         assert found is not None
         assert found.resource_version == "7"
     assert ref in store
@@ -58,8 +63,8 @@ def test_a_namespaced_object_is_not_found_without_its_namespace(writer: StoreWri
 
 
 def test_a_cluster_scoped_object_is_found_with_and_without_a_namespace() -> None:
-    writer = StoreWriter(Foo.api_resource)
-    store = writer.reader(Foo.from_record)
+    writer = StoreWriter(Foo.api_resource, Foo.from_record)
+    store = writer.store
     fill(writer, thing("f", namespace=None, resource=Foo.api_resource))
     assert store.get("f") is not None
     assert store.get(ObjectRef(Foo.api_resource, "f", "default")) is not None
@@ -96,7 +101,9 @@ def test_find_and_filter_by_function_and_by_selector(writer: StoreWriter, store:
     assert sorted(obj.name for obj in store) == ["a", "b", "c"]
 
 
-def test_what_a_predicate_raises_reaches_the_caller_and_no_lock_is_held(writer: StoreWriter, store: Store[Thing]) -> None:
+def test_what_a_predicate_raises_reaches_the_caller_and_no_lock_is_held(
+    writer: StoreWriter, store: Store[Thing]
+) -> None:
     fill(writer, thing("a"))
 
     def predicate(obj: Thing) -> bool:
@@ -110,7 +117,9 @@ def test_what_a_predicate_raises_reaches_the_caller_and_no_lock_is_held(writer: 
         store.find(predicate)
 
 
-def test_waiting_ends_with_the_first_complete_list_for_every_waiter(writer: StoreWriter, store: Store[Thing], clock: SimClock) -> None:
+def test_waiting_ends_with_the_first_complete_list_for_every_waiter(
+    writer: StoreWriter, store: Store[Thing], clock: SimClock
+) -> None:
     waiters = [threading.Thread(target=store.wait_until_ready, args=(60,)) for _ in range(5)]
     for waiter in waiters:
         waiter.start()
@@ -126,10 +135,12 @@ def test_waiting_ends_with_the_first_complete_list_for_every_waiter(writer: Stor
 
 def test_waiting_too_long_says_what_and_why() -> None:
     clock = SimClock(self_advancing=True)
-    writer = StoreWriter(THING, clock=clock)
+    writer = StoreWriter(THING, Thing.from_record, clock=clock)
     writer.trouble("cannot list things.test.example: forbidden")
-    with pytest.raises(StoreNotReady, match=r"things.test.example: no complete list after 5 s; last failure: .*forbidden"):
-        writer.reader(Thing.from_record).wait_until_ready(5)
+    with pytest.raises(
+        StoreNotReady, match=r"things.test.example: no complete list after 5 s; last failure: .*forbidden"
+    ):
+        writer.store.wait_until_ready(5)
     assert clock.monotonic() == 5
 
 
@@ -191,7 +202,8 @@ def test_an_index_may_be_added_late_and_give_several_values(writer: StoreWriter,
 
 @pytest.mark.parametrize("failure", [ValueError, SystemExit])
 def test_an_index_function_that_raises_is_reported_and_leaves_that_object_out(
-        writer: StoreWriter, store: Store[Thing], caplog: pytest.LogCaptureFixture, failure: type[BaseException]) -> None:
+    writer: StoreWriter, store: Store[Thing], caplog: pytest.LogCaptureFixture, failure: type[BaseException]
+) -> None:
     def function(obj: Thing) -> str:
         if obj.name == "bad":
             raise failure("no")
@@ -234,7 +246,9 @@ def test_a_change_while_an_index_is_being_built_is_not_lost(writer: StoreWriter,
     assert names(store, "app", "old") == []
 
 
-def test_an_index_that_is_declared_while_a_write_is_prepared_gets_that_write(writer: StoreWriter, store: Store[Thing]) -> None:
+def test_an_index_that_is_declared_while_a_write_is_prepared_gets_that_write(
+    writer: StoreWriter, store: Store[Thing]
+) -> None:
     declared: list[bool] = []
 
     def first(obj: Thing) -> str:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.refs import ObjectRef
 from kubectl_runtime.runtime import adapters
@@ -15,7 +16,7 @@ from kubectl_runtime.runtime.triggers import (
     trigger_self,
 )
 from kubectl_runtime.runtime.views import reader_of
-from watch_fakes import THING, Foo, Thing, broken, thing
+from tests.runtime.watch_fakes import THING, Foo, Thing, broken, thing
 
 FOO = Foo.api_resource
 
@@ -39,7 +40,9 @@ def test_an_object_asks_for_itself_with_the_version_that_caused_it() -> None:
     assert list(trigger_self(THING)(Delete(obj))) == [ReconcileRequest(ref, Reason.OBJECT_DELETED, ("uid-a", "7"))]
 
 
-@pytest.mark.parametrize("subscription", [trigger_self(Thing), trigger_owners(Foo), trigger_others(lambda obj: obj.ref)])
+@pytest.mark.parametrize(
+    "subscription", [trigger_self(Thing), trigger_owners(Foo), trigger_others(lambda obj: obj.ref)]
+)
 @pytest.mark.parametrize("event", [INIT, INIT_DONE])
 def test_events_without_an_object_trigger_nothing(subscription: Subscription, event: Event[Thing]) -> None:
     assert list(subscription(event)) == []

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from kubectl_runtime.core.errors import TransportError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.stop import StopToken
@@ -15,7 +16,7 @@ from kubectl_runtime.runtime.backoff import Backoff, WatchBackoff, backoff
 from kubectl_runtime.runtime.events import IDLE, INIT, INIT_DONE, Apply, Failed
 from kubectl_runtime.runtime.failure_log import FailureLog, WatchTarget
 from kubectl_runtime.testing.clock import SimClock
-from watch_fakes import THING, api_error, thing
+from tests.runtime.watch_fakes import THING, api_error, thing
 
 TARGET = WatchTarget(THING, "default")
 PLAIN = WatchBackoff(jitter=False)
@@ -116,7 +117,9 @@ def test_each_attempt_is_one_line_and_repetitions_are_short(caplog: pytest.LogCa
     failure = Failed(api_error(403, "Forbidden", message="user x cannot list things"), "list")
     log_of(failure, failure, failure)
     first, *others = [record.getMessage() for record in caplog.records]
-    assert first.startswith("cannot list things.test.example in namespace default: user x cannot list things (403 Forbidden)")
+    assert first.startswith(
+        "cannot list things.test.example in namespace default: user x cannot list things (403 Forbidden)"
+    )
     assert "grant the verb 'list' on resource 'things' of API group 'test.example'" in first
     assert others == ["cannot list things.test.example in namespace default: still so after 2 failures in 1 s; "
                       "next attempt in 1.5 s",

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kubectl_runtime.core.errors import DecodeError, TransportError
 from kubectl_runtime.runtime.events import INIT, INIT_DONE, Apply, Delete, Failed, InitApply
 from kubectl_runtime.runtime.watch_machine import (
@@ -15,11 +16,23 @@ from kubectl_runtime.runtime.watch_machine import (
     Listing,
     Opened,
     PageRead,
-    Watching,
     WatchError,
+    Watching,
     step,
 )
-from watch_fakes import EXPIRED, TOO_LARGE, Item, added, api_error, bookmark, broken, deleted, error_event, modified, thing
+from tests.runtime.watch_fakes import (
+    EXPIRED,
+    TOO_LARGE,
+    Item,
+    added,
+    api_error,
+    bookmark,
+    broken,
+    deleted,
+    error_event,
+    modified,
+    thing,
+)
 
 A, B = thing("a", 5), thing("b", 90)
 WATCHING = Watching("100", "100", 0.0)

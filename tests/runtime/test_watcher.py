@@ -7,15 +7,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+
 from kubectl_runtime.core.errors import DecodeError, RequestError, RequestTimeout, TransportError
 from kubectl_runtime.core.params import WatchParams
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.backoff import WatchBackoff
 from kubectl_runtime.runtime.events import Apply, Failed, InitApply
 from kubectl_runtime.runtime.watcher import metadata_watcher, watch_object, watcher
-from kubectl_runtime.runtime.watcher_config import ListSemantic, WatcherConfig
+from kubectl_runtime.runtime.watcher_config import DEFAULT_CONFIG, ListSemantic, WatcherConfig
 from kubectl_runtime.testing.clock import SimClock
-from watch_fakes import (
+from tests.runtime.watch_fakes import (
     EXPIRED,
     TOO_LARGE,
     Item,
@@ -45,20 +46,26 @@ class World:
         self.stop = StopToken(clock=self.clock)
         self.api = ScriptedApi(self.stop, lists, watches, pass_time=self.clock.advance, **more)
 
-    def run(self, config: WatcherConfig = WatcherConfig(), **more: Any) -> list[Any]:
+    def run(self, config: WatcherConfig = DEFAULT_CONFIG, **more: Any) -> list[Any]:
         """Everything that comes out until the script is over."""
         return list(watcher(self.api, config, self.stop, clock=self.clock, rng=random.Random(1), **more))
 
-    def brief(self, config: WatcherConfig = WatcherConfig(), **more: Any) -> list[str]:
+    def brief(self, config: WatcherConfig = DEFAULT_CONFIG, **more: Any) -> list[str]:
         return [short(event) for event in self.run(config, **more)]
 
 
 def short(event: Any) -> str:
-    return f"{type(event).__name__} {event.obj.name}@{event.obj.resource_version}" if hasattr(event, "obj") else type(event).__name__
+    return (
+        f"{type(event).__name__} {event.obj.name}@{event.obj.resource_version}"
+        if hasattr(event, "obj")
+        else type(event).__name__
+    )
 
 
 def test_a_list_then_the_watch_from_its_version() -> None:
-    world = World([page(100, B, A)], [[[modified(thing("a", 101))], [deleted(thing("b", 102)), bookmark(500)], MINUTE], [MINUTE]])
+    world = World(
+        [page(100, B, A)], [[[modified(thing("a", 101))], [deleted(thing("b", 102)), bookmark(500)], MINUTE], [MINUTE]]
+    )
     assert world.brief() == ["Init", "InitApply b@21", "InitApply a@20", "InitDone", "Apply a@101", "Delete b@102"]
     assert world.api.verbs()[:3] == ["list", "watch 100", "watch 500"]
 
@@ -106,7 +113,9 @@ def test_a_status_without_metadata_does_not_become_a_version() -> None:
     assert world.api.verbs()[:4] == ["list", "watch 1", "list", "watch 9"]
 
 
-@pytest.mark.parametrize("end", [Late(0), RequestTimeout("silent"), TransportError("reset")], ids=["end", "silence", "reset"])
+@pytest.mark.parametrize(
+    "end", [Late(0), RequestTimeout("silent"), TransportError("reset")], ids=["end", "silence", "reset"]
+)
 def test_a_break_resumes_at_the_last_version_without_a_list(end: Any) -> None:
     world = World([page(1)], [[[modified(thing("a", 7))], MINUTE, end], [MINUTE], [MINUTE]])
     assert world.brief() == ["Init", "InitDone", "Apply a@7"]
@@ -137,7 +146,9 @@ def test_too_large_a_version_waits_as_told_and_lists_without_one() -> None:
     assert started[0] >= 5
 
 
-def test_a_forbidden_or_missing_kind_is_asked_for_with_backoff_until_it_is_there(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_forbidden_or_missing_kind_is_asked_for_with_backoff_until_it_is_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     failures = [api_error(403, "Forbidden")] * 3 + [api_error(404, message="404 page not found")] * 5
     world = World([*failures, page(9, A)], [[MINUTE]])
     assert world.brief() == ["Init", "InitApply a@20", "InitDone"]
@@ -159,8 +170,10 @@ def test_a_crd_that_goes_and_comes_back_leaves_an_empty_list_and_no_old_version(
 
 
 def test_unavailable_then_expired_then_throttled_ends_with_a_live_watch() -> None:
-    world = World([page(1), api_error(429, retry_after=1), page(9)],
-                  [[MINUTE], api_error(503), api_error(503), api_error(**EXPIRED), [[modified(thing("a", 10))], MINUTE]])
+    world = World(
+        [page(1), api_error(429, retry_after=1), page(9)],
+        [[MINUTE], api_error(503), api_error(503), api_error(**EXPIRED), [[modified(thing("a", 10))], MINUTE]],
+    )
     assert world.brief()[-1] == "Apply a@10"
     assert world.api.verbs()[:8] == ["list", "watch 1", "watch 1", "watch 1", "watch 1", "list", "list", "watch 9"]
 
@@ -269,7 +282,10 @@ def test_a_single_object_is_followed_through_absence_breaks_and_recreation() -> 
                api_error(**EXPIRED),
                [[deleted(thing("a", 31))], [error_event(**EXPIRED)]]]
     world = World(lists, watches)
-    seen = [obj and f"{obj.uid}@{obj.resource_version}" for obj in watch_object(world.api, "a", stop=world.stop, clock=world.clock)]
+    seen = [
+        obj and f"{obj.uid}@{obj.resource_version}"
+        for obj in watch_object(world.api, "a", stop=world.stop, clock=world.clock)
+    ]
     assert seen == [None, "uid-a@10", "uid-a@15", None, "new@40"]
     assert {p.field_selector for verb, p in world.api.requests if verb == "list"} == {"metadata.name=a"}
 

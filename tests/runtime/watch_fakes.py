@@ -72,7 +72,9 @@ def bookmark(rv: int | str) -> Item:
     return Item("BOOKMARK", resource_version=str(rv))
 
 
-def status(code: int, reason: str = "", *, message: str = "", cause: str = "", retry_after: int | None = None) -> Status:
+def status(
+    code: int, reason: str = "", *, message: str = "", cause: str = "", retry_after: int | None = None
+) -> Status:
     details = StatusDetails(causes=[StatusCause(reason=cause)] if cause else None, retry_after_seconds=retry_after)
     return Status(status="Failure", code=code, reason=reason, message=message, details=details)
 
@@ -107,7 +109,7 @@ class ScriptedApi:
     """Answers from a script, in order; when the script is over it sets the stop token and answers with errors.
 
     `lists`: what each list request gets, a page or an exception. `watches`: for each watch request an exception, or the
-    script of the stream: lists of items (batches), exceptions, `Late`, functions to call. `requests` records everything.
+    script of the stream: batches (lists of items), exceptions, `Late`, functions to call. `requests` records all.
     """
 
     stop: StopToken
