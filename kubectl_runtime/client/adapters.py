@@ -1,9 +1,9 @@
 """`ApiAdapter`: the requests adapter to one API server; a client has two, one for calls and one for streams.
 
-It keeps `HTTPAdapter.send`, so that whatever patches that sees our traffic, and replaces the steps around it which depend
-only on the server: one connection pool made once, with the client's own SSLContext (no public CA added to the cluster's),
-TCP keepalive, no retries of its own, and no waiting for a free connection. Idle connections beyond the pool's size are
-closed without a word.
+It keeps `HTTPAdapter.send`, so that whatever patches that sees our traffic, and replaces the steps around it which
+depend only on the server: one connection pool made once, with the client's own SSLContext (no public CA added to the
+cluster's), TCP keepalive, no retries of its own, and no waiting for a free connection. Idle connections beyond the
+pool's size are closed without a word.
 """
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection
 
 KEEPALIVE_IDLE = 30
-"""Seconds of silence before the first keepalive probe; then one each 10 s, and the connection is dead after 3 in vain."""
+"""Seconds of silence before the first keepalive probe; then one each 10 s, and the connection is dead after 3 in
+vain.
+"""
 
 
 def _socket_options() -> list[tuple[int, int, int]]:
@@ -34,7 +36,9 @@ def _socket_options() -> list[tuple[int, int, int]]:
 
 
 class _IdleConnections(queue.LifoQueue[Any]):
-    """The idle connections of a pool: unbounded to urllib3, which would log each one too many, but keeps only `limit`."""
+    """The idle connections of a pool: unbounded to urllib3, which would log each one too many, but keeps only
+    `limit`.
+    """
 
     def __init__(self, limit: int) -> None:
         super().__init__()
@@ -48,11 +52,11 @@ class _IdleConnections(queue.LifoQueue[Any]):
 
 
 class _HttpPool(HTTPConnectionPool):
-    QueueCls = _IdleConnections
+    QueueCls = _IdleConnections  # type: ignore[assignment] # stricter than the base class, which names only LifoQueue
 
 
 class _HttpsPool(HTTPSConnectionPool):
-    QueueCls = _IdleConnections
+    QueueCls = _IdleConnections  # type: ignore[assignment] # stricter than the base class, which names only LifoQueue
 
 
 class ApiAdapter(HTTPAdapter):
@@ -60,10 +64,10 @@ class ApiAdapter(HTTPAdapter):
 
     def __init__(self, base_url: str, *, size: int, context: ssl.SSLContext | None = None,
                  server_hostname: str | None = None, proxy: str | None = None) -> None:
-        """`size`: how many idle connections to keep. `server_hostname`: for SNI and verification instead of the URL's host.
-        Opens no connection."""
+        """`size`: how many idle connections to keep. `server_hostname`: for SNI and verification instead of the URL's
+        host. Opens no connection."""
         parts = urlsplit(base_url)
-        self._target = {"scheme": parts.scheme, "host": parts.hostname, "port": parts.port}
+        self._target: dict[str, Any] = {"scheme": parts.scheme, "host": parts.hostname, "port": parts.port}
         self._origin_length = len(f"{parts.scheme}://{parts.netloc}")
         self._forwarded = proxy is not None and parts.scheme == "http" and not proxy.startswith("socks")
         self._proxy = proxy
@@ -91,18 +95,18 @@ class ApiAdapter(HTTPAdapter):
         else:
             manager = self.proxy_manager_for(self._proxy, socket_options=_socket_options())
             _use_our_pools(manager)
-        return manager.connection_from_host(**self._target, pool_kwargs=self._tls)  # type: ignore[no-any-return]
+        return manager.connection_from_host(**self._target, pool_kwargs=self._tls)
 
     # What HTTPAdapter.send asks for each request
 
-    def get_connection_with_tls_context(self, request: PreparedRequest, verify: Any, proxies: Mapping[str, str] | None = None,
-                                        cert: Any = None) -> HTTPConnectionPool:
+    def get_connection_with_tls_context(self, *_: Any, **__: Any) -> HTTPConnectionPool:
+        """The one pool, whatever the arguments: everything they say was settled when it was made."""
         return self._pool
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
         """Nothing: the SSLContext was complete when it was made."""
 
-    def request_url(self, request: PreparedRequest, proxies: Mapping[str, str] | None) -> str:
+    def request_url(self, request: PreparedRequest, proxies: Mapping[str, str] | None) -> str:  # noqa: ARG002
         url = request.url or ""
         return url if self._forwarded else url[self._origin_length:]
 
@@ -115,7 +119,7 @@ class ApiAdapter(HTTPAdapter):
         response.reason = resp.reason
         response.url = req.url or ""
         response.request = req
-        response.connection = self  # type: ignore[attr-defined] # as the base class does
+        response.connection = self
         return response
 
 

@@ -1,10 +1,11 @@
 """Credentials: what goes into the Authorization header, and what to do when the server does not take it any more.
 
-    header()            current value; may block on a file or a plugin, one thread at a time, the others use what it brings
+    header()            current value; may block on a file or a plugin, one thread at a time, the others use what it
+    brings
     refresh(rejected)   after a 401: obtain new ones, once; True when there is now something else to try
 
-Every implementation keeps its current value as one immutable snapshot that is swapped whole, so that readers take no lock.
-Safe to use from any thread. No credential appears in a repr, a log line or an error.
+Every implementation keeps its current value as one immutable snapshot that is swapped whole, so that readers take no
+lock. Safe to use from any thread. No credential appears in a repr, a log line or an error.
 """
 from __future__ import annotations
 
@@ -89,7 +90,8 @@ class TokenFile:
     read, the last token stays in use and a warning is logged once.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, fallback: str | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, fallback: str | None = None,
+                 clock: Clock = SYSTEM_CLOCK) -> None:
         """`fallback`: the token to use while the file has never been readable."""
         self._path = Path(path)
         self._clock = clock
@@ -129,7 +131,8 @@ class TokenFile:
             if self._snapshot is None:
                 raise AuthError(f"cannot read the token file {self._path}: {_reason(error)}") from None
             if not self._complained:
-                log.warning("cannot read the token file %s (%s): the last token stays in use", self._path, _reason(error))
+                log.warning("cannot read the token file %s (%s): the last token stays in use", self._path,
+                            _reason(error))
                 self._complained = True
             self._snapshot = _Token(self._snapshot.header, now)
         return self._snapshot
@@ -139,9 +142,12 @@ class TokenFile:
 
 
 def checked_header(value: str, source: str) -> str:
-    """`value`, which a header can carry. Raises AuthError, without quoting it, when it has line breaks or is not ASCII."""
+    """`value`, which a header can carry. Raises AuthError, without quoting it, when it has line breaks or is not
+    ASCII.
+    """
     if not value.isascii() or not value.isprintable():
-        raise AuthError(f"{source} cannot be sent in a header: it contains line breaks or other characters that are not printable ASCII")
+        raise AuthError(f"{source} cannot be sent in a header: it has line breaks or other characters "
+                        "that are not printable ASCII")
     return value
 
 

@@ -32,8 +32,10 @@ class ChunkedDecoder:
 
     def feed(self, data: bytes) -> bytes:
         """The part of the body that is in `data`; may be empty. Raises FramingError."""
-        pieces = []
+        pieces: list[bytes] = []
         position, end, left = 0, len(data), self._left
+        if left == 0 and not self._line and not self._trailer:
+            position = _whole_chunks(data, 0, pieces)
         while position < end and not self.finished:
             if left == 0:
                 newline = data.find(b"\n", position)
@@ -54,6 +56,8 @@ class ChunkedDecoder:
                     raise FramingError("a chunk is longer than its size says")
                 position += 1
                 left -= 1
+            if left == 0:
+                position = _whole_chunks(data, position, pieces)
         self._left = left
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -85,3 +89,24 @@ class ChunkedDecoder:
             raise FramingError("a chunk has no size")
         self._trailer = size == 0
         return size + 2 if size else 0
+
+
+def _whole_chunks(data: bytes, position: int, pieces: list[bytes]) -> int:
+    """Take the chunks that lie whole in `data` from `position` on, which is nearly all of them; where that ended.
+
+    Stops before whatever is not as plain as that, for the careful way to judge.
+    """
+    end = len(data)
+    while True:
+        newline = data.find(b"\r\n", position, position + 12)
+        if newline < 0 or not (digits := data[position:newline]).isalnum():
+            return position
+        try:
+            begin, size = newline + 2, int(digits, 16)
+        except ValueError:
+            return position
+        after = begin + size
+        if not size or after + 2 > end or data[after:after + 2] != b"\r\n":
+            return position
+        pieces.append(data[begin:after])
+        position = after + 2

@@ -23,8 +23,16 @@ from kubectl_runtime.client.auth import ClientCertificate
 from kubectl_runtime.client.config import Config, Impersonation
 from kubectl_runtime.client.exchange import exchange
 from kubectl_runtime.client.failures import ConnectionFailed, error_of
-from kubectl_runtime.client.layers import (Answer, Call, Layer, Send, authenticating, base_url, extra_headers, retrying,
-                                           stacked)
+from kubectl_runtime.client.layers import (
+    Answer,
+    Call,
+    Layer,
+    authenticating,
+    base_url,
+    extra_headers,
+    retrying,
+    stacked,
+)
 from kubectl_runtime.client.retry import Failure, RetryPolicy
 from kubectl_runtime.client.session import Adapters, SessionRules
 from kubectl_runtime.client.stream import ByteStream
@@ -67,9 +75,10 @@ class Client:
                  use_session_send: bool = False) -> None:
         """Opens no connection.
 
-        `session`: taken as client/session.py says. `retry`: None is the default `RetryPolicy`. `layers`: the user's middleware,
-        closest to the adapter, the first outermost. `workers`: how many threads will call at once; a Controller raises it.
-        `use_session_send`: send through `Session.send`, for mocks of it. Raises ConfigError and AuthError for what cannot work.
+        `session`: taken as client/session.py says. `retry`: None is the default `RetryPolicy`. `layers`: the user's
+        middleware, closest to the adapter, the first outermost. `workers`: how many threads will call at once; a
+        Controller raises it. `use_session_send`: send through `Session.send`, for mocks of it. Raises ConfigError and
+        AuthError for what cannot work.
         """
         self.config = config
         self.clock = clock
@@ -97,8 +106,8 @@ class Client:
     def request(self, request: Request, *, deadline: float | None = None, stop: StopToken | None = None) -> bytes:
         """Send one request; the body of its answer.
 
-        `deadline`: a point on the client's clock; by default the Config's `timeout` from now. Retries end when `stop` is
-        set. Raises ApiError for an answer that is an error, TransportError (RequestTimeout) for none, AuthError.
+        `deadline`: a point on the client's clock; by default the Config's `timeout` from now. Retries end when `stop`
+        is set. Raises ApiError for an answer that is an error, TransportError (RequestTimeout) for none, AuthError.
         """
         return self._answer(self._call(request, deadline, stop)).body
 
@@ -106,7 +115,8 @@ class Client:
                deadline: float | None = None) -> ByteStream:
         """Open a stream: a watch, a followed log. Blocks until the answer's head is there; raises as `request` does.
 
-        `read_timeout`: seconds, the longest silence (None: any). `stop` and `close` end it. `deadline` is for its opening.
+        `read_timeout`: seconds, the longest silence (None: any). `stop` and `close` end it. `deadline` is for its
+        opening.
         """
         call = self._call(request, deadline, stop)
         call.streaming, call.read_timeout = True, read_timeout
@@ -124,9 +134,11 @@ class Client:
             raise DecodeError(None, "$", f"what {self.config.cluster_url} calls its version is none: {error}") from None
 
     def on_write(self, observer: WriteObserver) -> Callable[[], None]:
-        """Have `observer` called with each `Write` that the server answered, before the writing verb returns, in its thread.
+        """Have `observer` called with each `Write` that the server answered, before the writing verb returns, in its
+        thread.
 
-        Returns a function that takes it back. Dry runs are not reported. Observers must be short; their exceptions are logged.
+        Returns a function that takes it back. Dry runs are not reported. Observers must be short; their exceptions are
+        logged.
         """
         return self._writes.add(observer)
 

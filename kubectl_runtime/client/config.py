@@ -48,10 +48,11 @@ class Impersonation:
 class Config:
     """How to reach one API server. Durations are seconds or `timedelta`.
 
-    `cluster_url` may have a path (a proxy's prefix); without a scheme it is https when TLS data is given. CA, client certificate
-    and key come as file or as data (PEM). `ca_*` absent: the system's CAs. `proxy_url` outranks the environment's proxies,
-    which `trust_env=False` turns off; `no_proxy` replaces `$NO_PROXY`. `timeout`: a call's default deadline.
-    `compression`: ask for gzip (never on watches). `origin`: where the configuration came from, for messages.
+    `cluster_url` may have a path (a proxy's prefix); without a scheme it is https when TLS data is given. CA, client
+    certificate and key come as file or as data (PEM). `ca_*` absent: the system's CAs. `proxy_url` outranks the
+    environment's proxies, which `trust_env=False` turns off; `no_proxy` replaces `$NO_PROXY`. `timeout`: a call's
+    default deadline. `compression`: ask for gzip (never on watches). `origin`: where the configuration came from, for
+    messages.
     """
 
     cluster_url: str
@@ -81,7 +82,8 @@ class Config:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cluster_url", self._checked_url())
-        if bool(self.client_certificate_file or self.client_certificate_data) != bool(self.client_key_file or self.client_key_data):
+        certificate = self.client_certificate_file or self.client_certificate_data
+        if bool(certificate) != bool(self.client_key_file or self.client_key_data):
             raise ConfigError(f"{self.origin}: a client certificate needs both the certificate and its key")
         if self.proxy_url is not None:
             object.__setattr__(self, "proxy_url", check_proxy(self.proxy_url, self.origin))
@@ -90,7 +92,8 @@ class Config:
         url = self.cluster_url.strip().rstrip("/")
         if "://" not in url:
             if not (self.ca_file or self.ca_data or self.client_certificate_file or self.client_certificate_data):
-                raise ConfigError(f"{self.origin}: the server URL {url!r} has no scheme: write https://{url} or http://{url}")
+                raise ConfigError(f"{self.origin}: the server URL {url!r} has no scheme: "
+                                  f"write https://{url} or http://{url}")
             url = f"https://{url}"
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
@@ -152,7 +155,8 @@ class Config:
     def from_kubeconfig(cls, path: str | os.PathLike[str] | None = None, context: str | None = None, *,
                         environ: Mapping[str, str] | None = None) -> Config:
         """From the file `path` (default: as `infer`), its current context unless one is named. Raises ConfigError."""
-        paths = [Path(path).expanduser()] if path is not None else kubeconfig.candidates(os.environ if environ is None else environ)
+        environ = os.environ if environ is None else environ
+        paths = [Path(path).expanduser()] if path is not None else kubeconfig.candidates(environ)
         merged = kubeconfig.merge(paths)
         if not merged.files:
             raise NotConfiguredError(f"no kubeconfig: {', '.join(map(str, paths))} does not exist. {_REMEDY}")
@@ -164,7 +168,8 @@ class Config:
         environ = os.environ if environ is None else environ
         host, port = environ.get("KUBERNETES_SERVICE_HOST", "").strip("[]"), environ.get("KUBERNETES_SERVICE_PORT", "")
         if not host or not port:
-            raise NotConfiguredError("the Pod's service account: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set.")
+            raise NotConfiguredError("the Pod's service account: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT "
+                                     "are not set.")
         for name in ("token", "ca.crt"):
             if not (folder / name).is_file():
                 raise ConfigError(f"this Pod's service account is not mounted: {folder / name} does not exist "
@@ -194,8 +199,10 @@ def _from_selected(selected: kubeconfig.Selected) -> Config:
         client_certificate_file=user.get("client-certificate"),
         client_certificate_data=_data(user, "client-certificate-data", origin),
         client_key_file=user.get("client-key"), client_key_data=_data(user, "client-key-data", origin),
-        insecure_skip_tls_verify=not configuration.verify_ssl, tls_server_name=cluster.get("tls-server-name") or None,
-        token=user.get("token"), token_file=user.get("tokenFile"), username=user.get("username"), password=user.get("password"),
+        insecure_skip_tls_verify=not configuration.verify_ssl,
+        tls_server_name=cluster.get("tls-server-name") or None,
+        token=user.get("token"), token_file=user.get("tokenFile"),
+        username=user.get("username"), password=user.get("password"),
         impersonate=_impersonation(user), proxy_url=cluster.get("proxy-url") or None,
         compression=not cluster.get("disable-compression"))
 
@@ -208,7 +215,8 @@ def _impersonation(user: Mapping[str, Any]) -> Impersonation | None:
 
 
 def _exec_cluster(cluster: Mapping[str, Any]) -> dict[str, Any]:
-    keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url", "disable-compression")
+    keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url",
+            "disable-compression")
     return {key: cluster[key] for key in keys if cluster.get(key)}
 
 

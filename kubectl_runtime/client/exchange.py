@@ -1,7 +1,7 @@
 """The innermost step of the client: one prepared request through one adapter, and its answer.
 
-A prepared request is built directly, not by `Session.prepare_request`, and handed to the adapter's `send`. The body of a call
-is read here, piece by piece, so that a server that trickles cannot hold it past its deadline.
+A prepared request is built directly, not by `Session.prepare_request`, and handed to the adapter's `send`. The body of
+a call is read here, piece by piece, so that a server that trickles cannot hold it past its deadline.
 """
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _prepared(call: Call) -> PreparedRequest:
 def _headers(headers: dict[str, str | tuple[str, ...]]) -> CaseInsensitiveDict[str]:
     """As requests keeps them; with several values for one name, which only urllib3's own mapping can hold, as that."""
     if not any(type(value) is tuple for value in headers.values()):
-        return CaseInsensitiveDict(headers)
+        return CaseInsensitiveDict(headers)  # type: ignore[arg-type] # they are all text
     repeated = urllib3.HTTPHeaderDict()
     for name, value in headers.items():
         for line in value if isinstance(value, tuple) else (value,):
@@ -71,7 +71,9 @@ def _headers(headers: dict[str, str | tuple[str, ...]]) -> CaseInsensitiveDict[s
 
 
 def _body(response: Response, call: Call, clock: Clock, *, whole: bool) -> bytes:
-    """The answer's body; the connection goes back to its pool, or is closed when the body could not be read to its end."""
+    """The answer's body; the connection goes back to its pool, or is closed when the body could not be read to its
+    end.
+    """
     raw = response.raw
     try:
         if whole or not isinstance(raw, urllib3.HTTPResponse):

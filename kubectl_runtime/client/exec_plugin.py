@@ -1,8 +1,8 @@
 """Credentials from an exec plugin (`users[].user.exec` of a kubeconfig): a program that prints an ExecCredential.
 
 The plugin runs when there are no credentials yet, when they are about to expire (a fifth of their life before, at most
-60 s), and once after a 401. Credentials without an expiry stay until a 401. One thread runs it, the others wait for the same
-result; a plugin that failed, or whose fresh credentials were rejected, is left alone for `QUIET_PERIOD`.
+60 s), and once after a 401. Credentials without an expiry stay until a 401. One thread runs it, the others wait for the
+same result; a plugin that failed, or whose fresh credentials were rejected, is left alone for `QUIET_PERIOD`.
 
 It never gets a terminal: a library has none to offer. A plugin with `interactiveMode: Always` is refused.
 """
@@ -32,7 +32,8 @@ RUN_TIMEOUT = 60.0
 """Seconds that a plugin may take."""
 _API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _STDERR_TAIL = 500
-_SECRET = re.compile(r"(?i)(bearer\s+|(?:token|password|secret|key)[\"']?\s*[=:]\s*[\"']?)\S+|[\w-]{16,}\.[\w-]{16,}\.[\w-]{16,}")
+_SECRET = re.compile(r"(?i)(bearer\s+|(?:token|password|secret|key)[\"']?\s*[=:]\s*[\"']?)\S+"
+                     r"|[\w-]{16,}\.[\w-]{16,}\.[\w-]{16,}")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class ExecSpec:
         if not isinstance(command, str) or not command:
             raise ConfigError("the exec plugin of the kubeconfig names no command")
         if version not in _API_VERSIONS:
-            raise ConfigError(f"the exec plugin {command} speaks {version!r}: expected one of {', '.join(_API_VERSIONS)}")
+            raise ConfigError(f"the exec plugin {command} speaks {version!r}: "
+                              f"expected one of {', '.join(_API_VERSIONS)}")
         if config.get("interactiveMode") == "Always":
             raise ConfigError(f"the exec plugin {command} needs a terminal (interactiveMode: Always): "
                               "use credentials that need none, e.g. a service account's token")
@@ -174,7 +176,9 @@ class ExecCredentials:
             certificate = ClientCertificate(status.client_certificate_data.encode(), status.client_key_data.encode())
         if not status.token and certificate is None:
             raise AuthError(f"the exec plugin {command} gave neither a token nor a client certificate")
-        header = checked_header(f"Bearer {status.token.strip()}", f"the token of the exec plugin {command}") if status.token else None
+        header = None
+        if status.token:
+            header = checked_header(f"Bearer {status.token.strip()}", f"the token of the exec plugin {command}")
         expires = status.expiration_timestamp
         return _Snapshot(header, certificate, None if expires is None else expires - self._margin(expires), expires)
 

@@ -1,7 +1,7 @@
 """From what went wrong below to the library's errors: answers that are errors, and exceptions of requests and urllib3.
 
-Messages name the operation (verb, kind, namespace, name), the server as host:port, and the remedy. A server's message about a
-Secret is withheld where it may quote the content.
+Messages name the operation (verb, kind, namespace, name), the server as host:port, and the remedy. A server's message
+about a Secret is withheld where it may quote the content.
 """
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from kubectl_runtime.core.request import Request
 from kubectl_runtime.core.status import Status, StatusDetails
 
 _REASONS = {
-    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed", 406: "NotAcceptable",
-    409: "Conflict", 410: "Gone", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType", 422: "Invalid",
+    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed",
+    406: "NotAcceptable", 409: "Conflict", 410: "Gone", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType",
+    422: "Invalid",
     429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout",
 }
 _QUOTING = frozenset((HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.INTERNAL_SERVER_ERROR))
@@ -33,7 +34,7 @@ _LONGEST = 1024
 _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
 
 
-class ConnectionFailed(TransportError):  # noqa: N818 - the name says what happened; TransportError is what users catch
+class ConnectionFailed(TransportError):
     """A connection that failed, with what the retry policy must know of it."""
 
     def __init__(self, message: str, failure: Failure) -> None:
@@ -42,7 +43,9 @@ class ConnectionFailed(TransportError):  # noqa: N818 - the name says what happe
 
 
 class KindNotServedError(ApiError, DiscoveryError):
-    """The server does not know the kind at all: an ApiError with code 404 that must not be taken for a missing object."""
+    """The server does not know the kind at all: an ApiError with code 404 that must not be taken for a missing
+    object.
+    """
 
 
 class _StatusBody(msgspec.Struct):
@@ -112,14 +115,14 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
     said = _text(inner)
     if isinstance(error, requests.exceptions.SSLError):
         return ConnectionFailed(
-            f"{operation}: no trusted connection to {server}: {said}. Check the certificate authority and tls-server-name "
-            f"of {origin}", Failure(sent=False, permanent=True))
+            f"{operation}: no trusted connection to {server}: {said}. Check the certificate authority and "
+            f"tls-server-name of {origin}", Failure(sent=False, permanent=True))
     if isinstance(error, requests.exceptions.ProxyError):
-        return ConnectionFailed(f"{operation}: the proxy gives no connection to {server}: {said}. Check the proxy settings "
-                                f"(proxy-url of {origin}, HTTPS_PROXY, NO_PROXY)", Failure(sent=False))
+        return ConnectionFailed(f"{operation}: the proxy gives no connection to {server}: {said}. Check the proxy "
+                                f"settings (proxy-url of {origin}, HTTPS_PROXY, NO_PROXY)", Failure(sent=False))
     if isinstance(error, requests.exceptions.ConnectTimeout):
-        return ConnectionFailed(f"{operation}: cannot connect to {server} in time. Is the address right, and does no firewall "
-                                f"drop the packets? It comes from {origin}", Failure(sent=False))
+        return ConnectionFailed(f"{operation}: cannot connect to {server} in time. Is the address right, and does no "
+                                f"firewall drop the packets? It comes from {origin}", Failure(sent=False))
     if isinstance(error, (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)):
         within = f" within {limit:.0f} s" if limit is not None else " in time"
         return RequestTimeout(f"{operation}: no answer from {server}{within}")

@@ -3,8 +3,8 @@
     $KUBECONFIG (a list of files) or ~/.kube/config  ->  documents  ->  one merged mapping  ->  Selected
 
 The first file that defines a name wins; so does the first `current-context` that is not empty. Missing files and empty
-list entries are skipped. Relative paths count from the folder of the file that holds them. `null` lists are empty lists.
-Errors name the file and the place, never its content.
+list entries are skipped. Relative paths count from the folder of the file that holds them. `null` lists are empty
+lists. Errors name the file and the place, never its content.
 """
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from typing import Any
 from kubectl_runtime.core.errors import ConfigError
 
 _SECTIONS = {"clusters": "cluster", "users": "user", "contexts": "context"}
-_PATHS = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile"), "contexts": ()}
+_PATHS = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile"),
+          "contexts": ()}
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
@@ -126,8 +127,9 @@ def _place(error: Exception) -> str:
 def _check_document(document: object, path: Path) -> None:
     if not isinstance(document, dict):
         raise ConfigError(f"the kubeconfig {path} is not a mapping")
-    if document.get("kind", "Config") not in ("Config", None, "") or document.get("apiVersion", "v1") not in ("v1", None, ""):
-        raise ConfigError(f"{path} is not a kubeconfig: its kind is {document.get('kind')!r} of {document.get('apiVersion')!r}")
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if kind not in ("Config", None, "") or version not in ("v1", None, ""):
+        raise ConfigError(f"{path} is not a kubeconfig: its kind is {kind!r} of {version!r}")
     for section, inner in _SECTIONS.items():
         entries = document.get(section) or []
         if not isinstance(entries, list):

@@ -2,8 +2,9 @@
 
     base URL -> retry -> auth -> extra headers -> the user's layers -> exchange with the adapter (client/exchange.py)
 
-A layer may change the `Call` on its way in, look at the `Answer` or the exception on its way out, and send more than once.
-Retry stands outside auth, so that every attempt carries the credentials of its own moment; the user's layers see each attempt.
+A layer may change the `Call` on its way in, look at the `Answer` or the exception on its way out, and send more than
+once. Retry stands outside auth, so that every attempt carries the credentials of its own moment; the user's layers see
+each attempt.
 
     def timing(send: Send) -> Send:
         def timed(call: Call) -> Answer:
@@ -90,7 +91,9 @@ def base_url(url: str) -> Layer:
 
 
 def retrying(policy: RetryPolicy, clock: Clock) -> Layer:
-    """Attempts again as `policy` says, within the call's deadline; waits on its stop token and gives up when that is set."""
+    """Attempts again as `policy` says, within the call's deadline; waits on its stop token and gives up when that is
+    set.
+    """
 
     def layer(send: Send) -> Send:
         def persistent(call: Call) -> Answer:

@@ -1,9 +1,10 @@
 """The one place that touches the `kubernetes` package: what its `config` module makes of a selected context.
 
-It is imported inside functions only (it costs half a second and 43 MiB). Of what it offers the client uses two things, which
-its majors 32 to 37 have in common and which the contract tests pin: `load_kube_config_from_dict` into a `Configuration` of our own,
-and `refresh_api_key_hook` for the auth providers that were built into clients once (oidc, gcp). Tokens, plugins, keys and
-certificates never pass through it: it would write them to files, and keeps no token fresh.
+It is imported inside functions only (it costs half a second and 43 MiB). Of what it offers the client uses two things,
+which its majors 32 to 37 have in common and which the contract tests pin: `load_kube_config_from_dict` into a
+`Configuration` of our own, and `refresh_api_key_hook` for the auth providers that were built into clients once (oidc,
+gcp). Tokens, plugins, keys and certificates never pass through it: it would write them to files, and keeps no token
+fresh.
 """
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def load(selected: Selected) -> Any:
 
 
 class AuthProviderCredentials:
-    """A token kept fresh by the official client's auth provider. Safe to use from any thread; blocks while it is renewed."""
+    """A token kept fresh by the official client's auth provider. Safe to use from any thread; blocks while it is
+    renewed.
+    """
 
     def __init__(self, configuration: Any, name: str, *, clock: Clock = SYSTEM_CLOCK) -> None:
         """Raises ConfigError when the provider gave no token."""
@@ -79,7 +82,8 @@ class AuthProviderCredentials:
         try:
             hook(self._configuration)
         except Exception as error:  # noqa: BLE001 - as above
-            raise AuthError(f"the auth provider {self._name!r} could not renew its token ({type(error).__name__})") from None
+            raise AuthError(f"the auth provider {self._name!r} could not renew its token "
+                            f"({type(error).__name__})") from None
         self._header = _token_of(self._configuration) or self._header
 
     def __repr__(self) -> str:

@@ -10,7 +10,8 @@
     the time is up, not trusted (TLS)
 
 The wait is `base * factor ** attempt`, capped by `maximum`, of which a random half is taken off; what the server asked
-for (`Retry-After`, `details.retryAfterSeconds`) is a floor. At most `retries` retries, and never past the call's deadline.
+for (`Retry-After`, `details.retryAfterSeconds`) is a floor. At most `retries` retries, and never past the call's
+deadline.
 """
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from http import HTTPStatus
 from kubectl_runtime.core.clock import Duration, seconds
 from kubectl_runtime.core.errors import RequestError
 
-_ALWAYS_DONE_AGAIN = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
+_TRANSIENT = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
 _LARGEST_EXPONENT = 64  # beyond every cap; keeps the power from overflowing
 
 
@@ -61,7 +62,8 @@ class RetryPolicy:
         if not 0 < seconds(self.base) <= seconds(self.maximum):
             raise RequestError(f"a RetryPolicy needs 0 < base <= maximum, not base={self.base}, maximum={self.maximum}")
         if self.factor < 1 or self.retries < 0:
-            raise RequestError(f"a RetryPolicy needs factor >= 1 and retries >= 0, not {self.factor} and {self.retries}")
+            raise RequestError("a RetryPolicy needs factor >= 1 and retries >= 0, "
+                               f"not {self.factor} and {self.retries}")
 
     @classmethod
     def never(cls) -> RetryPolicy:
@@ -85,7 +87,7 @@ def _may_retry(failure: Failure, repeatable: bool) -> bool:
         return False
     if failure.code is None:
         return not failure.sent or (repeatable and not failure.answered)
-    if failure.code not in _ALWAYS_DONE_AGAIN:
+    if failure.code not in _TRANSIENT:
         return False
     if repeatable or failure.code == HTTPStatus.TOO_MANY_REQUESTS:
         return True
@@ -93,7 +95,8 @@ def _may_retry(failure: Failure, repeatable: bool) -> bool:
 
 
 def retry_after(header: str | None, details: int | None, now: datetime) -> float | None:
-    """Seconds that the server asked to wait, by its `Retry-After` header (seconds or date), else by the Status; None if it did not.
+    """Seconds that the server asked to wait, by its `Retry-After` header (seconds or date), else by the Status; None if
+    it did not.
 
     A header that is neither, or negative, says nothing. A date in the past is 0.
     """

@@ -23,7 +23,6 @@ import requests
 from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.auth import HTTPBasicAuth
 from requests.cookies import RequestsCookieJar
-from requests.hooks import dispatch_hook
 from requests.models import PreparedRequest, Response
 from requests.utils import default_headers, select_proxy
 
@@ -53,7 +52,8 @@ class SessionRules:
     proxy: str | None = field(default=None, repr=False)
 
     @classmethod
-    def read(cls, session: requests.Session | None, config: Config, *, connections: int, through_session: bool) -> SessionRules:
+    def read(cls, session: requests.Session | None, config: Config, *, connections: int,
+             through_session: bool) -> SessionRules:
         """Raises ConfigError for settings that cannot work."""
         if session is None:
             session = requests.Session() if through_session else None
@@ -68,7 +68,9 @@ class SessionRules:
         return rules
 
     def adapters(self, certificate: ClientCertificate | None) -> Adapters:
-        """New adapters, with no connection open, that identify themselves by `certificate` (the session's, if it has one)."""
+        """New adapters, with no connection open, that identify themselves by `certificate` (the session's, if it has
+        one).
+        """
         mounted = self.session.get_adapter(self.config.cluster_url) if self.session is not None else None
         if self.through_session or (mounted is not None and not _is_default(mounted)):
             return self._foreign(mounted)
@@ -99,8 +101,8 @@ class SessionRules:
         if cert is None and config.client_certificate_file and config.client_key_file:
             cert = (config.client_certificate_file, config.client_key_file)
         if cert is None and config.client_certificate_data:
-            raise ConfigError(f"{config.origin}: a client certificate given as data cannot be used by an adapter mounted on the "
-                              "session or with use_session_send: give it as files, or mount no adapter")
+            raise ConfigError(f"{config.origin}: a client certificate given as data cannot be used by an adapter mounted "
+                              "on the session or with use_session_send: give it as files, or mount no adapter")
         proxies = {"http": self.proxy, "https": self.proxy} if self.proxy else {}
         return Adapters(adapter, adapter, {"verify": verify, "cert": cert, "proxies": proxies}, owned=False)
 
@@ -119,12 +121,12 @@ class SessionRules:
             request = self.auth(request)
         if self.through_session:
             assert self.session is not None
-            request._cookies = RequestsCookieJar()  # type: ignore[assignment,attr-defined] # Session.send expects one
+            request._cookies = RequestsCookieJar()  # type: ignore[attr-defined] # Session.send expects one
             return self.session.send(request, allow_redirects=False, **arguments)
         response = adapter.send(request, **arguments)
         if self.hooks:
-            answered: Response = dispatch_hook("response", {"response": self.hooks}, response, **arguments)
-            return answered
+            for hook in self.hooks:  # as requests calls them: each may replace the response
+                response = hook(response, **arguments) or response
         return response
 
 

@@ -5,9 +5,10 @@
                          -> cut, reset           TransportError
                          -> silence too long     RequestTimeout
 
-The bytes are read below urllib3, whose `stream()` costs twice as much and whose `read(n)` waits for n bytes: one `read1` on the
-response's buffered file brings what has arrived, and `ChunkedDecoder` takes the framing off. That needs http.client's response
-object inside urllib3's; an answer without it (a mock, a compressing proxy) is read with urllib3's own `stream()`.
+The bytes are read below urllib3, whose `stream()` costs twice as much and whose `read(n)` waits for n bytes: one
+`read1` on the response's buffered file brings what has arrived, and `ChunkedDecoder` takes the framing off. That needs
+http.client's response object inside urllib3's; an answer without it (a mock, a compressing proxy) is read with
+urllib3's own `stream()`.
 
 One thread reads and closes; `shutdown()` may come from any.
 """
@@ -140,7 +141,8 @@ class _PlainDecoder:
             raise FramingError(f"{self._left} bytes of the body are missing")
 
 
-_BROKEN = (OSError, FramingError, ValueError, urllib3.exceptions.HTTPError, http.client.HTTPException, requests.RequestException)
+_BROKEN = (OSError, FramingError, ValueError, urllib3.exceptions.HTTPError, http.client.HTTPException,
+           requests.RequestException)
 """What a broken connection may raise; ValueError when the file was closed under the reader."""
 
 
@@ -188,7 +190,8 @@ class LineSplitter:
 
 
 def lines(chunks: Iterable[bytes], *, keep_tail: bool = False) -> Iterator[list[bytes]]:
-    """The complete lines of a stream in batches: one for each chunk that completes any; an empty one for an empty chunk.
+    """The complete lines of a stream in batches: one for each chunk that completes any; an empty one for an empty
+    chunk.
 
     What follows the last newline is dropped, or with `keep_tail` is the last batch.
     """

@@ -17,7 +17,8 @@ from pathlib import Path
 from kubectl_runtime.client.auth import ClientCertificate
 from kubectl_runtime.core.errors import ConfigError
 
-_CERTIFICATES = re.compile(rb"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----.+?-----END (?:TRUSTED |X509 )?CERTIFICATE-----", re.DOTALL)
+_CERTIFICATES = re.compile(rb"-----BEGIN (?P<kind>(?:TRUSTED |X509 )?CERTIFICATE)-----.+?-----END (?P=kind)-----",
+                           re.DOTALL)
 
 
 def build_context(*, ca: bytes | None, ca_source: str = "the CA", insecure: bool = False,
@@ -25,7 +26,8 @@ def build_context(*, ca: bytes | None, ca_source: str = "the CA", insecure: bool
     """A context for connections to the API server.
 
     `ca`: PEM (with any text between the certificates); None trusts what the system trusts. `insecure` verifies nothing.
-    Raises ConfigError, naming `ca_source` or the client certificate, when either is unusable. Blocks only for file access.
+    Raises ConfigError, naming `ca_source` or the client certificate, when either is unusable. Blocks only for file
+    access.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -42,7 +44,7 @@ def build_context(*, ca: bytes | None, ca_source: str = "the CA", insecure: bool
 
 
 def _trust(context: ssl.SSLContext, ca: bytes, source: str) -> None:
-    blocks = _CERTIFICATES.findall(ca)
+    blocks = [found.group() for found in _CERTIFICATES.finditer(ca)]
     if not blocks:
         raise ConfigError(f"{source} holds no PEM certificate")
     try:

@@ -1,7 +1,8 @@
 """`open_watch`: one watch request, as batches of events.
 
-It knows nothing of resuming or listing again: that is the watcher's. A cut, a reset, the end of the body and the stop token end
-the iteration alike, since all of them mean "ask again from the last version"; an event that was cut off is dropped.
+It knows nothing of resuming or listing again: that is the watcher's. A cut, a reset, the end of the body and the stop
+token end the iteration alike, since all of them mean "ask again from the last version"; an event that was cut off is
+dropped.
 """
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ import logging
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from kubectl_runtime.client.failures import decode_status
+from kubectl_runtime.client.forms import Form
 from kubectl_runtime.client.stream import ByteStream, LineSplitter
 from kubectl_runtime.core.errors import DecodeError, RequestTimeout, TransportError
-from kubectl_runtime.core.gvk import ApiResource
-from kubectl_runtime.core.head import Bookmark, decode_event
+from kubectl_runtime.core.head import Bookmark
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.request import Request
 from kubectl_runtime.core.status import Status
@@ -31,7 +32,7 @@ _LONGEST_STATUS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One event of a watch. `type`: ADDED, MODIFIED, DELETED (with a record), BOOKMARK (with a version), ERROR (with a status).
+    """One event: ADDED, MODIFIED, DELETED (with a record), BOOKMARK (with a version), ERROR (with a status).
 
     `resource_version` is where to resume after this event; empty when it does not say (errors).
     """
@@ -43,27 +44,52 @@ class WatchEvent:
     initial_events_end: bool = False
 
 
-def open_watch(client: Client, request: Request, resource: ApiResource, stop: StopToken | None = None, *,
-               read_timeout: float | None = None) -> Iterator[list[WatchEvent]]:
-    """Send the watch `request` now; the iterator that comes back yields a batch of events for each piece that arrives.
+class WatchStream:
+    """The batches of an open watch, one for each piece that brings any; an empty one means that nothing is ready
+    (simulated transports only). One thread iterates and closes it; others set the stop token."""
 
-    An empty batch means that nothing is ready (simulated transports only). `read_timeout`: the longest silence, in seconds.
-    Raises ApiError when the server refuses (410 too), TransportError when it cannot be reached; the iterator raises
-    RequestTimeout after too long a silence and DecodeError for what is no watch stream, and otherwise ends.
-    Close it (`contextlib.closing`) when leaving early. It belongs to one thread; others set `stop`.
+    def __init__(self, stream: ByteStream, request: Request, form: Form) -> None:
+        self._stream = stream
+        self._batches = _batches(stream, request, form)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> list[WatchEvent]:
+        return next(self._batches)
+
+    def close(self) -> None:
+        """Close the connection. Safe to repeat."""
+        self._batches.close()
+        self._stream.close()  # a generator that never ran closes nothing
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_watch(client: Client, request: Request, form: Form, stop: StopToken | None = None, *,
+               read_timeout: float | None = None) -> WatchStream:
+    """Send the watch `request` and wait for the head of its answer.
+
+    `read_timeout`: the longest silence, in seconds. Raises ApiError when the server refuses (410 too), TransportError
+    when it cannot be reached. Iterating raises RequestTimeout after too long a silence and DecodeError for what is no
+    watch event, after the events before it; otherwise it ends. Close it when leaving early.
     """
-    return _batches(client.stream(request, stop=stop, read_timeout=read_timeout), request, resource)
+    return WatchStream(client.stream(request, stop=stop, read_timeout=read_timeout), request, form)
 
 
-def _batches(stream: ByteStream, request: Request, resource: ApiResource) -> Iterator[list[WatchEvent]]:
+def _batches(stream: ByteStream, request: Request, form: Form) -> Generator[list[WatchEvent]]:
     splitter = LineSplitter()
     with closing(stream), closing(_pieces(stream)) as pieces:
         for piece in pieces:
             batch = [line for line in splitter.feed(piece) if line and not line.isspace()]
             if batch and batch[0].rstrip() == b"{":  # no event: a whole document over many lines
-                yield [_document(batch, pieces, request)]
+                yield [_document(batch, splitter, pieces, request)]
                 return
-            events, failure = _decoded(batch, resource)
+            events, failure = _decoded(batch, form)
             if events or not piece:
                 yield events
             if failure is not None:
@@ -82,20 +108,20 @@ def _pieces(stream: ByteStream) -> Generator[bytes]:
         log.debug("%s; it will be asked for again", error)
 
 
-def _decoded(batch: list[bytes], resource: ApiResource) -> tuple[list[WatchEvent], DecodeError | None]:
+def _decoded(batch: list[bytes], form: Form) -> tuple[list[WatchEvent], DecodeError | None]:
     """The events of the lines, up to the first that is none, and what is wrong with that one."""
     events: list[WatchEvent] = []
-    try:
-        for line in batch:
-            events.append(_event(line, resource))
-    except DecodeError as error:
-        return events, error
+    for line in batch:
+        try:
+            events.append(_event(line, form))
+        except DecodeError as error:
+            return events, error
     return events, None
 
 
-def _event(line: bytes, resource: ApiResource) -> WatchEvent:
+def _event(line: bytes, form: Form) -> WatchEvent:
     try:
-        kind, content = decode_event(line, resource)
+        kind, content = form.decode_event(line)
     except DecodeError:
         status = decode_status(line)  # some servers send a bare Status instead of an ERROR event
         if status is None:
@@ -108,9 +134,9 @@ def _event(line: bytes, resource: ApiResource) -> WatchEvent:
     return WatchEvent(kind, status=content)
 
 
-def _document(begun: list[bytes], pieces: Iterator[bytes], request: Request) -> WatchEvent:
+def _document(begun: list[bytes], splitter: LineSplitter, pieces: Iterator[bytes], request: Request) -> WatchEvent:
     """The Status that an indented document is. Raises DecodeError when it is something else."""
-    text = b"\n".join(begun)
+    text = b"\n".join([*begun, splitter.rest()])
     for piece in pieces:
         text += piece
         if len(text) > _LONGEST_STATUS:

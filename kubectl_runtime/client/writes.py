@@ -16,8 +16,9 @@ log = logging.getLogger(__name__)
 class Write:
     """One write that the server answered. `verb`: create, replace, patch, apply or delete; `subresource`: `status`, …
 
-    `resource_version` and `uid` are of the object as answered, empty when the answer was no object. `record` is that object;
-    None for subresources of another kind (scale) and for a delete that answered with a Status: the object is gone.
+    `resource_version` and `uid` are of the object as answered, empty when the answer was no object. `record` is that
+    object; None for subresources of another kind (scale) and for a delete that answered with a Status: the object is
+    gone.
     """
 
     ref: ObjectRef
