@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
+
+import msgspec
 
 from kubectl_runtime.client.failures import decode_status
 from kubectl_runtime.client.forms import Form
@@ -30,8 +31,7 @@ log = logging.getLogger(__name__)
 _LONGEST_STATUS = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(msgspec.Struct, frozen=True, gc=False):
     """One event: ADDED, MODIFIED, DELETED (with a record), BOOKMARK (with a version), ERROR (with a status).
 
     `resource_version` is where to resume after this event; empty when it does not say (errors).
