@@ -17,12 +17,13 @@ import threading
 from typing import Any
 
 from kubectl_runtime.core.errors import ApiError, DecodeError
+from kubectl_runtime.core.invalid import InvalidObject
 from kubectl_runtime.runtime.action import Action
 from kubectl_runtime.runtime.context import Context, Environment
 from kubectl_runtime.runtime.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.runs import GONE, SKIPPED, SUCCEEDED, Outcome, Run, enter_run
 from kubectl_runtime.runtime.store import Store
-from kubectl_runtime.runtime.triggers import is_invalid, name_of
+from kubectl_runtime.runtime.triggers import name_of
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class Applier:
             return GONE
         if run.decode_failed_at is not None and obj.resource_version == run.decode_failed_at:
             return SKIPPED
-        if is_invalid(obj):
+        if isinstance(obj, InvalidObject):
             return self._undecodable(obj, obj.error)
         ctx: Context[Any] = Context(self._environment, run)
         enter_run(run)

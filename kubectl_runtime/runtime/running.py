@@ -122,6 +122,7 @@ class Running(Generic[K]):
     def launch(self, *, signal_thread: bool) -> None:
         """Start every thread, for `signal_thread` also one that obeys signals; else the caller does, by `obey_signal`."""
         plan, assembly = self._plan, self._assembly
+        plan.client.grow(plan.concurrency)
         if plan.signals:
             self._signals.install()
         assembly.subscribe()
