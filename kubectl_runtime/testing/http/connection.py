@@ -1,5 +1,7 @@
 """One connection, served by one thread: requests in turn, answers as a whole, watches chunk by chunk.
 
+What the fault script wants comes as plans (`faults.plan`), which `_carry` carries out; without faults a plan is one `Send`.
+
 While a watch is idle its thread waits on a condition that the watch, the reaper (the client has gone) and the listener (the
 server stops) notify; it wakes otherwise only for the watch's own deadline.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable
@@ -16,8 +19,8 @@ from dataclasses import dataclass
 
 from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse, WatchStream
-from kubectl_runtime.testing.http.hooks import Drop, Hooks
-from kubectl_runtime.testing.http.messages import BadMessage, Reader, body_message, chunk, head
+from kubectl_runtime.testing.faults import Close, Exchange, Faults, Plan, RecordedRequest, Recording, Reset, Send, Wait
+from kubectl_runtime.testing.http.messages import BadMessage, Reader, chunk, head, whole_head
 from kubectl_runtime.testing.http.reaper import Reaper
 
 log = logging.getLogger(__name__)
@@ -31,10 +34,19 @@ class Service:
 
     handle: Callable[[HttpRequest], HttpResponse]
     clock: Clock
-    hooks: Hooks
+    faults: Faults
+    recording: Recording | None
     reaper: Reaper
     prepare: Callable[[socket.socket], socket.socket]  # TLS: the handshake, in the connection's thread
     subject: Callable[[socket.socket], tuple[tuple[str, str], ...] | None]  # of a verified client certificate
+
+
+class Drop(Exception):
+    """The connection ends here; `how` is the fault script's word for it, "" if the server is not to blame."""
+
+    def __init__(self, how: str = "") -> None:
+        super().__init__(how)
+        self.how = how
 
 
 class Connection:
@@ -49,8 +61,8 @@ class Connection:
         self._stopping = False
         self._idle = True  # between requests
 
-    def send(self, data: bytes) -> None:
-        """`hooks.Sink`: to the socket."""
+    def _send(self, data: bytes) -> None:
+        """Send all of it; raises OSError when the client has gone."""
         self._socket.settimeout(SEND_TIMEOUT)
         self._socket.sendall(data)
 
@@ -74,19 +86,30 @@ class Connection:
     def run(self) -> None:
         """Serve requests until one side ends it; raises nothing."""
         try:
-            self._service.hooks.accepted()
+            self._carry(self._service.faults.connect())
             self._socket = self._service.prepare(self._socket)
             self._serve()
         except Drop as drop:
-            if drop.reset:
+            if drop.how == "reset":  # lingering for no time makes close send an RST
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            else:
+                self._say_goodbye()
         except OSError:
             pass  # the client has gone, or the server stops
         except Exception:
             log.exception("a connection failed")
+        else:
+            self._say_goodbye()
         finally:
             with contextlib.suppress(OSError):
                 self._socket.close()
+
+    def _say_goodbye(self) -> None:
+        """Under TLS the end is announced, so that the client does not take it for an attack."""
+        if isinstance(self._socket, ssl.SSLSocket):
+            with contextlib.suppress(OSError, ValueError):
+                self._socket.settimeout(0)  # the client's own announcement is not waited for
+                self._socket.unwrap()
 
     def _serve(self) -> None:
         reader = Reader(self._socket)
@@ -95,7 +118,7 @@ class Connection:
             try:
                 request = reader.next()
             except BadMessage as problem:
-                self.send(problem.answer())
+                self._send(problem.answer())
                 return
             if request is None or not self._begin():
                 return
@@ -116,45 +139,76 @@ class Connection:
 
     def _answer(self, request: HttpRequest, *, close: bool) -> None:
         service = self._service
-        response = service.hooks.before(request)
-        if response is None:
-            response = service.handle(request)
-        response = service.hooks.answered(request, response)
-        sink = service.hooks.sink(request, self)
-        if response.delay:
-            self._wait(service.clock.monotonic() + response.delay, lambda: False)
-        if response.stream is not None:
-            self._watch(request, response, response.stream)
-        else:
-            sink.send(body_message(request, response, service.clock.now(), close=close or self._stopping))
+        entry = service.recording.add(request) if service.recording is not None else None
+        exchange = service.faults.begin(request) or Exchange(service.clock)
+        try:
+            self._carry(exchange.before)
+            for effect in exchange.effects:
+                effect()
+            response = exchange.answer(exchange.instead or service.handle(request))
+            self._note(entry, response.status)
+            if response.delay:
+                self._wait(service.clock.monotonic() + response.delay, lambda: False)
+            if response.stream is not None:
+                self._watch(exchange, response, response.stream)
+            else:
+                message = whole_head(response, service.clock.now(), close=close or self._stopping)
+                self._carry(exchange.whole(message, b"" if request.method == "HEAD" else response.body))
+        except Drop as drop:
+            self._note(entry, None, drop.how)
+            raise
 
-    def _watch(self, request: HttpRequest, response: HttpResponse, stream: WatchStream) -> None:
+    def _note(self, entry: RecordedRequest | None, status: int | None, ended: str = "") -> None:
+        if entry is not None and self._service.recording is not None:
+            self._service.recording.answered(entry, status, ended)
+
+    def _carry(self, plan: Plan) -> None:
+        """Do what a plan says; raises Drop where it ends the connection."""
+        for step in plan:
+            if isinstance(step, Send):
+                self._send(step.data)
+            elif isinstance(step, Wait):
+                self._wait(self._service.clock.monotonic() + step.seconds, lambda: False)
+            elif isinstance(step, Close):
+                raise Drop("close")
+            elif isinstance(step, Reset):
+                raise Drop("reset")
+            else:
+                self._stall()
+
+    def _stall(self) -> None:
+        """Say nothing until the client goes or the server stops."""
+        self._service.reaper.watch(self._socket, self._client_gone)
+        try:
+            self._wait(None, lambda: False)
+        finally:
+            self._service.reaper.forget(self._socket)
+        raise Drop("stall")
+
+    def _watch(self, exchange: Exchange, response: HttpResponse, stream: WatchStream) -> None:
         service = self._service
-        sink = service.hooks.sink(request, self)
         service.reaper.watch(self._socket, self._client_gone)
         try:
-            sink.send(head(response, service.clock.now(), [("Transfer-Encoding", "chunked")]))
+            self._carry(exchange.head(head(response, service.clock.now(), [("Transfer-Encoding", "chunked")])))
             stream.on_ready(self._notify)
-            self._stream(request, stream, sink.send)
+            self._stream(stream, lambda data: self._carry(exchange.data(chunk(data))))
             if not self._gone:
-                sink.send(chunk(b""))
+                self._carry(exchange.end(chunk, chunk(b"")))
         finally:
             service.reaper.forget(self._socket)
             stream.close()
 
-    def _stream(self, request: HttpRequest, stream: WatchStream, send: Callable[[bytes], None]) -> None:
+    def _stream(self, stream: WatchStream, send: Callable[[bytes], None]) -> None:
         """Send events as they come until the watch, the client or the server ends it."""
         while not (self._gone or self._stopping):
             seen = self._events
             data = stream.poll()
-            if data is None:
-                if stream.closed:
-                    return
+            if data is not None:
+                send(data)
+            elif stream.closed:
+                return
+            else:
                 self._wait(stream.deadline, lambda seen=seen: self._events != seen)  # type: ignore[misc]
-                continue
-            data = self._service.hooks.chunk(request, data)
-            if data:
-                send(chunk(data))
 
     def _wait(self, deadline: float | None, ready: Callable[[], bool]) -> None:
         clock = self._service.clock

@@ -1,4 +1,4 @@
-"""HTTP/1.1 messages: `Reader` takes requests from a socket, `head` and `body_message` make the bytes of answers.
+"""HTTP/1.1 messages: `Reader` takes requests from a socket, `head`, `whole_head` and `chunk` make the bytes of answers.
 
 What is malformed is answered as Go's server answers it: a short plain-text 400 and the end of the connection. A body above
 the limit is read to its end (up to a bound) and left out, so that the client hears the 413 instead of a reset.
@@ -194,12 +194,12 @@ def head(response: HttpResponse, now: datetime, extra: list[tuple[str, str]]) ->
     return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
 
 
-def body_message(request: HttpRequest, response: HttpResponse, now: datetime, *, close: bool) -> bytes:
-    """A whole answer with a body."""
+def whole_head(response: HttpResponse, now: datetime, *, close: bool) -> bytes:
+    """The head of an answer whose body is known; `close` announces the end of the connection."""
     extra = [("Content-Length", str(len(response.body)))]
     if close:
         extra.append(("Connection", "close"))
-    return head(response, now, extra) + (b"" if request.method == "HEAD" else response.body)
+    return head(response, now, extra)
 
 
 def chunk(data: bytes) -> bytes:

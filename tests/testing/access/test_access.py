@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -14,18 +14,23 @@ from kubectl_runtime.testing.apiserver.errors import StatusError
 from kubectl_runtime.testing.apiserver.route import parse
 from kubectl_runtime.testing.apiserver.storage import Storage
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
+from kubectl_runtime.testing.clock import SimClock
 
 TOKENS = {"ADMIN": User("admin", "1", ("system:masters",)), "ALICE": User("alice", "2", ("devs",))}
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Server:
-    """An `Access` with its storage."""
+    """An `Access` with what it needs of a core."""
 
     def __init__(self, **options: Any) -> None:
         self.storage = Storage()
-        self.access = Access(lambda: self.storage, **{"tokens": TOKENS, "mode": "RBAC", **options})
-        self.access.install(self.storage, NOW)
+        self.clock = SimClock()
+        self.virtual: dict[Any, Any] = {}
+        self.access = Access(**{"tokens": TOKENS, "mode": "RBAC", **options})
+        self.access.attach(self)
+
+    def locked(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def grant(self, verbs: str, resources: str, *, group: str = "", user: str = "alice", **more: Any) -> None:
         rules = [{"verbs": verbs.split(), "apiGroups": [group], "resources": resources.split(), **more}]
@@ -98,7 +103,7 @@ def test_a_collection_selected_by_name_counts_as_that_object(query) -> None:
 def test_with_tokens_and_always_allow_anonymous_requests_are_refused_as_the_real_server_does() -> None:
     assert Server(mode="AlwaysAllow").refused("/api", token="")["code"] == 401
     assert Server(mode="AlwaysAllow", anonymous=True).admit("/api", token="").name == "system:anonymous"
-    assert Server(mode="AlwaysAllow", tokens=None).admit("/api", token="").name == "system:anonymous"
+    assert Server(mode="AlwaysAllow", tokens=None).admit("/api", token="any").name == "admin"
 
 
 def test_an_unknown_mode_is_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubectl_runtime.testing.apiserver.access.authn import (
+    ADMIN,
     ANONYMOUS,
     CREDENTIAL_ID,
     Authenticator,
@@ -74,7 +75,7 @@ def test_anonymous_requests_can_be_turned_off() -> None:
 
 
 def test_a_server_without_users_does_not_look_at_tokens() -> None:
-    assert Authenticator().authenticate(request("Bearer ANY")) == ANONYMOUS
+    assert Authenticator().authenticate(request("Bearer ANY")) == ADMIN
 
 
 def test_a_client_certificate_is_a_user_and_wins_over_a_token() -> None:
@@ -86,4 +87,4 @@ def test_a_client_certificate_is_a_user_and_wins_over_a_token() -> None:
 
 
 def test_a_certificate_without_a_common_name_is_no_user() -> None:
-    assert Authenticator().authenticate(request("", (("organizationName", "devs"),))) == ANONYMOUS
+    assert Authenticator({}).authenticate(request("", (("organizationName", "devs"),))) == ANONYMOUS

@@ -1,29 +1,29 @@
 """Who asks, and whether he may: authentication, impersonation, authorisation, reviews.
 
-``Access`` is what the core asks, in this order, with its lock held:
+``Access`` is what the core asks:
 
-==========================  ===========================================================================================
-``admit(request, info)``    before a request is looked at: its user, or the 401 or 403 that answers it; so a user
-                            without rights learns nothing, not even which types there are
-``require_create(…)``       a PUT or an apply turned out to create: the user needs ``create`` too
-``check_write(…)``          a Role or binding is about to be stored: nobody grants what he does not have
-``install(storage, now)``   once, at the start: the default roles of a server under RBAC
-``review_handlers()``       what answers SubjectAccessReview and its like
-==========================  ===========================================================================================
+=======================  ==============================================================================================
+``attach(core)``         once, when the core is made: its reviews are answered, and under RBAC the default roles stored
+``admit(request, …)``    before a request is looked at: its user, or the 401 or 403 that answers it; so a user without
+                         rights learns nothing, not even which types there are
+``require_create(…)``    a PUT or an apply turned out to create: the user needs ``create`` too
+``check_write(…)``       a Role or binding is about to be stored: nobody grants what he does not have
+=======================  ==============================================================================================
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
+from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.testing.apiserver.access import bootstrap, escalation, reviews
 from kubectl_runtime.testing.apiserver.access.attributes import Attributes, Decision, of_request, refusal
-from kubectl_runtime.testing.apiserver.access.authn import MASTERS, Authenticator
+from kubectl_runtime.testing.apiserver.access.authn import ADMIN, Authenticator
 from kubectl_runtime.testing.apiserver.access.impersonation import (
     impersonate,
     service_account,
@@ -35,13 +35,9 @@ from kubectl_runtime.testing.apiserver.route import RequestInfo
 from kubectl_runtime.testing.apiserver.storage import Storage
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
-__all__ = ["Access", "Attributes", "AuthorizationMode", "Decision", "User"]
+__all__ = ["ADMIN", "Access", "Attributes", "AuthorizationMode", "Decision", "User"]
 
-ADMIN = User("kubernetes-admin", groups=(MASTERS,))
-"""The user that the server's own client and kubeconfig are under RBAC."""
-
-_EVERYTHING: list[dict[str, Any]] = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
-                                     {"verbs": ["*"], "nonResourceURLs": ["*"]}]
+_EVERYTHING = escalation.EVERYTHING
 
 
 class AuthorizationMode(StrEnum):
@@ -51,17 +47,30 @@ class AuthorizationMode(StrEnum):
     RBAC = "RBAC"
 
 
+class Core(Protocol):
+    """What of the core is needed; see `core.ApiCore`."""
+
+    @property
+    def storage(self) -> Storage: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def virtual(self) -> dict[tuple[str, str], reviews.Handler]: ...
+
+    def locked(self) -> AbstractContextManager[None]: ...
+
+
 class Access:
-    """Authentication and authorisation of one server."""
+    """Authentication and authorisation of one server. Safe to use from any thread once it is attached."""
 
-    def __init__(self, storage: Callable[[], Storage], *, tokens: Mapping[str, User] | None = None,
+    def __init__(self, *, tokens: Mapping[str, User] | None = None,
                  mode: AuthorizationMode | str = AuthorizationMode.ALWAYS_ALLOW, anonymous: bool | None = None) -> None:
-        """Read Roles and bindings from `storage()`.
+        """`tokens` maps bearer tokens to users; without it (and without RBAC) tokens are not looked at.
 
-        `tokens` maps bearer tokens to users; without it (and without RBAC) tokens are not looked at and everybody is
-        ``system:anonymous``. `anonymous` tells whether requests without credentials are let in; the default is yes,
-        except with tokens and AlwaysAllow, a combination in which kube-apiserver turns them off too. Raises
-        ValueError for an unknown mode.
+        `anonymous` tells whether requests without credentials are let in; the default is yes, except with tokens and
+        AlwaysAllow, a combination in which kube-apiserver turns them off too. Raises ValueError for an unknown mode.
         """
         self.mode = AuthorizationMode(mode)
         if tokens is None and self.mode is AuthorizationMode.RBAC:
@@ -69,7 +78,20 @@ class Access:
         if anonymous is None:
             anonymous = tokens is None or self.mode is AuthorizationMode.RBAC
         self._authenticator = Authenticator(tokens, anonymous=anonymous)
-        self._rbac = Rbac(StoredRoles(storage)) if self.mode is AuthorizationMode.RBAC else None
+        self._core: Core | None = None
+        self._rbac = Rbac(StoredRoles(self._storage)) if self.mode is AuthorizationMode.RBAC else None
+
+    def attach(self, core: Core) -> None:
+        """Serve this core; its lock is taken."""
+        self._core = core
+        core.virtual.update(reviews.handlers(self))
+        if self._rbac is not None:
+            with core.locked():
+                bootstrap.install(core.storage, core.clock.now())
+
+    def _storage(self) -> Storage:
+        assert self._core is not None, "attach comes first"
+        return self._core.storage
 
     def admit(self, request: HttpRequest, info: RequestInfo) -> User:
         """The user as whom the request is answered; raises the 401 or 403 that answers it instead."""
@@ -80,7 +102,10 @@ class Access:
 
     def authorize(self, attributes: Attributes) -> Decision:
         """Whether somebody may do something."""
-        return self._rbac.authorize(attributes) if self._rbac else Decision(True)
+        if self._rbac is None or self._core is None:
+            return Decision(True)
+        with self._core.locked():
+            return self._rbac.authorize(attributes)
 
     def require(self, attributes: Attributes) -> None:
         """Raise the 403 unless it is allowed."""
@@ -93,13 +118,16 @@ class Access:
         self.require(Attributes(user, "create", info.group, info.resource, info.subresource, info.namespace, info.name))
 
     def check_write(self, user: User, group: str, plural: str, new: dict[str, Any], old: dict[str, Any] | None) -> None:
-        """Raise the 403 of a Role or binding that would grant more than its writer has."""
+        """Raise the 403 of a Role or binding that would grant more than its writer has; the core's lock is held."""
         if self._rbac is not None and group == GROUP:
             escalation.check_write(self._rbac, user, plural, new, old)
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[dict[str, Any]], str]:
         """The rules of a user in a namespace, and what kept some from being found ("" if nothing did)."""
-        return self._rbac.rules_for(user, namespace) if self._rbac else (_EVERYTHING, "")
+        if self._rbac is None or self._core is None:
+            return _EVERYTHING, ""
+        with self._core.locked():
+            return self._rbac.rules_for(user, namespace)
 
     def user_of_token(self, token: str) -> User | None:
         """Whose token it is."""
@@ -119,12 +147,3 @@ class Access:
         token = secrets.token_urlsafe(24)
         tokens[token] = user
         return token
-
-    def install(self, storage: Storage, now: datetime) -> None:
-        """Store the default ClusterRoles and their bindings, under RBAC only."""
-        if self._rbac is not None:
-            bootstrap.install(storage, now)
-
-    def review_handlers(self) -> dict[tuple[str, str], reviews.Handler]:
-        """What answers each kind of review, by (group, plural)."""
-        return reviews.handlers(self)

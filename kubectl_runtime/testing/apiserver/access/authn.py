@@ -6,7 +6,8 @@ a verified client certificate  its CN is the user, each O a group; it wins over 
 anything else                  ``system:anonymous``, or a 401 where anonymous requests are turned off
 =============================  =====================================================================================
 
-A server without any users to tell apart does not look at tokens: with `Authenticator()` every request is anonymous.
+A server without any users to tell apart does not look at tokens: with `Authenticator()` every request without a
+certificate is an administrator's.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = User("system:anonymous", groups=(UNAUTHENTICATED,))
+ADMIN = User("admin", groups=(MASTERS, AUTHENTICATED))
+"""Who everybody is on a server that does not look at tokens, and who the server's own client is on one that does."""
 
 UID_ATTRIBUTE = "1.3.6.1.4.1.57683.2"  # the attribute of a certificate's subject that carries a user's uid
 CREDENTIAL_ID = "credentialID"  # pseudo attribute in which the rim passes on the certificate's fingerprint
@@ -85,7 +88,7 @@ def bearer_token(request: HttpRequest) -> str:
 
 
 class Authenticator:
-    """Finds the user of a request. Immutable, except that `tokens` may be given new entries at any time."""
+    """Finds the user of a request. `tokens` may be given new entries at any time."""
 
     def __init__(self, tokens: Mapping[str, User] | None = None, *, anonymous: bool = True) -> None:
         """`tokens` maps bearer tokens to users; None (not: an empty mapping) does not look at tokens at all."""
@@ -98,8 +101,10 @@ class Authenticator:
             user = certificate_user(request.peer_cert_subject)
             if user is not None:
                 return with_authenticated(user)
+        if self.tokens is None:
+            return ADMIN
         token = bearer_token(request)
-        if token and self.tokens is not None:
+        if token:
             found = self.tokens.get(token)
             if found is None:
                 raise unauthorized()
