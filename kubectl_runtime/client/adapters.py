@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 from requests.adapters import HTTPAdapter
 from requests.models import PreparedRequest, Response
-from requests.structures import CaseInsensitiveDict
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection
 
@@ -114,7 +113,7 @@ class ApiAdapter(HTTPAdapter):
         """As the base class, without cookies."""
         response = Response()
         response.status_code = resp.status
-        response.headers = CaseInsensitiveDict(resp.headers)
+        response.headers = resp.headers  # as insensitive to case as requests' own mapping, and already there
         response.raw = resp
         response.reason = resp.reason
         response.url = req.url or ""

@@ -191,8 +191,8 @@ class Client:
             raise ConnectionFailed("the client was closed", Failure(sent=False, permanent=True))
         connections = self._connections
         if connections.process != os.getpid():
-            # The child of a fork: a connection used by both processes would mix their bytes. The parent's are not closed
-            # here, since their locks may have been held by a thread that does not exist in this process.
+            # The child of a fork: a connection used by both processes would mix their bytes. The parent's are not
+            # closed here, since their locks may have been held by a thread that does not exist in this process.
             self._connections = connections = self._connect(connections.certificate)
         return connections.adapters
 

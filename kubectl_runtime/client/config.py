@@ -211,7 +211,8 @@ def _impersonation(user: Mapping[str, Any]) -> Impersonation | None:
     if not user.get("as"):
         return None
     extra = {str(key): tuple(map(str, values or ())) for key, values in (user.get("as-user-extra") or {}).items()}
-    return Impersonation(str(user["as"]), tuple(map(str, user.get("as-groups") or ())), str(user.get("as-uid") or ""), extra)
+    groups = tuple(map(str, user.get("as-groups") or ()))
+    return Impersonation(str(user["as"]), groups, str(user.get("as-uid") or ""), extra)
 
 
 def _exec_cluster(cluster: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ a call is read here, piece by piece, so that a server that trickles cannot hold 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 import requests
@@ -36,7 +37,7 @@ def exchange(rules: SessionRules, adapters: Callable[[], Adapters], clock: Clock
         current = adapters()
         try:
             response = rules.send(
-                current.streams if call.streaming else current.calls, _prepared(call),
+                current.streams if call.streaming else current.calls, _prepared(call, plain=rules.session is None),
                 {"stream": True, "timeout": (min(connect_timeout, left), limit), **current.arguments})
             if call.streaming and response.status_code < 300:
                 return Answer(response.status_code, response.headers, response=response)
@@ -48,26 +49,30 @@ def exchange(rules: SessionRules, adapters: Callable[[], Adapters], clock: Clock
     return send
 
 
-def _prepared(call: Call) -> PreparedRequest:
+def _prepared(call: Call, *, plain: bool) -> PreparedRequest:
+    """The request as requests knows it. `plain`: nobody but urllib3 will look at its headers, so a dict will do."""
     prepared = PreparedRequest()
     prepared.method = call.request.method
     prepared.url = call.url
     prepared.body = body = call.request.body
     if body is not None:
         call.headers["Content-Length"] = str(len(body))
-    prepared.headers = _headers(call.headers)
+    headers: Any = call.headers
+    if any(type(value) is tuple for value in headers.values()):
+        headers = _repeated(headers)
+    elif not plain:
+        headers = CaseInsensitiveDict(headers)
+    prepared.headers = headers
     return prepared
 
 
-def _headers(headers: dict[str, str | tuple[str, ...]]) -> CaseInsensitiveDict[str]:
-    """As requests keeps them; with several values for one name, which only urllib3's own mapping can hold, as that."""
-    if not any(type(value) is tuple for value in headers.values()):
-        return CaseInsensitiveDict(headers)  # type: ignore[arg-type] # they are all text
+def _repeated(headers: dict[str, str | tuple[str, ...]]) -> urllib3.HTTPHeaderDict:
+    """Several values for one name, which only urllib3's own mapping can hold."""
     repeated = urllib3.HTTPHeaderDict()
     for name, value in headers.items():
         for line in value if isinstance(value, tuple) else (value,):
             repeated.add(name, line)
-    return repeated  # type: ignore[return-value] # adapters only look headers up and hand them to urllib3
+    return repeated
 
 
 def _body(response: Response, call: Call, clock: Clock, *, whole: bool) -> bytes:

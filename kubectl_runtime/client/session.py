@@ -101,8 +101,8 @@ class SessionRules:
         if cert is None and config.client_certificate_file and config.client_key_file:
             cert = (config.client_certificate_file, config.client_key_file)
         if cert is None and config.client_certificate_data:
-            raise ConfigError(f"{config.origin}: a client certificate given as data cannot be used by an adapter mounted "
-                              "on the session or with use_session_send: give it as files, or mount no adapter")
+            raise ConfigError(f"{config.origin}: a client certificate given as data cannot be used by an adapter "
+                              "mounted on the session or with use_session_send: give it as files, or mount no adapter")
         proxies = {"http": self.proxy, "https": self.proxy} if self.proxy else {}
         return Adapters(adapter, adapter, {"verify": verify, "cert": cert, "proxies": proxies}, owned=False)
 
