@@ -1,0 +1,152 @@
+"""A canned API server over plain HTTP, as fast as the socket takes it, so that what is timed is the client.
+
+    python tests/benchmarks/canned_server.py OBJECTS EVENTS [PORT]     prints `ready URL`, runs until its input is closed
+
+A list answers OBJECTS Pods of 4.6 KB, paged; pod i has version 1000 + i, the list 1000 + OBJECTS. A watch sends EVENTS changes, round
+robin over the Pods, each with the next version, in chunks of at most 2 KiB as a real server does; then a bookmark, then nothing.
+"""
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+FIRST_VERSION = 1000
+CHUNK = 2048
+
+
+def pod_name(number: int) -> str:
+    return f"web-{number:06d}-6f7d9c5b8-x{number % 97:02d}zq"
+
+
+def last_versions(objects: int, events: int) -> dict[str, str]:
+    """The version in which each Pod comes to rest."""
+    versions = {}
+    for number in range(objects):
+        rounds, rest = divmod(events, objects)
+        last = number + objects * (rounds - (number >= rest))
+        versions[pod_name(number)] = str(FIRST_VERSION + number if last < 0 else FIRST_VERSION + objects + 1 + last)
+    return versions
+
+
+def _container(name: str, number: int) -> dict[str, Any]:
+    return {"name": name, "image": f"registry.example.com/team/{name}:1.2.{number % 7}",
+            "ports": [{"containerPort": 8080, "name": "http", "protocol": "TCP"}],
+            "env": [{"name": f"VAR_{index}", "value": f"value-{index}-{number}"} for index in range(8)],
+            "resources": {"limits": {"cpu": "1", "memory": "512Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}},
+            "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http", "scheme": "HTTP"}, "periodSeconds": 10,
+                              "timeoutSeconds": 1, "successThreshold": 1, "failureThreshold": 3},
+            "volumeMounts": [{"mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "name": "kube-api", "readOnly": True}]}
+
+
+def _status_of(name: str) -> dict[str, Any]:
+    return {"name": name, "ready": True, "restartCount": 0, "started": True, "image": f"registry.example.com/team/{name}:1.2",
+            "imageID": "sha256:" + "ab" * 32, "containerID": "containerd://" + "cd" * 32,
+            "state": {"running": {"startedAt": "2026-01-01T00:00:04Z"}}, "lastState": {}}
+
+
+def _managed_fields() -> list[dict[str, Any]]:
+    metadata = {"f:annotations": {".": {}, "f:checksum/config": {}}, "f:generateName": {}, "f:labels": {
+        ".": {}, "f:app": {}, "f:pod-template-hash": {}}, "f:ownerReferences": {".": {}, 'k:{"uid":"aaaa"}': {}}}
+    env = {".": {}, 'k:{"name":"A"}': {".": {}, "f:name": {}, "f:value": {}}}
+    spec = {"f:containers": {'k:{"name":"main"}': {".": {}, "f:image": {}, "f:env": env}}}
+    status = {"f:conditions": {'k:{"type":"Ready"}': {".": {}, "f:status": {}}}, "f:containerStatuses": {}, "f:phase": {}, "f:podIP": {}}
+    common = {"operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1"}
+    return [{"manager": "kube-controller-manager", **common, "fieldsV1": {"f:metadata": metadata, "f:spec": spec}},
+            {"manager": "kubelet", **common, "subresource": "status", "fieldsV1": {"f:status": status}}]
+
+
+def pod(number: int, version: int) -> dict[str, Any]:
+    conditions = [{"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": "2026-01-01T00:00:05Z"}
+                  for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")]
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": pod_name(number), "namespace": "default", "uid": f"{number:08x}-1111-4222-8333-{number:012x}",
+            "resourceVersion": str(version), "generateName": "web-6f7d9c5b8-", "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"app": "web", "pod-template-hash": "6f7d9c5b8", "team": f"t{number % 13}", "tier": "frontend"},
+            "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "9090",
+                            "checksum/config": f"{number * 2654435761 % 2**64:064x}"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"web-{number // 10}", "uid": "aaaa",
+                                 "controller": True, "blockOwnerDeletion": True}],
+            "managedFields": _managed_fields()},
+        "spec": {
+            "nodeName": f"node-{number % 50}", "restartPolicy": "Always", "serviceAccountName": "default",
+            "containers": [_container(name, number) for name in ("main", "sidecar")],
+            "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
+                             "tolerationSeconds": 300}],
+            "volumes": [{"name": "kube-api", "projected": {"defaultMode": 420, "sources": [
+                {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}}]}}]},
+        "status": {"phase": "Running", "podIP": "10.0.0.1", "qosClass": "Burstable", "startTime": "2026-01-01T00:00:00Z",
+                   "conditions": conditions, "containerStatuses": [_status_of(name) for name in ("main", "sidecar")]}}
+
+
+def _dumps(content: object) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+class CannedServer:
+    """Everything it will ever say, prepared."""
+
+    def __init__(self, objects: int, events: int) -> None:
+        self.items = [_dumps(pod(number, FIRST_VERSION + number)) for number in range(objects)]
+        self.version = FIRST_VERSION + objects
+        parts = []
+        for event in range(events):
+            line = b'{"type":"MODIFIED","object":' + _dumps(pod(event % objects, self.version + 1 + event)) + b"}\n"
+            parts.extend(_chunk(line[at:at + CHUNK]) for at in range(0, len(line), CHUNK))
+        end = {"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "Pod", "metadata": {
+            "resourceVersion": str(self.version + events)}}}
+        self.stream, self.end, self.last = b"".join(parts), _chunk(_dumps(end) + b"\n"), self.version + events
+
+    def serve(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with connection, connection.makefile("rb") as requests:
+            try:
+                while line := requests.readline():
+                    while requests.readline() not in (b"\r\n", b""):
+                        pass
+                    url = urlsplit(line.decode().split(" ")[1])
+                    self._answer(connection, url.path, {key: values[-1] for key, values in parse_qs(url.query).items()})
+            except OSError:
+                return
+
+    def _answer(self, connection: socket.socket, path: str, query: dict[str, str]) -> None:
+        if not path.endswith("/pods"):
+            connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+        elif query.get("watch") in ("true", "1"):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+            if int(query["resourceVersion"]) < self.last:
+                connection.sendall(self.stream)
+            connection.sendall(self.end)
+        else:
+            start = int(query.get("continue", 0))
+            stop = start + int(query.get("limit") or len(self.items))
+            meta = {"resourceVersion": str(self.version)} | ({"continue": str(stop)} if stop < len(self.items) else {})
+            body = (b'{"kind":"PodList","apiVersion":"v1","metadata":' + _dumps(meta) + b',"items":['
+                    + b",".join(self.items[start:stop]) + b"]}")
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+
+def main(objects: int, events: int, port: int = 0) -> None:
+    server = CannedServer(objects, events)
+    listener = socket.create_server(("127.0.0.1", port))
+
+    def accept() -> None:
+        while True:
+            threading.Thread(target=server.serve, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    print(f"ready http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
