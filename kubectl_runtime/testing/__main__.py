@@ -39,6 +39,11 @@ def parser() -> argparse.ArgumentParser:
                         help="how often history is compacted, 0 for never (default: 5m)")
     result.add_argument("--controllers", default=",".join(DEFAULT_CONTROLLERS), metavar="NAMES",
                         help=f"controllers to run, or none (default: {','.join(DEFAULT_CONTROLLERS)})")
+    result.add_argument("--token-auth-file", type=Path, metavar="CSV",
+                        help='users as lines of token,user,uid,"group1,group2"')
+    result.add_argument("--authorization-mode", choices=["AlwaysAllow", "RBAC"], default="AlwaysAllow",
+                        help="RBAC enforces the Roles and bindings that are in the server (default: AlwaysAllow)")
+    result.add_argument("--tls", action="store_true", help="serve HTTPS with a certificate authority made at the start")
     result.add_argument("--load", type=Path, action="append", default=[], metavar="PATH",
                         help="manifest, or folder of manifests, to load at the start")
     return result
@@ -52,11 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda received, _: signals.put(received))  # takes no lock: the main thread waits below
     try:
         server = ApiServer(port=options.port, host=options.bind_address, controllers=options.controllers.split(","),
-                           compaction_interval=options.compaction_interval, record=False)
+                           compaction_interval=options.compaction_interval, tokens=options.token_auth_file,
+                           authorization_mode=options.authorization_mode, tls=options.tls, record=False)
         for path in options.load:
             server.load(path)
         server.start()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kubectl_runtime.testing.apiserver.access import ADMIN
 from kubectl_runtime.testing.apiserver.controllers.client import path_of
 from kubectl_runtime.testing.apiserver.registry import ResourceType
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
@@ -121,4 +122,4 @@ def _replace(core: ApiCore, resource_type: ResourceType, namespace: str, obj: Ob
 def _send(core: ApiCore, method: str, path: str, body: Object | None = None) -> HttpResponse:
     media = "application/merge-patch+json" if method == "PATCH" else "application/json"
     return core.handle(HttpRequest(method, path, [("fieldValidation", "Ignore")], {
-        "user-agent": "load", "content-type": media}, msgspec.json.encode(body) if body is not None else b""))
+        "user-agent": "load", "content-type": media}, msgspec.json.encode(body) if body is not None else b""), user=ADMIN)

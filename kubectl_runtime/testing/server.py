@@ -4,8 +4,8 @@
         server.load("manifests.yaml")
         client = server.client()
 
-It serves HTTP on loopback from `start` (or ``with``) to `stop`. The data live as long as the object: `restart` keeps them
-unless asked otherwise, and `snapshot`/`restore` go back to a state.
+It serves HTTP on loopback from `start` (or ``with``) to `stop`. The data live as long as the object: `restart` keeps
+them unless asked otherwise, and `snapshot`/`restore` go back to a state.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.testing.apiserver.access import ADMIN, Access, AuthorizationMode, Tokens, as_user, users_by_token
+from kubectl_runtime.testing.apiserver.context import User
 from kubectl_runtime.testing.apiserver.controllers.catalog import build_controllers
-from kubectl_runtime.testing.apiserver.core import DEFAULT_COMPACTION, Access, ApiCore
+from kubectl_runtime.testing.apiserver.core import DEFAULT_COMPACTION, ApiCore
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
-from kubectl_runtime.testing.http.hooks import Hooks
+from kubectl_runtime.testing.faults import Faults, Recording
 from kubectl_runtime.testing.http.listener import Listener
-from kubectl_runtime.testing.kubeconfig import kubeconfig
+from kubectl_runtime.testing.kubeconfig import Credentials, kubeconfig
 from kubectl_runtime.testing.loading import Manifests, load_objects
+from kubectl_runtime.testing.tls import HOSTS, Authority, ServerTls
 
 if TYPE_CHECKING:
     from kubectl_runtime.client import Client
@@ -31,63 +34,57 @@ if TYPE_CHECKING:
 DEFAULT_CONTROLLERS = ("garbage-collector", "namespace")
 
 
-class Recorder:
-    """The requests that reached the server, in order; bounded."""
-
-    LIMIT = 100_000
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._requests: list[HttpRequest] = []
-
-    def add(self, request: HttpRequest) -> None:
-        """Note a request; the oldest tenth goes when there are too many."""
-        with self._lock:
-            if len(self._requests) >= self.LIMIT:
-                del self._requests[:self.LIMIT // 10]
-            self._requests.append(request)
-
-    def all(self) -> list[HttpRequest]:
-        """A copy of what was noted."""
-        with self._lock:
-            return list(self._requests)
-
-    def clear(self) -> None:
-        """Forget all."""
-        with self._lock:
-            self._requests.clear()
-
-
 class ApiServer:
     """See the module. Safe to use from any thread; `start`, `stop` and `restart` by one at a time."""
 
     def __init__(self, *, port: int = 0, host: str = "127.0.0.1", clock: Clock = SYSTEM_CLOCK,
                  controllers: Iterable[str] = DEFAULT_CONTROLLERS, compaction_interval: float = DEFAULT_COMPACTION,
-                 access: Access | None = None, hooks: Hooks | None = None, seed: int | None = None, record: bool = True) -> None:
+                 tokens: Tokens | None = None, authorization_mode: AuthorizationMode | str = "AlwaysAllow",
+                 anonymous: bool | None = None, tls: bool | Authority | ServerTls = False, faults: Faults | None = None,
+                 seed: int | None = None, record: bool = True) -> None:
         """Nothing is started or bound yet.
 
-        `port` 0 takes a free one, which restarts keep. `controllers` are names of `controllers.catalog`; the default are
-        those without which deletions do not end. `compaction_interval` is in seconds on the clock; history reaches back
-        between one and two of it. `access` decides who may do what, None lets everybody do everything. `hooks` disturb the
-        network. `seed` makes uids and generated names reproducible. `record` keeps requests for `requests`.
+        `port` 0 takes a free one, which restarts keep. `controllers` are names of `controllers.catalog`; the default
+        are those without which deletions do not end. `compaction_interval` is in seconds on the clock; history
+        reaches back between one and two of it. `seed` makes uids and generated names reproducible. `record` keeps
+        requests for `requests`.
+
+        `tokens` are the users by bearer token (a `User` or a name), or the path of a token file; without them, and
+        without RBAC, everybody is an administrator. `authorization_mode` "RBAC" enforces the Roles and bindings in
+        the server; its own clients and kubeconfigs then are ``system:masters``. `anonymous` lets requests without
+        credentials in (see `Access`). `tls` serves HTTPS, with an authority of its own or the given one, and knows
+        client certificates. `faults` is the fault script; the server has an empty one otherwise.
+
+        Raises ValueError for an unknown mode or controller, TokenFileError, and MissingTlsExtra.
         """
-        self._host, self._port, self._clock, self._hooks = host, port, clock, hooks
+        self._host, self._port = host, port
+        self.clock = clock
+        self.access = Access(tokens=users_by_token(tokens), mode=authorization_mode, anonymous=anonymous)
+        self.tls = _server_tls(tls, host)
+        """The TLS side of the server, with its authority; None if it serves plain HTTP."""
+        self.faults = faults if faults is not None else Faults()
+        """The fault script; rules can be added at any time."""
+        self.requests = Recording(clock) if record else Recording(clock, max_requests=0)
+        """The requests so far, in order of their arrival, without those of controllers; see `Recording`."""
         self._new_core: Callable[[], ApiCore] = lambda: ApiCore(
-            clock, compaction_interval=compaction_interval, controllers=build_controllers(controllers), access=access, seed=seed)
+            clock, compaction_interval=compaction_interval, controllers=build_controllers(controllers),
+            access=self.access, seed=seed)
         self.core = self._new_core()
-        self._recorder = Recorder() if record else None
+        self.faults.bind(clock, self.expire_history)
+        self._own_token = ""
         self._listener: Listener | None = None
         self._housekeeper: Housekeeper | None = None
 
-    # --- life -----------------------------------------------------------------------------------------------------------
+    # --- life ------------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
         """Bind and serve; raises OSError if the port is taken."""
         if self._listener is not None:
             raise RuntimeError("the API server is already running")
-        listener = Listener(self.handle, clock=self._clock, host=self._host, port=self._port, hooks=self._hooks)
+        listener = Listener(lambda request: self.core.handle(request), clock=self.clock, host=self._host, port=self._port,
+                            faults=self.faults, recording=self.requests, tls=self.tls)
         self._port = listener.port
-        self._housekeeper = Housekeeper(self.core, self._clock, f"apiserver-{listener.port}-housekeeper")
+        self._housekeeper = Housekeeper(self.core, self.clock, f"apiserver-{listener.port}-housekeeper")
         self._listener = listener
         listener.start()
         return self
@@ -105,7 +102,8 @@ class ApiServer:
             raise RuntimeError(f"threads of the API server did not end: {', '.join(stuck)}")
 
     def restart(self, *, fresh: bool = False) -> None:
-        """Stop and start on the same port, with the same data or, if `fresh`, as a new cluster (new uids, low versions)."""
+        """Stop and start on the same port, with the same data or, if `fresh`, as a new cluster (new uids, low
+        versions)."""
         self.stop()
         if fresh:
             self.core = self._new_core()
@@ -117,7 +115,7 @@ class ApiServer:
     def __exit__(self, *exc: object) -> None:
         self.stop()
 
-    # --- how to reach it --------------------------------------------------------------------------------------------------
+    # --- how to reach it -------------------------------------------------------------------------------------------
 
     @property
     def url(self) -> str:
@@ -125,18 +123,45 @@ class ApiServer:
         if not self._port:
             raise RuntimeError("the API server has no address before it is started: use it as a context manager")
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        return f"{'https' if self.tls else 'http'}://{host}:{self._port}"
 
-    def client(self) -> Client:
-        """A client of this library for it."""
+    def credentials(self, user: str | User | None = None, *, certificate: bool = False) -> Credentials:
+        """What a client needs to be a user, an administrator by default: a token, or a client certificate if asked for.
+
+        A server without tokens that has TLS gives certificates. A name of a service account
+        (``system:serviceaccount:NAMESPACE:NAME``) gets its groups. Raises ValueError if the server cannot tell users
+        apart.
+        """
+        ca = self.tls.authority.pem if self.tls else b""
+        if certificate or (user is not None and self.tls and not self.access.knows_tokens):
+            if self.tls is None:
+                raise ValueError("client certificates need a server with tls=True")
+            who = as_user(user if user is not None else ADMIN)
+            return Credentials(ca, certificate=self.tls.authority.client(who.name, who.groups, uid=who.uid))
+        if user is not None:
+            return Credentials(ca, token=self.access.issue_token(user))
+        if self.access.knows_tokens and not self._own_token:
+            self._own_token = self.access.issue_token(ADMIN)
+        return Credentials(ca, token=self._own_token)
+
+    def client(self, user: str | User | None = None, *, certificate: bool = False) -> Client:
+        """A client of this library for it, as an administrator or as the user (see `credentials`)."""
         from kubectl_runtime import Client, Config
 
-        return Client(Config(cluster_url=self.url))
+        shown = self.credentials(user, certificate=certificate)
+        own = shown.certificate
+        return Client(Config(cluster_url=self.url, ca_data=shown.ca or None, token=shown.token or None,
+                             client_certificate_data=own.certificate if own else None,
+                             client_key_data=own.key if own else None, origin="ApiServer.client()"))
 
-    def write_kubeconfig(self, path: str | Path) -> Path:
-        """Write a kubeconfig that kubectl and every client library can use; returns the path."""
+    def write_kubeconfig(self, path: str | Path, user: str | User | None = None, *, certificate: bool = False) -> Path:
+        """Write a kubeconfig that kubectl and every client library can use; returns the path.
+
+        It holds everything itself, is readable by its owner only, and is an administrator's or the user's.
+        """
         target = Path(path)
-        target.write_text(kubeconfig(self.url), encoding="utf-8")
+        target.touch(mode=0o600)
+        target.write_text(kubeconfig(self.url, self.credentials(user, certificate=certificate)), encoding="utf-8")
         return target
 
     def transport(self) -> ApiTransport:
@@ -145,7 +170,7 @@ class ApiServer:
 
         return ApiTransport(self)
 
-    # --- data -------------------------------------------------------------------------------------------------------------
+    # --- data ------------------------------------------------------------------------------------------------------
 
     def load(self, manifests: Manifests) -> int:
         """Create or replace objects from YAML text, a path to a file or folder, or dicts; returns how many.
@@ -161,19 +186,14 @@ class ApiServer:
     def restore(self, state: Any, *, rewind: bool = False) -> None:
         """Go back to a snapshot: watches end, resourceVersions from before have expired.
 
-        The resourceVersion goes on, as after a careful restore of etcd; with `rewind` it goes back too, as after a careless one.
+        The resourceVersion goes on, as after a careful restore of etcd; with `rewind` it goes back too, as after a
+        careless one.
         """
         self.core.restore(state, rewind=rewind)
 
-    @property
-    def requests(self) -> list[HttpRequest]:
-        """The requests so far, in order of their arrival, without those of controllers."""
-        return self._recorder.all() if self._recorder else []
-
-    def forget_requests(self) -> None:
-        """Begin a new recording."""
-        if self._recorder:
-            self._recorder.clear()
+    def expire_history(self) -> None:
+        """Forget all changes so far: older resourceVersions and continue tokens have expired."""
+        self.core.compact()
 
     def drop_connections(self) -> None:
         """Break all connections, as a network does."""
@@ -181,10 +201,18 @@ class ApiServer:
             self._listener.drop_connections()
 
     def handle(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request without HTTP."""
-        if self._recorder is not None:
-            self._recorder.add(request)
-        return self.core.handle(request)
+        """Answer a request without HTTP, and without faults."""
+        entry = self.requests.add(request)
+        response = self.core.handle(request)
+        self.requests.answered(entry, response.status)
+        return response
+
+
+def _server_tls(tls: bool | Authority | ServerTls, host: str) -> ServerTls | None:
+    if isinstance(tls, ServerTls) or tls is False:
+        return tls or None
+    hosts = HOSTS if host in (*HOSTS, "0.0.0.0", "::") else (*HOSTS, host)
+    return ServerTls(tls if isinstance(tls, Authority) else None, hosts=hosts)
 
 
 class Housekeeper:

@@ -21,7 +21,7 @@ from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.testing.apiserver import discovery, errors, openapi
 from kubectl_runtime.testing.apiserver.access import Access
 from kubectl_runtime.testing.apiserver.body import MAX_BODY
-from kubectl_runtime.testing.apiserver.context import RequestContext
+from kubectl_runtime.testing.apiserver.context import RequestContext, User
 from kubectl_runtime.testing.apiserver.controllers import Controller
 from kubectl_runtime.testing.apiserver.controllers.bootstrap import create_namespaces
 from kubectl_runtime.testing.apiserver.crds import CrdController
@@ -106,12 +106,15 @@ class ApiCore:
 
     # --- requests -------------------------------------------------------------------------------------------------------
 
-    def handle(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request. Never raises: an unexpected error is logged and answered with a 500."""
+    def handle(self, request: HttpRequest, *, user: User | None = None) -> HttpResponse:
+        """Answer a request, as that `user` without asking for credentials or rights if one is given.
+
+        Never raises: an unexpected error is logged and answered with a 500.
+        """
         info = parse(request)
         warnings: list[str] = []
         try:
-            response = self._answer(request, info, warnings)
+            response = self._answer(request, info, warnings, user)
         except errors.StatusError as error:
             response = refusal(request, error)
         except Exception as error:  # the server must survive whatever it is asked
@@ -123,8 +126,8 @@ class ApiCore:
             self._wake_up()
         return response
 
-    def _answer(self, request: HttpRequest, info: RequestInfo, warnings: list[str]) -> HttpResponse:
-        user = self.access.admit(request, info)
+    def _answer(self, request: HttpRequest, info: RequestInfo, warnings: list[str], user: User | None) -> HttpResponse:
+        user = user or self.access.admit(request, info)
         if len(request.body) > MAX_BODY:
             raise errors.too_large(MAX_BODY)
         with self.locked():
@@ -211,6 +214,11 @@ class ApiCore:
             if due is not None and due <= now:
                 with self.locked():
                     controller.step(self)
+
+    def compact(self) -> None:
+        """Forget all changes so far: every older resourceVersion has expired."""
+        with self.locked():
+            self.storage.compact(self.storage.rv)
 
     def next_wakeup(self) -> float | None:
         """When `tick` has work next, in monotonic seconds; None: not until something is written."""

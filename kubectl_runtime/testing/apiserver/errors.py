@@ -114,7 +114,7 @@ def conflict(group: str, plural: str, name: str, why: str = MODIFIED) -> StatusE
 def invalid(group: str, kind: str, name: str, causes: Iterable[Cause]) -> StatusError:
     """422 with a cause for each field that is wrong; `kind` is the Kind, not the plural."""
     found = list(causes)
-    texts = [cause.text() for cause in found]
+    texts = list(dict.fromkeys(cause.text() for cause in found))  # causes may come twice, the message names each once
     summary = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     title = f"{kind}.{group}" if group else kind
     return StatusError(422, "Invalid", f'{title} "{name}" is invalid: {summary}', details=_details(group, kind, name),

@@ -43,10 +43,11 @@ def validate(metadata: Object, resource_type: ResourceType) -> list[Cause]:
     if metadata.get("generation", 0) < 0:
         causes.append(errors.invalid_value("metadata.generation", metadata["generation"],
                                            "must be greater than or equal to 0"))
-    return causes + _common(metadata, resource_type)
+    return causes + validate_common(metadata, resource_type)
 
 
-def _common(metadata: Object, resource_type: ResourceType) -> list[Cause]:
+def validate_common(metadata: Object, resource_type: ResourceType) -> list[Cause]:
+    """The causes in labels, annotations, owner references and finalizers."""
     return (_labels(metadata.get("labels") or {}) + _annotations(metadata.get("annotations") or {})
             + _owners(metadata.get("ownerReferences") or []) + _finalizers(metadata.get("finalizers") or [], resource_type))
 
@@ -106,8 +107,8 @@ def _finalizers(finalizers: list[str], resource_type: ResourceType) -> list[Caus
     return causes
 
 
-def validate_update(new: Object, old: Object, resource_type: ResourceType) -> list[Cause]:
-    """The causes that refuse a change of metadata."""
+def validate_update(new: Object, old: Object) -> list[Cause]:
+    """The causes that refuse a change of metadata, without those of `validate_common`."""
     causes = []
     if "deletionGracePeriodSeconds" in new and new["deletionGracePeriodSeconds"] != old.get("deletionGracePeriodSeconds"):
         causes.append(errors.immutable("metadata.deletionGracePeriodSeconds", new["deletionGracePeriodSeconds"]))
@@ -122,7 +123,7 @@ def validate_update(new: Object, old: Object, resource_type: ResourceType) -> li
             causes.append(errors.immutable(f"metadata.{key}", new.get(key, "")))
     if new.get("generation", 0) < old.get("generation", 0):
         causes.append(errors.invalid_value("metadata.generation", new.get("generation", 0), "must not be decremented"))
-    return causes + _common(new, resource_type)
+    return causes
 
 
 def warnings(metadata: Object, old: Object | None, resource_type: ResourceType) -> list[str]:

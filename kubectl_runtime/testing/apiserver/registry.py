@@ -70,6 +70,11 @@ class ResourceType:
         """``configmaps`` or ``deployments.apps``: how messages name the type."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
+    @property
+    def storage_group(self) -> str:
+        """The group under which the objects are stored: validation errors name that (core, for events.k8s.io)."""
+        return self.storage.partition("/")[0]
+
     @cached_property
     def schema(self) -> Schema | None:
         """The schema of the kind, if there is one."""

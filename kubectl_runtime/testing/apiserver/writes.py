@@ -96,9 +96,10 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
         meta.pop(key, None)
     ctx.warnings += metadata.tidy_owners(meta)
     if not applied:
-        obj = _with_managers(ctx, None, obj, "")
+        obj = with_managers(ctx, None, obj, "")
         meta = obj["metadata"]
     ctx.core.admit_create(ctx, meta)
+    ctx.core.admit_write(ctx, obj, None)
     obj = strategy.to_storage(obj, ctx.type.version)
     meta = obj["metadata"]
     _stamp(ctx, obj, meta)
@@ -107,7 +108,7 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
         meta["generation"] = 1
     causes = metadata.validate(meta, ctx.type) + strategy.validate_create(obj, ctx)
     if causes:
-        raise errors.invalid(ctx.type.group, ctx.type.kind, meta.get("name") or "", causes)
+        raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)
     ctx.warnings += metadata.warnings(meta, None, ctx.type) + strategy.warnings(obj, None)
     _refuse_existing(ctx, meta)
     fields = strategy.selectable_fields(obj)
@@ -138,7 +139,8 @@ def _refuse_existing(ctx: RequestContext, meta: Object) -> None:
     raise error
 
 
-def _with_managers(ctx: RequestContext, old: Object | None, new: Object, subresource: str) -> Object:
+def with_managers(ctx: RequestContext, old: Object | None, new: Object, subresource: str) -> Object:
+    """The new state with managedFields that tell who changed what against the old one (None: a create)."""
     assert ctx.options is not None
     return managedfields.update(
         old, new, manager=ctx.options.manager, api_version=ctx.type.api_version, schema=schema_of(ctx.type), now=ctx.now,
@@ -158,12 +160,13 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     check_namespace(ctx, new)
     ctx.warnings += metadata.tidy_owners(meta)
     if not applied:
-        new = _with_managers(ctx, old, new, subresource)
+        new = with_managers(ctx, old, new, subresource)
     before = current.decode()
     new = strategy.to_storage(new, ctx.type.version)
     strategy.prepare_update(new, before, subresource, ctx)
     meta = new["metadata"]
     _restore(meta, before["metadata"])
+    ctx.core.admit_write(ctx, new, before)
     if strategy.has_generation:
         _raise_generation(ctx, new, before, subresource)
     _validate(ctx, new, before, subresource)
@@ -171,8 +174,8 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     meta["resourceVersion"] = str(current.rv)
     new.pop("kind", None)
     new.pop("apiVersion", None)
-    if same(new, before):
-        return current
+    if same(_without_times(new), _without_times(before)):
+        return current  # an apply that only defaults make equal has got a new time in managedFields: no change either
     if "deletionTimestamp" in meta and is_finished(ctx.type, new):
         answer = make_version(new, current.rv, fields)
         if not ctx.dry_run:
@@ -188,6 +191,12 @@ def is_finished(resource_type: ResourceType, obj: Object) -> bool:
     meta = obj["metadata"]
     return (not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
             and not resource_type.strategy.holds_deletion(obj))
+
+
+def _without_times(obj: Object) -> Object:
+    meta = obj["metadata"]
+    entries = [{key: value for key, value in entry.items() if key != "time"} for entry in meta.get("managedFields") or ()]
+    return {**obj, "metadata": {**meta, "managedFields": entries}}
 
 
 def same(new: Object, old: Object) -> bool:
@@ -238,9 +247,10 @@ def _raise_generation(ctx: RequestContext, new: Object, before: Object, subresou
 
 def _validate(ctx: RequestContext, new: Object, before: Object, subresource: str) -> None:
     strategy, meta = ctx.type.strategy, new["metadata"]
-    # The real server checks metadata twice on updates, so that each of its causes is there twice.
-    causes = 2 * metadata.validate_update(meta, before["metadata"], ctx.type)
+    # The real server checks metadata several times on updates, so that each of its causes is there as often.
+    causes = 2 * metadata.validate_update(meta, before["metadata"])
+    causes += (2 if ctx.type.is_custom else 4) * metadata.validate_common(meta, ctx.type)
     causes += strategy.validate_update(new, before, subresource, ctx)
     if causes:
-        raise errors.invalid(ctx.type.group, ctx.type.kind, meta.get("name") or "", causes)
+        raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)
     ctx.warnings += metadata.warnings(meta, before["metadata"], ctx.type) + strategy.warnings(new, before)

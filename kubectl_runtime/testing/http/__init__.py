@@ -3,7 +3,6 @@
 =============  ========================================================================================================
 module         what it is
 =============  ========================================================================================================
-hooks          where faults get in: the `Hooks` protocol and the `Sink` that bytes go through
 messages       HTTP/1.1 requests from bytes, answers to bytes
 connection     one connection, one thread: requests in turn, watches as chunks
 reaper         one thread that notices when the client of an idle watch has gone

@@ -16,6 +16,7 @@ import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse, WatchStream
@@ -28,6 +29,16 @@ log = logging.getLogger(__name__)
 SEND_TIMEOUT = 60.0  # seconds in which a client must take what it is sent
 
 
+class Tls(Protocol):
+    """What TLS adds; see `testing.tls.ServerTls`."""
+
+    def accept(self, connection: socket.socket) -> socket.socket:
+        """Make the handshake; raises OSError."""
+
+    def subject(self, connection: socket.socket) -> tuple[tuple[str, str], ...] | None:
+        """The subject of the client's verified certificate."""
+
+
 @dataclass(frozen=True)
 class Service:
     """What all connections of a server share."""
@@ -37,8 +48,7 @@ class Service:
     faults: Faults
     recording: Recording | None
     reaper: Reaper
-    prepare: Callable[[socket.socket], socket.socket]  # TLS: the handshake, in the connection's thread
-    subject: Callable[[socket.socket], tuple[tuple[str, str], ...] | None]  # of a verified client certificate
+    tls: Tls | None
 
 
 class Drop(Exception):
@@ -87,7 +97,8 @@ class Connection:
         """Serve requests until one side ends it; raises nothing."""
         try:
             self._carry(self._service.faults.connect())
-            self._socket = self._service.prepare(self._socket)
+            if self._service.tls is not None:
+                self._socket = self._service.tls.accept(self._socket)
             self._serve()
         except Drop as drop:
             if drop.how == "reset":  # lingering for no time makes close send an RST
@@ -113,7 +124,7 @@ class Connection:
 
     def _serve(self) -> None:
         reader = Reader(self._socket)
-        subject = self._service.subject(self._socket)
+        subject = self._service.tls.subject(self._socket) if self._service.tls is not None else None
         while not self._stopping:
             try:
                 request = reader.next()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.testing.faults import Faults, Recording
-from kubectl_runtime.testing.http.connection import Connection, Service
+from kubectl_runtime.testing.http.connection import Connection, Service, Tls
 from kubectl_runtime.testing.http.reaper import Reaper
 
 log = logging.getLogger(__name__)
@@ -24,9 +24,7 @@ class Listener:
     """Serves HTTP on one address from `start` to `stop`."""
 
     def __init__(self, handle: Callable[[HttpRequest], HttpResponse], *, clock: Clock, host: str = "127.0.0.1", port: int = 0,
-                 faults: Faults | None = None, recording: Recording | None = None,
-                 prepare: Callable[[socket.socket], socket.socket] = lambda connection: connection,
-                 subject: Callable[[socket.socket], tuple[tuple[str, str], ...] | None] = lambda connection: None) -> None:
+                 faults: Faults | None = None, recording: Recording | None = None, tls: Tls | None = None) -> None:
         """Bind (port 0 takes a free one); raises OSError if the address is taken. Loopback is the default on purpose."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
@@ -43,7 +41,7 @@ class Listener:
         self._connections: dict[Connection, threading.Thread] = {}
         self._stopping = False
         self._reaper = Reaper(f"apiserver-{self.port}-reaper")
-        self._service = Service(handle, clock, faults or Faults(), recording, self._reaper, prepare, subject)
+        self._service = Service(handle, clock, faults or Faults(), recording, self._reaper, tls)
         self._thread = threading.Thread(target=self._accept, name=f"apiserver-{self.port}-accept", daemon=True)
 
     def start(self) -> None:

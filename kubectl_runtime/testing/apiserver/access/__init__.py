@@ -18,12 +18,13 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol
 
 from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.testing.apiserver.access import bootstrap, escalation, reviews
 from kubectl_runtime.testing.apiserver.access.attributes import Attributes, Decision, of_request, refusal
-from kubectl_runtime.testing.apiserver.access.authn import ADMIN, Authenticator
+from kubectl_runtime.testing.apiserver.access.authn import ADMIN, Authenticator, load_token_file
 from kubectl_runtime.testing.apiserver.access.impersonation import (
     impersonate,
     service_account,
@@ -35,7 +36,7 @@ from kubectl_runtime.testing.apiserver.route import RequestInfo
 from kubectl_runtime.testing.apiserver.storage import Storage
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
-__all__ = ["ADMIN", "Access", "Attributes", "AuthorizationMode", "Decision", "User"]
+__all__ = ["ADMIN", "Access", "Attributes", "AuthorizationMode", "Decision", "Tokens", "User", "as_user", "users_by_token"]
 
 _EVERYTHING = escalation.EVERYTHING
 
@@ -133,17 +134,37 @@ class Access:
         """Whose token it is."""
         return (self._authenticator.tokens or {}).get(token)
 
-    def issue_token(self, user: str | User) -> str:
-        """A new bearer token for a user; a service account's user name gets the service account's groups.
+    @property
+    def knows_tokens(self) -> bool:
+        """Whether bearer tokens are looked at."""
+        return self._authenticator.tokens is not None
 
-        Raises ValueError on a server that does not look at tokens.
-        """
+    def issue_token(self, user: str | User) -> str:
+        """A new bearer token for a user (see `as_user`); raises ValueError on a server that does not look at tokens."""
         tokens = self._authenticator.tokens
         if tokens is None:
-            raise ValueError("this server does not look at tokens: give it tokens=… or authorization_mode='RBAC'")
-        if isinstance(user, str):
-            account = service_account(user)
-            user = User(user, groups=service_account_groups(account[0]) if account else ())
+            raise ValueError("this server does not tell users apart: give it tokens=… or authorization_mode='RBAC'")
         token = secrets.token_urlsafe(24)
-        tokens[token] = user
+        tokens[token] = as_user(user)
         return token
+
+
+Tokens = Mapping[str, str | User] | str | Path
+"""Users by bearer token, or the path of a token file."""
+
+
+def as_user(user: str | User) -> User:
+    """A user from a name; the user name of a service account gets the service account's groups."""
+    if isinstance(user, User):
+        return user
+    account = service_account(user)
+    return User(user, groups=service_account_groups(account[0]) if account else ())
+
+
+def users_by_token(tokens: Tokens | None) -> dict[str, User] | None:
+    """Users by token from what a server is given. Raises `TokenFileError` and OSError."""
+    if tokens is None:
+        return None
+    if isinstance(tokens, Mapping):
+        return {token: as_user(user) for token, user in tokens.items()}
+    return load_token_file(tokens)

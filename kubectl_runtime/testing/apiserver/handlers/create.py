@@ -19,7 +19,8 @@ def create(ctx: RequestContext) -> HttpResponse:
     writes.decode(ctx, obj, duplicates)
     virtual = ctx.core.virtual.get((ctx.type.group, ctx.type.plural))
     if virtual is not None:
-        return answer_object(ctx, virtual(ctx, obj), 201)
+        writes.check_namespace(ctx, obj)
+        return answer_object(ctx, virtual(ctx, writes.with_managers(ctx, None, obj, "")), 201)
     with ctx.core.locked():
         version = writes.create(ctx, obj)
     return answer_one(ctx, version, 201)

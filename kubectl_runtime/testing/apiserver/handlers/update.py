@@ -24,6 +24,7 @@ def update(ctx: RequestContext) -> HttpResponse:
             if not ctx.type.strategy.allow_create_on_update or ctx.info.subresource:
                 raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
             # Surprising but true: a PUT of a missing Lease creates it, even with a resourceVersion in the body.
+            ctx.core.authorize_create(ctx)
             return answer_one(ctx, writes.create(ctx, obj), 201)
         uid = obj["metadata"].get("uid") or ""
         if uid and uid != current.uid:
