@@ -71,7 +71,7 @@ def error_of(request: Request, code: int, headers: Mapping[str, str], body: byte
     if not status.code:
         status = msgspec.structs.replace(status, code=code)
     resource = request.resource
-    if resource is not None and code == HTTPStatus.NOT_FOUND and _is_unserved(found):
+    if resource is not None and code == HTTPStatus.NOT_FOUND and _is_unserved(request, found):
         return KindNotServedError(msgspec.structs.replace(status, message=(
             f"the server does not serve {resource.full_name} in {resource.api_version}: "
             "is its CRD installed, and the version and plural right?")), request.operation)
@@ -99,8 +99,9 @@ def _message(code: int, headers: Mapping[str, str], body: bytes) -> str:
     return text[:_LONGEST] if text else f"HTTP {code} {phrase} without a body"
 
 
-def _is_unserved(status: Status | None) -> bool:
-    if status is None:
+def _is_unserved(request: Request, status: Status | None) -> bool:
+    """Whether a 404 is about the kind, not about an object: what can be listed at all is there, be it empty."""
+    if status is None or request.verb in ("list", "watch", "deletecollection"):
         return True
     return status.message == _UNSERVED and not (status.details is not None and status.details.name)
 
