@@ -38,9 +38,11 @@ class InitDone(msgspec.Struct, frozen=True, gc=False):
 
 
 class Apply(msgspec.Struct, Generic[T], frozen=True):
-    """An object was created or changed."""
+    """An object was created or changed. `previous` is what was known of it before, if a reflector knew it: what an
+    object no longer refers to has to hear of the change as well."""
 
     obj: T
+    previous: T | None = None
 
 
 class Delete(msgspec.Struct, Generic[T], frozen=True):
@@ -78,6 +80,9 @@ def obj_of(event: Event[Any]) -> Any:
 
 def with_obj(event: Event[Any], change: Callable[[Any], Any]) -> Event[Any]:
     """The same event about `change(obj)`; events without an object as they are."""
-    if isinstance(event, Apply | Delete | InitApply):
+    if isinstance(event, Apply):
+        previous = event.previous
+        return Apply(change(event.obj), None if previous is None else change(previous))
+    if isinstance(event, Delete | InitApply):
         return type(event)(change(event.obj))
     return event

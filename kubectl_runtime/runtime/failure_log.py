@@ -13,7 +13,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from kubectl_runtime.core.errors import ApiError
+from kubectl_runtime.core.errors import ApiError, KubeError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.runtime.events import Event, Failed, Init, InitApply
 
@@ -56,7 +56,8 @@ class FailureLog:
             self._since = now
         self._count += 1
         if text != self._last:
-            log.warning("%s; next attempt in %.1f s", text, delay)
+            unexpected = None if isinstance(failure.error, KubeError) else failure.error
+            log.warning("%s; next attempt in %.1f s", text, delay, exc_info=unexpected)
         else:
             log.warning("cannot %s %s: still so after %d failures in %.0f s; next attempt in %.1f s",
                         failure.verb, self._target, self._count, now - self._since, delay)

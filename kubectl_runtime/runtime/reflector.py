@@ -8,7 +8,7 @@
                                                                   InitDone
     Apply, unknown         stored                                 Apply
     Apply, same version    unchanged                              nothing
-    Apply, other version   stored                                 Apply
+    Apply, other version   stored                                 Apply, with the previous state
     Apply, other uid       stored                                 Delete of the old object, Apply
     Delete                 removed                                Delete
     Delete, unknown        unchanged                              Delete
@@ -86,11 +86,12 @@ class Reflector:
                 return
             if _other_object(old, record):
                 self._changes.append(Delete(old))
+                old = None
         elif not head.name:
             _nameless(record)
             return
         self._pending[key] = record
-        self._changes.append(Apply(record))
+        self._changes.append(Apply(record, old))
 
     def _deleted(self, record: Record) -> None:
         head = record.head
@@ -132,8 +133,9 @@ class Reflector:
                 continue
             if before is not None and _other_object(before, record):
                 events.append(Delete(before))
+                before = None
             changed[key] = record
-            events.append(Apply(record))
+            events.append(Apply(record, before))
         events.append(INIT_DONE)
         return Commit(events, self._writer.replace(new, changed))
 

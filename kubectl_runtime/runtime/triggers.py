@@ -6,13 +6,16 @@ A *subscription* is any `Callable[[Event], Iterable[ReconcileRequest]]`. Here ar
     trigger_owners   each owner of the wanted group and kind, brought to the owner's own version and scope
     trigger_others   whatever a mapper names: none, one or many
 
+The last two also look at the previous state of a changed object, if the event has it: an owner that lost its child, and
+whatever an object no longer refers to, have to hear of that.
+
 All of them answer to `InitApply`, `Apply` and `Delete`, and to nothing else: a deletion concerns the owners as much
 as a change does, and for the object itself it is how its queue learns that there is nothing left to keep. They keep
 no state and are safe to use from any thread.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 
@@ -20,6 +23,7 @@ import msgspec
 
 from kubectl_runtime.core.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.core.invalid import InvalidObject
+from kubectl_runtime.core.metav1 import OwnerReference
 from kubectl_runtime.core.refs import ObjectRef
 from kubectl_runtime.runtime.events import Apply, Delete, Event, InitApply
 
@@ -86,7 +90,7 @@ def trigger_owners(owner: HasApiResource | ApiResource) -> Subscription:
         namespace = obj.namespace if own.namespaced else None
         reason = _related(event)
         return [ReconcileRequest(ObjectRef(own, reference.name, namespace), reason, _version(obj))
-                for reference in obj.owner_references if reference.kind == own.kind and reference.group == own.group]
+                for reference in _owners(event) if reference.kind == own.kind and reference.group == own.group]
 
     return requests
 
@@ -102,11 +106,13 @@ def trigger_others(mapper: Mapper[Any]) -> Subscription:
         if not isinstance(event, Apply | InitApply | Delete) or isinstance(event.obj, InvalidObject):
             return
         reason, cause = _related(event), _version(event.obj)
-        found = mapper(event.obj)
-        if found is None:
-            return
-        for ref in (found,) if isinstance(found, ObjectRef) else found:
-            yield ReconcileRequest(ref, reason, cause)
+        seen = set()
+        for obj in _states(event):
+            found = mapper(obj)
+            for ref in (found,) if isinstance(found, ObjectRef) else found or ():
+                if ref not in seen:
+                    seen.add(ref)
+                    yield ReconcileRequest(ref, reason, cause)
 
     return named_after(mapper, requests)
 
@@ -122,6 +128,18 @@ def named_after(function: Any, wrapper: Subscription) -> Subscription:
     for attribute in ("__module__", "__name__", "__qualname__"):
         setattr(wrapper, attribute, getattr(function, attribute, None) or getattr(type(function), attribute))
     return wrapper
+
+
+def _states(event: Apply[Any] | InitApply[Any] | Delete[Any]) -> Iterator[Any]:
+    """The object as it is now, and as it was before where that is known."""
+    yield event.obj
+    previous = event.previous if isinstance(event, Apply) else None
+    if previous is not None and not isinstance(previous, InvalidObject):
+        yield previous
+
+
+def _owners(event: Apply[Any] | InitApply[Any] | Delete[Any]) -> Iterable[OwnerReference]:
+    return dict.fromkeys(reference for obj in _states(event) for reference in obj.owner_references)
 
 
 def _related(event: Event[Any]) -> Reason:

@@ -104,3 +104,23 @@ def test_the_stream_forms_do_what_the_subscriptions_do() -> None:
     events = [INIT, InitApply(child(owner("Foo", "f"))), INIT_DONE]
     assert [r.ref for r in adapters.trigger_self(events, Thing)] == [ObjectRef(THING, "child", "default")]
     assert [r.ref for r in adapters.trigger_owners(events, Foo)] == [ObjectRef(FOO, "f")]
+
+
+def test_an_owner_that_lost_its_child_hears_of_it() -> None:
+    before = child(owner("Thing", "old"), owner("Thing", "both"))
+    now = child(owner("Thing", "both"), owner("Thing", "new"))
+    assert [ref.name for ref in refs(trigger_owners(Thing), Apply(now, before))] == ["both", "new", "old"]
+
+
+def test_a_mapper_sees_the_previous_state_too_and_nothing_is_asked_for_twice() -> None:
+    before, now = child(owner("Foo", "f"), owner("Foo", "g")), child(owner("Foo", "g"))
+
+    def mapper(obj: Thing) -> list[ObjectRef]:
+        return [ObjectRef(FOO, reference.name) for reference in obj.owner_references]
+
+    assert [ref.name for ref in refs(trigger_others(mapper), Apply(now, before))] == ["g", "f"]
+
+
+def test_an_undecodable_previous_state_is_not_looked_at() -> None:
+    before = reader_of(Thing)(broken("child", 3))
+    assert refs(trigger_owners(Foo), Apply(child(owner("Foo", "f")), before)) == [ObjectRef(FOO, "f")]
