@@ -9,6 +9,7 @@ reconciler which never returns would keep the process for ever. These threads ar
 """
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
@@ -16,9 +17,17 @@ from typing import Protocol
 
 Work = Iterator[None]
 
+PATIENCE = 0.015
+"""Seconds; three of the intervals after which Python lets another thread run (5 ms), so that a worker which only waits for its
+turn is not taken for one that is stuck."""
+
 
 class Executor(Protocol):
     """Takes work; never blocks, never runs it in the calling thread."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which it is better to wait for a busy worker than to call another one."""
 
     def submit(self, work: Work) -> None:
         """Have `work` run to its end, some time."""
@@ -36,6 +45,11 @@ class ThreadExecutor:
         self._on_bug = on_bug
         self.threads = [threading.Thread(target=self._run, name=f"{name} {number}", daemon=True)
                         for number in range(1, size + 1)]
+
+    @property
+    def patience(self) -> float:
+        """`PATIENCE`; none without a GIL, since threads then do not take the interpreter from each other."""
+        return PATIENCE if getattr(sys, "_is_gil_enabled", lambda: True)() else 0.0
 
     def submit(self, work: Work) -> None:
         self._work.put(work)

@@ -2,8 +2,12 @@
 
 Work enters by `trigger_all` (watch threads) and by timers (the dispatcher); either submits a worker when one is free. A worker
 ends one run and takes the next in the same hold of the lock, and leaves when nothing is due; so a loaded queue costs no hand-over
-between threads, and a key that waits occupies nobody. A worker that sees more due keys than itself calls the next one, so that
-concurrency grows with the load and an idle pool is not woken for one key.
+between threads, and a key that waits occupies nobody.
+
+When more keys are due than there are workers, another one is called at once if runs usually take a millisecond or more (they wait
+for something, so they can overlap). Runs that take less only take the interpreter from each other when several threads do them
+(2.5 times slower, measured with ten), so then one worker does them all and others go home; if none begins a run for the executor's
+*patience*, because what was short is long for once, the dispatcher calls another one.
 
     closed gate   triggers are collected, nothing runs            open()  -> open
     open          runs                                            drain() -> draining
@@ -27,6 +31,12 @@ Execute = Callable[[Run], Outcome]
 """Runs user code for one key. Never raises."""
 
 
+SHORT = 0.001
+"""Seconds. A run below this has asked nobody for anything: a request to an API server takes longer."""
+SMOOTHING = 8
+"""Runs over which the usual duration is averaged: one that the operating system interrupts does not change the picture."""
+
+
 class Runner:
     """Runs the keys of one controller, each at most once at a time. Safe to use from any thread."""
 
@@ -41,6 +51,12 @@ class Runner:
         self._changed = threading.Condition(self._lock)
         self._workers = 0
         self._open = False
+        self._patience = executor.patience
+        self._usual = inf
+        """How long runs take, averaged with the weight on the last ones; long until known."""
+        self._last_start = -inf
+        self._last_run: Run | None = None
+        """The run that began last, while it goes on."""
         self._wake_at = inf
         """When the dispatcher will look by itself; somebody who schedules an earlier key must wake it."""
 
@@ -52,7 +68,7 @@ class Runner:
             for request in requests:
                 queue.trigger(request, now)
             self._call_worker(now)
-            self._wake_dispatcher()
+            self._wake_dispatcher(now)
 
     def open(self) -> None:
         """Every store is complete: runs may begin."""
@@ -120,17 +136,33 @@ class Runner:
     def _step(self) -> float | None:
         now = self._clock.monotonic()
         self._call_worker(now)
-        due = self._queue.next_due() if self._open else None
-        return None if due is None else max(0.0, due - now)
+        at = self._next_look(now)
+        return None if at is None else max(0.0, at - now)
 
     def _call_worker(self, now: float) -> None:
-        if self._open and self._workers < self._concurrency and self._queue.has_due(now):
+        if self._needs_worker(now) and (not self._workers or not self._short or now >= self._last_start + self._patience):
+            self._last_start = now
             self._workers += 1
             self._executor.submit(self._work())
 
-    def _wake_dispatcher(self) -> None:
-        due = self._queue.next_due()
-        if due is not None and due < self._wake_at:
+    @property
+    def _short(self) -> bool:
+        return self._usual < SHORT and self._patience > 0
+
+    def _needs_worker(self, now: float) -> bool:
+        return self._open and self._workers < self._concurrency and self._queue.has_due(now)
+
+    def _next_look(self, now: float) -> float | None:
+        """When the dispatcher has something to do: a key becomes due, or due ones have waited in vain for a busy worker."""
+        if not self._open:
+            return None
+        if self._needs_worker(now):
+            return self._last_start + self._patience
+        return self._queue.next_due()
+
+    def _wake_dispatcher(self, now: float) -> None:
+        at = self._next_look(now)
+        if at is not None and at < self._wake_at:
             self._changed.notify_all()
 
     def _work(self) -> Iterator[None]:
@@ -147,12 +179,19 @@ class Runner:
             now = self._clock.monotonic()
             if ended is not None and outcome is not None:
                 self._queue.finish(ended, outcome, now)
-                self._wake_dispatcher()
-            run = self._queue.take(now)
+                took = now - ended.started
+                self._usual = took if self._usual == inf else self._usual + (took - self._usual) / SMOOTHING
+                if ended is self._last_run:
+                    self._last_run = None
+            # A run that began after the one that ended is in the hands of another worker, who goes on with what is due.
+            others_suffice = ended is not None and self._short and self._last_run is not None
+            run = None if others_suffice else self._queue.take(now)
             if run is None:
                 self._workers -= 1
                 if not self._workers:
                     self._changed.notify_all()
             else:
+                self._last_start, self._last_run = now, run
                 self._call_worker(now)
+            self._wake_dispatcher(now)
             return run

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 class SimExecutor:
     """Runs submitted work piece by piece when `step` is called. For one thread only."""
 
+    patience = 0.0
+    """As many workers as may be: the more of them, the more interleavings."""
+
     def __init__(self, seed: int | random.Random = 0) -> None:
         """`seed` decides the order (or the generator that does)."""
         self._random = seed if isinstance(seed, random.Random) else random.Random(seed)

@@ -38,9 +38,11 @@ def main(keys: int = 200_000, workers: int = 10) -> None:
         return SUCCEEDED
 
     executor = ThreadExecutor(workers, "worker", lambda error: print(repr(error), file=sys.stderr))
-    executor.start()
+    for thread in executor.threads:
+        thread.start()
     runner = Runner(RunQueue(Scheduler()), execute, executor, concurrency=workers, clock=SYSTEM_CLOCK)
     runner.open()
+    threading.Thread(target=runner.dispatch, args=(lambda: None,), name="dispatcher", daemon=True).start()
     requests = [ReconcileRequest(ObjectRef(POD, f"pod-{number}", "default"), "object updated", (f"uid-{number}", "1"))
                 for number in range(keys)]
     start = time.perf_counter()

@@ -90,7 +90,9 @@ class Story:
         elif what == "delete":
             cluster.delete(Parent, name)
         elif what == "orphan":
-            cluster.delete(Child, name)
+            # What appears and vanishes while nobody can watch leaves no trace that any watch could find.
+            if any(child.name == name for child in self.controller.assembly.store_of(Child)):
+                cluster.delete(Child, name)
         elif what == "cut":
             cluster.cut(*((Parent, Child) if number % 3 else (Child,)))
         elif what == "compact":

@@ -368,7 +368,8 @@ def test_with_real_threads_runs_of_a_key_never_overlap_and_no_trigger_is_lost(ha
 
     executor = ThreadExecutor(8, "hammer", hammer.append)
     runner = Runner(RunQueue(Scheduler()), execute, executor, concurrency=8, clock=SYSTEM_CLOCK)
-    executor.start()
+    for thread in executor.threads:
+        thread.start()
     runner.open()
     dispatcher = threading.Thread(target=runner.dispatch, args=(lambda: None,))
     dispatcher.start()
@@ -392,3 +393,47 @@ def test_with_real_threads_runs_of_a_key_never_overlap_and_no_trigger_is_lost(ha
     for thread in [dispatcher, *executor.threads]:
         thread.join(10)
         assert not thread.is_alive()
+
+
+class Patient(SimExecutor):
+    """As threads that share an interpreter."""
+
+    patience = 0.015
+
+
+def test_short_runs_are_left_to_one_worker_and_a_long_one_among_them_blocks_nobody() -> None:
+    rig = Rig(concurrency=3)
+    rig.executor = Patient()
+    rig.runner = Runner(rig.queue, rig.execute, rig.executor, concurrency=3, clock=rig.clock)
+    rig.runner.open()
+    rig.trigger("a", "b")
+    while rig.executor.step(0):
+        pass
+    rig.trigger("slow", "c", "d", "e")
+    rig.executor.step(0)
+    assert [run.key[1] for run in rig.runner.running()] == ["slow"]
+    assert len(rig.executor) == 1, "a second worker for short runs"
+    delay = rig.runner.step()
+    assert delay == pytest.approx(0.015)
+    rig.clock.advance(delay)
+    rig.runner.step()
+    assert len(rig.executor) == 2
+    while len(rig.executor) > 1:
+        rig.executor.step(1)
+    assert [name for name, _, _ in rig.ran] == ["a", "b", "c", "d", "e"]
+    assert [run.key[1] for run in rig.runner.running()] == ["slow"]
+
+
+def test_runs_that_take_long_are_given_to_all_workers_at_once() -> None:
+    rig = Rig(concurrency=3)
+    rig.executor = Patient()
+    rig.runner = Runner(rig.queue, rig.execute, rig.executor, concurrency=3, clock=rig.clock)
+    rig.runner.open()
+    rig.trigger("a")
+    rig.executor.step()
+    rig.clock.advance(1)
+    rig.executor.run()
+    rig.trigger("b", "c", "d", "e")
+    for choice in range(3):
+        rig.executor.step(choice)
+    assert [run.key[1] for run in rig.runner.running()] == ["b", "c", "d"]
