@@ -10,8 +10,11 @@ The input may be cut anywhere. Time is linear in its length.
 """
 from __future__ import annotations
 
+import re
+
 LONGEST_LINE = 1 << 16
 """Bytes of a size or trailer line; a longer one is no HTTP."""
+_is_hex = re.compile(rb"[0-9A-Fa-f]{1,16}").fullmatch  # int() alone would also take signs, 0x and underscores
 
 
 class FramingError(Exception):
@@ -81,12 +84,9 @@ class ChunkedDecoder:
             self.finished = not line
             return 0
         digits = line.partition(b";")[0].strip()
-        try:
-            size = int(digits, 16)
-        except ValueError:
-            raise FramingError("a chunk has no size") from None
-        if size < 0 or not digits.isalnum():
+        if not _is_hex(digits):
             raise FramingError("a chunk has no size")
+        size = int(digits, 16)
         self._trailer = size == 0
         return size + 2 if size else 0
 
@@ -99,12 +99,9 @@ def _whole_chunks(data: bytes, position: int, pieces: list[bytes]) -> int:
     end = len(data)
     while True:
         newline = data.find(b"\r\n", position, position + 12)
-        if newline < 0 or not (digits := data[position:newline]).isalnum():
+        if newline < 0 or not _is_hex(digits := data[position:newline]):
             return position
-        try:
-            begin, size = newline + 2, int(digits, 16)
-        except ValueError:
-            return position
+        begin, size = newline + 2, int(digits, 16)
         after = begin + size
         if not size or after + 2 > end or data[after:after + 2] != b"\r\n":
             return position
