@@ -20,7 +20,7 @@ from typing import Protocol
 
 from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse, WatchStream
-from kubectl_runtime.testing.faults import Close, Exchange, Faults, Plan, RecordedRequest, Recording, Reset, Send, Wait
+from kubectl_runtime.testing.faults import Close, Exchange, Faults, Plan, RecordedRequest, Recording, Send, Stall, Wait
 from kubectl_runtime.testing.http.messages import BadMessage, Reader, chunk, head, whole_head
 from kubectl_runtime.testing.http.reaper import Reaper
 
@@ -70,6 +70,7 @@ class Connection:
         self._gone = False
         self._stopping = False
         self._idle = True  # between requests
+        self._entry: RecordedRequest | None = None  # of the request under way
 
     def _send(self, data: bytes) -> None:
         """Send all of it; raises OSError when the client has gone."""
@@ -150,28 +151,24 @@ class Connection:
 
     def _answer(self, request: HttpRequest, *, close: bool) -> None:
         service = self._service
-        entry = service.recording.add(request) if service.recording is not None else None
+        self._entry = service.recording.add(request) if service.recording is not None else None
         exchange = service.faults.begin(request) or Exchange(service.clock)
-        try:
-            self._carry(exchange.before)
-            for effect in exchange.effects:
-                effect()
-            response = exchange.answer(exchange.instead or service.handle(request))
-            self._note(entry, response.status)
-            if response.delay:
-                self._wait(service.clock.monotonic() + response.delay, lambda: False)
-            if response.stream is not None:
-                self._watch(exchange, response, response.stream)
-            else:
-                message = whole_head(response, service.clock.now(), close=close or self._stopping)
-                self._carry(exchange.whole(message, b"" if request.method == "HEAD" else response.body))
-        except Drop as drop:
-            self._note(entry, None, drop.how)
-            raise
+        self._carry(exchange.before)
+        for effect in exchange.effects:
+            effect()
+        response = exchange.answer(exchange.instead or service.handle(request))
+        self._note(response.status)
+        if response.delay:
+            self._wait(service.clock.monotonic() + response.delay, lambda: False)
+        if response.stream is not None:
+            self._watch(exchange, response, response.stream)
+        else:
+            message = whole_head(response, service.clock.now(), close=close or self._stopping)
+            self._carry(exchange.whole(message, b"" if request.method == "HEAD" else response.body))
 
-    def _note(self, entry: RecordedRequest | None, status: int | None, ended: str = "") -> None:
-        if entry is not None and self._service.recording is not None:
-            self._service.recording.answered(entry, status, ended)
+    def _note(self, status: int | None, ended: str = "") -> None:
+        if self._entry is not None and self._service.recording is not None:
+            self._service.recording.answered(self._entry, status, ended)
 
     def _carry(self, plan: Plan) -> None:
         """Do what a plan says; raises Drop where it ends the connection."""
@@ -180,21 +177,22 @@ class Connection:
                 self._send(step.data)
             elif isinstance(step, Wait):
                 self._wait(self._service.clock.monotonic() + step.seconds, lambda: False)
-            elif isinstance(step, Close):
-                raise Drop("close")
-            elif isinstance(step, Reset):
-                raise Drop("reset")
-            else:
+            elif isinstance(step, Stall):
                 self._stall()
+            else:
+                how = "close" if isinstance(step, Close) else "reset"
+                self._note(None, how)
+                raise Drop(how)
 
     def _stall(self) -> None:
         """Say nothing until the client goes or the server stops."""
+        self._note(None, "stall")
         self._service.reaper.watch(self._socket, self._client_gone)
         try:
             self._wait(None, lambda: False)
         finally:
             self._service.reaper.forget(self._socket)
-        raise Drop("stall")
+        raise Drop
 
     def _watch(self, exchange: Exchange, response: HttpResponse, stream: WatchStream) -> None:
         service = self._service

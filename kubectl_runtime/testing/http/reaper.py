@@ -38,6 +38,7 @@ class Reaper:
         """Watch a connection no longer; before it is closed."""
         with self._lock:
             self._sockets.pop(connection.fileno(), None)
+        self._wake()  # as long as the poll holds the connection, closing it sends neither FIN nor RST
 
     def stop(self) -> None:
         """End the thread."""

@@ -1,0 +1,124 @@
+"""The pytest plugin: an embedded API server, a client for it and its kubeconfig as fixtures.
+
+==========================  =============================================================================================
+fixture                     what a test gets
+==========================  =============================================================================================
+``kube_apiserver``          a running `ApiServer` of its own, empty but for the options' manifests
+``kube_client``             a client of this library for it, closed afterwards
+``kubeconfig``              the path of its kubeconfig, for kubectl and clients in any language
+``kube_apiserver_session``  one `ApiServer` for the whole session; whoever changes it cleans up, or works with
+                            ``snapshot()`` and ``restore()``
+==========================  =============================================================================================
+
+A marker passes arguments to the server of one test: ``@pytest.mark.kube_apiserver(authorization_mode="RBAC", tls=True)``.
+Options hold for all servers; each is an ini option, and a command-line option in the ini's words with dashes:
+
+==========================  =============================================================================================
+``kube_controllers``        controllers that run, separated by blanks or commas, or ``none`` (default: the server's)
+``kube_authorization_mode`` ``AlwaysAllow`` (default) or ``RBAC``
+``kube_tls``                whether to serve HTTPS (default: no)
+``kube_manifests``          files and folders to load into each server, relative to the root directory, separated by blanks
+==========================  =============================================================================================
+
+pytest loads this module at every start, in whatever project: it imports nothing of the server until a fixture is used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+try:
+    import pytest
+except ImportError:  # the module can be imported, for documentation or by a walk over the package, without pytest
+    pytest = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from kubectl_runtime.client import Client
+    from kubectl_runtime.testing.server import ApiServer
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = {
+    "kube_controllers": "controllers of the embedded API server, separated by blanks or commas, or none",
+    "kube_authorization_mode": "AlwaysAllow or RBAC",
+    "kube_manifests": "files and folders to load into each embedded API server, separated by blanks",
+    "kube_tls": "whether the embedded API server serves HTTPS: true or false",
+}
+
+
+def _fixture(scope: Any = "function") -> Callable[[F], F]:
+    """`pytest.fixture`, or nothing where there is no pytest."""
+    def same(function: F) -> F:
+        return function
+    return same if pytest is None else pytest.fixture(scope=scope)  # type: ignore[return-value]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register the options."""
+    group = parser.getgroup("kubectl_runtime", "embedded Kubernetes API server")
+    for name, text in _OPTIONS.items():
+        group.addoption("--" + name.replace("_", "-"), dest=name, default=None, help=text)
+        parser.addini(name, text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker and check the options' words, not their meaning: that is the server's."""
+    config.addinivalue_line("markers", "kube_apiserver(**arguments): arguments of ApiServer for kube_apiserver")
+
+
+def _option(config: pytest.Config, name: str) -> str:
+    given = config.getoption(name, None)
+    return str(given if given is not None else config.getini(name) or "").strip()
+
+
+def _arguments(config: pytest.Config) -> dict[str, Any]:
+    """The arguments of `ApiServer` that the options make."""
+    arguments: dict[str, Any] = {}
+    if controllers := _option(config, "kube_controllers"):
+        arguments["controllers"] = [name for name in re.split(r"[\s,]+", controllers) if name]
+    if mode := _option(config, "kube_authorization_mode"):
+        arguments["authorization_mode"] = mode
+    if tls := _option(config, "kube_tls"):
+        if tls.lower() not in ("true", "false"):
+            raise pytest.UsageError(f"kube_tls is true or false, not {tls!r}")
+        arguments["tls"] = tls.lower() == "true"
+    return arguments
+
+
+def _serve(config: pytest.Config, arguments: dict[str, Any]) -> Iterator[ApiServer]:
+    """A server with the options' arguments and manifests and these arguments, running meanwhile."""
+    from kubectl_runtime.testing.server import ApiServer
+
+    with ApiServer(**{**_arguments(config), **arguments}) as server:
+        for manifest in _option(config, "kube_manifests").split():
+            server.load(Path(config.rootpath, manifest))
+        yield server
+
+
+@_fixture()
+def kube_apiserver(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
+    """A running embedded API server for this test alone; see ``pytest.mark.kube_apiserver`` for its arguments."""
+    marker = request.node.get_closest_marker("kube_apiserver")
+    yield from _serve(request.config, dict(marker.kwargs) if marker else {})
+
+
+@_fixture(scope="session")
+def kube_apiserver_session(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
+    """An embedded API server that runs through the whole session."""
+    yield from _serve(request.config, {})
+
+
+@_fixture()
+def kube_client(kube_apiserver: ApiServer) -> Iterator[Client]:
+    """A client of ``kube_apiserver``, an administrator's."""
+    with kube_apiserver.client() as client:
+        yield client
+
+
+@_fixture()
+def kubeconfig(kube_apiserver: ApiServer, tmp_path: Path) -> Path:
+    """The path of a kubeconfig for ``kube_apiserver``, an administrator's."""
+    return kube_apiserver.write_kubeconfig(tmp_path / "kubeconfig")

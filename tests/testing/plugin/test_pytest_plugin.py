@@ -1,0 +1,123 @@
+"""The pytest plugin as a project that installs it sees it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+import yaml  # noqa: F401 # pytester forgets what its runs import, and yaml does not survive being imported twice
+
+pytest_plugins = ("pytester",)
+
+_REGISTERED = any(entry.value == "kubectl_runtime.testing.pytest_plugin"
+                  for entry in importlib.metadata.entry_points(group="pytest11"))
+
+
+_LOAD = [] if _REGISTERED else ["-p", "kubectl_runtime.testing.pytest_plugin"]
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A project of its own."""
+    return pytester
+
+
+def passes(project: pytest.Pytester, *args: str, **outcomes: int) -> pytest.RunResult:
+    result = project.runpytest_inprocess(*_LOAD, *args)
+    result.assert_outcomes(**outcomes)
+    return result
+
+
+def test_the_fixtures_serve_each_test_its_own_server(project) -> None:
+    project.makepyfile("""
+        import json, urllib.request
+        from kubectl_runtime import Api
+        from kubectl_runtime.resources import ConfigMap
+
+        def test_server(kube_apiserver):
+            kube_apiserver.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}})
+            with urllib.request.urlopen(kube_apiserver.url + "/api/v1/configmaps") as answer:
+                assert len(json.load(answer)["items"]) == 1
+
+        def test_client(kube_client):
+            assert Api.all(kube_client, ConfigMap).list().items == []
+
+        def test_kubeconfig(kubeconfig, kube_apiserver):
+            assert json.loads(kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == kube_apiserver.url
+    """)
+    passes(project, passed=3)
+
+
+def test_the_session_server_is_one_for_all(project) -> None:
+    project.makepyfile("""
+        seen = []
+
+        def test_one(kube_apiserver_session):
+            seen.append(kube_apiserver_session)
+
+        def test_two(kube_apiserver_session, kube_apiserver):
+            assert seen == [kube_apiserver_session]
+            assert kube_apiserver.url != kube_apiserver_session.url
+    """)
+    passes(project, passed=2)
+
+
+def test_a_marker_passes_arguments(project) -> None:
+    project.makepyfile("""
+        import pytest
+
+        @pytest.mark.kube_apiserver(authorization_mode="RBAC", tls=True)
+        def test_rbac(kube_apiserver, kube_client):
+            assert kube_apiserver.url.startswith("https://")
+            assert kube_apiserver.access.mode == "RBAC"
+            assert kube_client.server_version()
+    """)
+    passes(project, "--strict-markers", passed=1)
+
+
+def test_options_come_from_the_ini_file_and_the_command_line_wins(project) -> None:
+    (project.path / "manifests").mkdir()
+    (project.path / "manifests" / "a.yaml").write_text(
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: default}}")
+    project.makeini("""
+        [pytest]
+        kube_authorization_mode = RBAC
+        kube_controllers = none
+        kube_manifests = manifests
+    """)
+    project.makepyfile("""
+        from kubectl_runtime import Api
+        from kubectl_runtime.resources import ConfigMap
+
+        def test_options(kube_client, kube_apiserver, pytestconfig):
+            assert [item.name for item in Api.all(kube_client, ConfigMap).list()] == ["a"]
+            assert kube_apiserver.access.mode == (pytestconfig.getoption("kube_authorization_mode") or "RBAC")
+    """)
+    passes(project, passed=1)
+    passes(project, "--kube-authorization-mode=AlwaysAllow", passed=1)
+
+
+@pytest.mark.parametrize(("option", "text"), [
+    ("--kube-authorization-mode=ABAC", "*ABAC*"), ("--kube-controllers=gardener", "*gardener*"),
+    ("--kube-tls=perhaps", "*kube_tls is true or false*")])
+def test_a_wrong_option_is_an_error_that_names_it(project, option, text) -> None:
+    project.makepyfile("def test_it(kube_apiserver): pass")
+    passes(project, option, errors=1).stdout.fnmatch_lines([text])
+
+
+def test_the_fixtures_and_options_are_documented(project) -> None:
+    project.makepyfile("def test_it(): pass")
+    shown = project.runpytest_inprocess(*_LOAD, "--fixtures", "-q")
+    shown.stdout.fnmatch_lines(["kube_apiserver*", "kube_apiserver_session*", "kube_client*", "kubeconfig*"])
+    project.runpytest_inprocess(*_LOAD, "--help").stdout.fnmatch_lines(["*--kube-controllers*", "*kube_manifests*"])
+    project.runpytest_inprocess(*_LOAD, "--markers").stdout.fnmatch_lines(["@pytest.mark.kube_apiserver*"])
+
+
+@pytest.mark.parametrize("before", ["", "import sys; sys.modules['pytest'] = None; "])
+def test_importing_it_is_light_and_needs_no_pytest(before) -> None:
+    code = (f"{before}import sys, kubectl_runtime.testing.pytest_plugin; "
+            "print([name for name in sys.modules if name.startswith(('kubectl_runtime.testing.', 'requests', 'kubernetes'))])")
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert shown.strip() == "['kubectl_runtime.testing.pytest_plugin']"
