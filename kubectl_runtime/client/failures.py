@@ -131,9 +131,8 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
         return ConnectionFailed(f"{operation}: cannot connect to {server} ({said}). Is the API server running there? "
                                 f"The address comes from {origin}", Failure(sent=False))
     unread = isinstance(inner, (http.client.RemoteDisconnected, OSError, requests.exceptions.ConnectionError))
-    foreign = isinstance(error, requests.RequestException) and type(error).__module__ != requests.exceptions.__name__
     return ConnectionFailed(f"{operation}: the connection to {server} was lost ({said})",
-                            Failure(answered=not unread, permanent=foreign))
+                            Failure(answered=not unread))
 
 
 def _innermost(error: BaseException) -> BaseException:

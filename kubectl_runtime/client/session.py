@@ -11,6 +11,7 @@ Not used: netrc, cookies, redirects, environment CA bundles, `params`. With `use
 """
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 import weakref
@@ -29,9 +30,11 @@ from requests.utils import default_headers, select_proxy
 from kubectl_runtime.client.adapters import ApiAdapter
 from kubectl_runtime.client.auth import ClientCertificate
 from kubectl_runtime.client.config import Config
-from kubectl_runtime.client.proxies import check_proxy, environment_proxy
+from kubectl_runtime.client.proxies import check_proxy, environment_proxy, without_password
 from kubectl_runtime.client.tls import build_context
 from kubectl_runtime.core.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 STREAM_CONNECTIONS = 16
 """Idle connections that the streams' adapter keeps: only those of watches that were refused ever become idle."""
@@ -156,17 +159,24 @@ def _is_default(adapter: BaseAdapter) -> bool:
 
 
 def _proxy(session: requests.Session | None, config: Config) -> str | None:
+    proxy, source = _choose_proxy(session, config)
+    if proxy is not None:
+        log.debug("%s is reached through the proxy %s, given by %s", config.cluster_url, without_password(proxy), source)
+    return proxy
+
+
+def _choose_proxy(session: requests.Session | None, config: Config) -> tuple[str | None, str]:
     explicit = select_proxy(config.cluster_url, session.proxies) if session is not None and session.proxies else None
     if explicit:
-        return check_proxy(explicit, "the session")
+        return check_proxy(explicit, "the session"), "the session"
     if config.proxy_url:
-        return config.proxy_url
+        return config.proxy_url, config.origin
     if not config.trust_env or (session is not None and not session.trust_env):
-        return None
+        return None, ""
     environ: Mapping[str, str] = os.environ
     if config.no_proxy is not None:
         environ = {**environ, "no_proxy": config.no_proxy}
-    return environment_proxy(config.cluster_url, environ)
+    return environment_proxy(config.cluster_url, environ), "the environment"
 
 
 def _auth(auth: Any) -> Callable[[PreparedRequest], PreparedRequest] | None:
