@@ -1,24 +1,26 @@
 """The pytest plugin: an embedded API server, a client for it and its kubeconfig as fixtures.
 
-==========================  =============================================================================================
+==========================  ==========================================================================================
 fixture                     what a test gets
-==========================  =============================================================================================
+==========================  ==========================================================================================
 ``kube_apiserver``          a running `ApiServer` of its own, empty but for the options' manifests
 ``kube_client``             a client of this library for it, closed afterwards
 ``kubeconfig``              the path of its kubeconfig, for kubectl and clients in any language
 ``kube_apiserver_session``  one `ApiServer` for the whole session; whoever changes it cleans up, or works with
                             ``snapshot()`` and ``restore()``
-==========================  =============================================================================================
+==========================  ==========================================================================================
 
-A marker passes arguments to the server of one test: ``@pytest.mark.kube_apiserver(authorization_mode="RBAC", tls=True)``.
-Options hold for all servers; each is an ini option, and a command-line option in the ini's words with dashes:
+A marker passes arguments to the server of one test:
+``@pytest.mark.kube_apiserver(authorization_mode="RBAC", tls=True)``. Options hold for all servers; each is an ini
+option, and a command-line option in the ini's words with dashes:
 
-==========================  =============================================================================================
-``kube_controllers``        controllers that run, separated by blanks or commas, or ``none`` (default: the server's)
-``kube_authorization_mode`` ``AlwaysAllow`` (default) or ``RBAC``
-``kube_tls``                whether to serve HTTPS (default: no)
-``kube_manifests``          files and folders to load into each server, relative to the root directory, separated by blanks
-==========================  =============================================================================================
+===========================  =========================================================================================
+``kube_controllers``         controllers that run, separated by blanks or commas, or ``none`` (default: the server's)
+``kube_authorization_mode``  ``AlwaysAllow`` (default) or ``RBAC``
+``kube_tls``                 whether to serve HTTPS: ``true`` or ``false`` (default)
+``kube_manifests``           files and folders to load into each server, relative to the root directory, separated by
+                             blanks
+===========================  =========================================================================================
 
 pytest loads this module at every start, in whatever project: it imports nothing of the server until a fixture is used.
 """
@@ -36,7 +38,7 @@ except ImportError:  # the module can be imported, for documentation or by a wal
     pytest = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from kubectl_runtime.client import Client
+    from kubectl_runtime.client.client import Client
     from kubectl_runtime.testing.server import ApiServer
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,7 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker and check the options' words, not their meaning: that is the server's."""
+    """Register the marker."""
     config.addinivalue_line("markers", "kube_apiserver(**arguments): arguments of ApiServer for kube_apiserver")
 
 

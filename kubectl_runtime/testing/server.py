@@ -28,7 +28,7 @@ from kubectl_runtime.testing.loading import Manifests, load_objects
 from kubectl_runtime.testing.tls import HOSTS, Authority, ServerTls
 
 if TYPE_CHECKING:
-    from kubectl_runtime.client import Client
+    from kubectl_runtime.client.client import Client
     from kubectl_runtime.testing.transport import ApiTransport
 
 DEFAULT_CONTROLLERS = ("garbage-collector", "namespace")
@@ -81,8 +81,8 @@ class ApiServer:
         """Bind and serve; raises OSError if the port is taken."""
         if self._listener is not None:
             raise RuntimeError("the API server is already running")
-        listener = Listener(lambda request: self.core.handle(request), clock=self.clock, host=self._host, port=self._port,
-                            faults=self.faults, recording=self.requests, tls=self.tls)
+        listener = Listener(self.core.handle, clock=self.clock, host=self._host, port=self._port, faults=self.faults,
+                            recording=self.requests, tls=self.tls)
         self._port = listener.port
         self._housekeeper = Housekeeper(self.core, self.clock, f"apiserver-{listener.port}-housekeeper")
         self._listener = listener
@@ -146,7 +146,8 @@ class ApiServer:
 
     def client(self, user: str | User | None = None, *, certificate: bool = False) -> Client:
         """A client of this library for it, as an administrator or as the user (see `credentials`)."""
-        from kubectl_runtime import Client, Config
+        from kubectl_runtime.client.client import Client
+        from kubectl_runtime.client.config import Config
 
         shown = self.credentials(user, certificate=certificate)
         own = shown.certificate

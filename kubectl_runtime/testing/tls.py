@@ -28,7 +28,8 @@ HOSTS = ("localhost", "127.0.0.1", "::1")
 VALIDITY = timedelta(days=365)
 HANDSHAKE_TIMEOUT = 10.0  # seconds
 _HANDSHAKE = 0x16  # the first byte that a TLS client sends
-_PLAIN_HTTP = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"  # as Go's server says it
+# as Go's server says it
+_PLAIN_HTTP = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
 
 class MissingTlsExtra(ImportError):
@@ -66,9 +67,8 @@ class Authority:
         x509, _, _ = _cryptography()
         names = [x509.IPAddress(ipaddress.ip_address(host)) if _is_address(host) else x509.DNSName(host)
                  for host in hosts]
-        alternative = x509.SubjectAlternativeName(names)
-        return self._issue([(x509.NameOID.COMMON_NAME, "kube-apiserver")], x509.ExtendedKeyUsageOID.SERVER_AUTH, validity,
-                           alternative)
+        return self._issue([(x509.NameOID.COMMON_NAME, "kube-apiserver")], x509.ExtendedKeyUsageOID.SERVER_AUTH,
+                           validity, x509.SubjectAlternativeName(names))
 
     def client(self, user: str, groups: Iterable[str] = (), *, uid: str = "",
                validity: timedelta = VALIDITY) -> Certificate:

@@ -38,11 +38,11 @@ class ApiTransport(BaseAdapter):
         super().__init__()
         self._server = server
 
-    def send(self, request: requests.PreparedRequest, stream: bool = False, timeout: Any = None, verify: Any = True,
-             cert: Any = None, proxies: Any = None) -> requests.Response:
-        """Answer a request. Blocks, on the clock, for delays and at most for the read timeout of a stall.
+    def send(self, request: requests.PreparedRequest, *_: Any, timeout: Any = None, **__: Any) -> requests.Response:
+        """Answer a request; of the other arguments that requests gives an adapter none matters here.
 
-        Raises requests.ConnectionError and ReadTimeout where a fault breaks the connection or keeps the answer back.
+        Blocks, on the clock, for delays and at most for the read timeout of a stall. Raises requests.ConnectionError
+        and ReadTimeout where a fault breaks the connection or keeps the answer back.
         """
         wanted, server = _read(request), self._server
         line = Line(server, _read_timeout(timeout))

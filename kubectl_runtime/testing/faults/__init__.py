@@ -69,7 +69,8 @@ class Faults:
     def connections(self) -> Rule:
         """Begin a rule for new connections; of the actions only `drop`, `never_answer` and `delay` make sense there.
 
-        ``drop()`` resets a connection as soon as it is accepted, which clients see as a refused or reset connection.
+        ``drop()`` resets a connection as soon as it is accepted. For one that is refused by the operating system,
+        ``ApiServer.stop`` and ``start`` again: the port and the data stay.
         """
         return self._rule(_CONNECTIONS)
 

@@ -1,9 +1,10 @@
 """One connection, served by one thread: requests in turn, answers as a whole, watches chunk by chunk.
 
-What the fault script wants comes as plans (`faults.plan`), which `_carry` carries out; without faults a plan is one `Send`.
+What the fault script wants comes as plans (`faults.plan`), which `_carry` carries out; without faults a plan is one
+`Send`.
 
-While a watch is idle its thread waits on a condition that the watch, the reaper (the client has gone) and the listener (the
-server stops) notify; it wakes otherwise only for the watch's own deadline.
+While a watch is idle its thread waits on a condition that the watch, the reaper (the client has gone) and the listener
+(the server stops) notify; it wakes otherwise only for the watch's own deadline.
 """
 
 from __future__ import annotations

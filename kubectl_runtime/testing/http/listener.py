@@ -23,9 +23,11 @@ GRACE = 5.0  # seconds that answers under way get at the end
 class Listener:
     """Serves HTTP on one address from `start` to `stop`."""
 
-    def __init__(self, handle: Callable[[HttpRequest], HttpResponse], *, clock: Clock, host: str = "127.0.0.1", port: int = 0,
-                 faults: Faults | None = None, recording: Recording | None = None, tls: Tls | None = None) -> None:
-        """Bind (port 0 takes a free one); raises OSError if the address is taken. Loopback is the default on purpose."""
+    def __init__(self, handle: Callable[[HttpRequest], HttpResponse], *, clock: Clock, host: str = "127.0.0.1",
+                 port: int = 0, faults: Faults | None = None, recording: Recording | None = None,
+                 tls: Tls | None = None) -> None:
+        """Bind (port 0 takes a free one); raises OSError if the address is taken. The default is loopback on purpose.
+        """
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -49,7 +51,7 @@ class Listener:
         self._thread.start()
 
     def _accept(self) -> None:
-        while not self._stopping:
+        while True:
             try:
                 accepted, _ = self._socket.accept()
             except OSError:
@@ -63,7 +65,8 @@ class Listener:
 
     def _serve(self, accepted: socket.socket) -> None:
         connection = Connection(accepted, self._service)
-        thread = threading.Thread(target=self._run, args=(connection,), name=f"apiserver-{self.port}-connection", daemon=True)
+        thread = threading.Thread(target=self._run, args=(connection,), name=f"apiserver-{self.port}-connection",
+                                  daemon=True)
         with self._lock:
             if self._stopping:
                 accepted.close()

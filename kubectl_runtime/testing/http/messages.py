@@ -1,7 +1,7 @@
 """HTTP/1.1 messages: `Reader` takes requests from a socket, `head`, `whole_head` and `chunk` make the bytes of answers.
 
-What is malformed is answered as Go's server answers it: a short plain-text 400 and the end of the connection. A body above
-the limit is read to its end (up to a bound) and left out, so that the client hears the 413 instead of a reset.
+What is malformed is answered as Go's server answers it: a short plain-text 400 and the end of the connection. A body
+above the limit is read to its end (up to a bound) and left out, so that the client hears the 413 instead of a reset.
 """
 
 from __future__ import annotations

@@ -56,17 +56,19 @@ class Server:
 
 @pytest.mark.parametrize(("path", "message", "details"), [
     ("/apis/no.such.group/v1/things",
-     'things.no.such.group is forbidden: User "alice" cannot list resource "things" in API group "no.such.group" at the '
-     "cluster scope", {"group": "no.such.group", "kind": "things"}),
+     'things.no.such.group is forbidden: User "alice" cannot list resource "things" in API group "no.such.group" at '
+     "the cluster scope", {"group": "no.such.group", "kind": "things"}),
     ("/no/such/path", 'forbidden: User "alice" cannot get path "/no/such/path"', {}),
     ("/api/v1/namespaces/ns/configmaps/none",
-     'configmaps "none" is forbidden: User "alice" cannot get resource "configmaps" in API group "" in the namespace "ns"',
+     'configmaps "none" is forbidden: User "alice" cannot get resource "configmaps" in API group "" in the namespace '
+     '"ns"',
      {"name": "none", "kind": "configmaps"}),
     ("/api/v1/namespaces/ns/pods/p/log",
      'pods "p" is forbidden: User "alice" cannot get resource "pods/log" in API group "" in the namespace "ns"',
      {"name": "p", "kind": "pods"}),
     ("/api/v1/namespaces/ns",
-     'namespaces "ns" is forbidden: User "alice" cannot get resource "namespaces" in API group "" in the namespace "ns"',
+     'namespaces "ns" is forbidden: User "alice" cannot get resource "namespaces" in API group "" in the namespace '
+     '"ns"',
      {"name": "ns", "kind": "namespaces"}),
 ])
 def test_a_user_without_rights_gets_403_for_whatever_he_asks(path, message, details) -> None:
@@ -118,7 +120,8 @@ def test_an_administrator_may_be_anybody() -> None:
 
 
 def test_an_impersonated_user_has_his_own_rights() -> None:
-    assert 'User "bob" cannot list' in Server().refused("/api/v1/pods", token="ADMIN", impersonate_user="bob")["message"]
+    status = Server().refused("/api/v1/pods", token="ADMIN", impersonate_user="bob")
+    assert 'User "bob" cannot list' in status["message"]
 
 
 def test_service_accounts_nodes_and_anonymous_get_their_groups() -> None:
@@ -144,7 +147,8 @@ def test_the_legacy_right_is_enough_but_has_to_cover_each_field() -> None:
     assert server.refused("/version", impersonate_user="carol")["code"] == 403
     assert server.refused("/version", impersonate_user="bob", impersonate_group="system:masters")["code"] == 403
     server.grant("impersonate", "groups")
-    assert server.admit("/version", impersonate_user="bob", impersonate_group="g").groups == ("g", "system:authenticated")
+    user = server.admit("/version", impersonate_user="bob", impersonate_group="g")
+    assert user.groups == ("g", "system:authenticated")
 
 
 def test_the_constrained_right_holds_for_the_verb_it_names() -> None:
@@ -172,11 +176,12 @@ def test_creating_by_put_or_apply_needs_create() -> None:
     user = server.access.admit(request, info)
     with pytest.raises(StatusError) as caught:
         server.access.require_create(user, info)
-    assert caught.value.message == ('configmaps "a" is forbidden: User "alice" cannot create resource "configmaps" in API '
-                                    'group "" in the namespace "ns"')
+    assert caught.value.message == ('configmaps "a" is forbidden: User "alice" cannot create resource "configmaps" in '
+                                    'API group "" in the namespace "ns"')
 
 
-def write(server: Server, plural: str, new: dict[str, Any], old: dict[str, Any] | None = None, user: str = "ALICE") -> None:
+def write(server: Server, plural: str, new: dict[str, Any], old: dict[str, Any] | None = None,
+          user: str = "ALICE") -> None:
     server.access.check_write(TOKENS[user], GROUP, plural, new, old)
 
 

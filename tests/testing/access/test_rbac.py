@@ -64,8 +64,8 @@ def test_resources_match_with_their_subresource(entry, resource, subresource, ex
 
 
 @pytest.mark.parametrize(("pattern", "path", "expected"), [
-    ("*", "/x", True), ("/healthz", "/healthz", True), ("/healthz", "/healthz/etcd", False), ("/api/*", "/api/v1", True),
-    ("/api/*", "/api", False), ("/api*", "/apis", True),
+    ("*", "/x", True), ("/healthz", "/healthz", True), ("/healthz", "/healthz/etcd", False),
+    ("/api/*", "/api/v1", True), ("/api/*", "/api", False), ("/api*", "/apis", True),
 ])
 def test_non_resource_urls_end_in_a_star_at_most(pattern, path, expected) -> None:
     attributes = Attributes(ALICE, "get", path=path, is_resource=False)
@@ -137,7 +137,8 @@ def test_an_aggregated_role_has_the_rules_of_what_it_selects_at_any_depth() -> N
 
 @pytest.mark.parametrize(("expression", "expected"), [
     ({"key": "a", "operator": "In", "values": ["1"]}, True), ({"key": "a", "operator": "In", "values": ["2"]}, False),
-    ({"key": "a", "operator": "NotIn", "values": ["2"]}, True), ({"key": "b", "operator": "NotIn", "values": ["2"]}, True),
+    ({"key": "a", "operator": "NotIn", "values": ["2"]}, True),
+    ({"key": "b", "operator": "NotIn", "values": ["2"]}, True),
     ({"key": "a", "operator": "Exists"}, True), ({"key": "b", "operator": "Exists"}, False),
     ({"key": "b", "operator": "DoesNotExist"}, True),
 ])

@@ -15,12 +15,14 @@ from kubectl_runtime.testing.faults import Faults
 PODS = "/api/v1/namespaces/ns/pods"
 
 
-def request(path: str = PODS, method: str = "GET", query: list[tuple[str, str]] | None = None, **headers: str) -> HttpRequest:
+def request(path: str = PODS, method: str = "GET", query: list[tuple[str, str]] | None = None,
+            **headers: str) -> HttpRequest:
     return HttpRequest(method, path, query or [], headers)
 
 
 @pytest.mark.parametrize(("given", "taken"), [
-    ({"verb": "list"}, True), ({"verb": "watch"}, False), ({"verb": "get list"}, True), ({"verb": ("get", "list")}, True),
+    ({"verb": "list"}, True), ({"verb": "watch"}, False), ({"verb": "get list"}, True),
+    ({"verb": ("get", "list")}, True),
     ({"verb": "get|list"}, True), ({"method": "GET"}, True), ({"method": "POST"}, False),
     ({"path": PODS}, True), ({"path": "/api/v1/namespaces/*/pods"}, True), ({"path": "/api/*"}, False),
     ({"path": "/api/**"}, True), ({"path": "**/pods"}, True), ({"path": "/api/v?/**"}, True), ({"path": "pods"}, False),
@@ -105,7 +107,8 @@ def test_rules_draw_independently_of_each_other() -> None:
 
 
 @pytest.mark.parametrize("wrong", [lambda rule: rule.every(0), lambda rule: rule.chance(1.5), lambda rule: rule.split(),
-                                   lambda rule: rule.split(0), lambda rule: rule.slow(0), lambda rule: rule.batch_events(0),
+                                   lambda rule: rule.split(0), lambda rule: rule.slow(0),
+                                   lambda rule: rule.batch_events(0),
                                    lambda rule: rule.end_watch(how="softly"), lambda rule: rule.drop("softly"),
                                    lambda rule: rule.rechunk_events(-1)])
 def test_impossible_rules_are_refused_when_they_are_written(wrong) -> None:

@@ -82,7 +82,7 @@ def test_an_answer_after_the_handling_replaces_what_the_server_says() -> None:
 
 
 def test_an_answer_can_be_rewritten() -> None:
-    made = exchange(lambda rule: rule.rewrite(lambda response: HttpResponse(response.status, body=response.body.upper())))
+    made = exchange(lambda rule: rule.rewrite(lambda given: HttpResponse(given.status, body=given.body.upper())))
     assert made.answer(HttpResponse(200, body=b"abc")).body == b"ABC"
 
 

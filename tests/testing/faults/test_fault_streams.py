@@ -106,7 +106,8 @@ def test_an_event_is_cut_at_any_byte_of_its_line(at, then) -> None:
     assert plan[-1] == {"close": Close(), "reset": Reset(), "stall": Stall()}[then]
 
 
-@pytest.mark.parametrize(("at", "bytes_"), [(0, b""), (1, b"8"), (2, b"8\r"), (3, b"8\r\n"), (12, b"8\r\n" + LINES[0] + b"\r")])
+@pytest.mark.parametrize(("at", "bytes_"), [
+    (0, b""), (1, b"8"), (2, b"8\r"), (3, b"8\r\n"), (12, b"8\r\n" + LINES[0] + b"\r")])
 def test_an_event_is_cut_within_the_header_of_its_chunk(at, bytes_) -> None:
     watch = Watch(Source(LINES), lambda rule: rule.cut_event(1, at=at, of="chunk"))
     assert watch.polled() == []
@@ -127,13 +128,15 @@ def test_events_are_doubled_all_or_some() -> None:
 
 def test_events_are_lost_and_rewritten() -> None:
     assert Watch(Source(LINES), lambda rule: rule.drop_events(1, 3)).polled() == [LINES[1], LINES[3]]
-    watch = Watch(Source(LINES[:1]), lambda rule: rule.rewrite_events(lambda line, number: line.replace(b"n", b"%d" % number)))
+    watch = Watch(Source(LINES[:1]), lambda rule: rule.rewrite_events(
+        lambda line, number: line.replace(b"n", b"%d" % number)))
     assert watch.polled() == [b'{"1":1}\n']
 
 
 def test_events_are_put_in_before_and_between() -> None:
     watch = Watch(Source(LINES[:2]), lambda rule: rule.insert_events({"a": 1}, "text").insert_events(b"x\n", after=3))
-    assert watch.polled() == [b'{"a":1}\n', b"text\n", LINES[0], b"x\n", LINES[1]]  # what an action puts in counts after it
+    # what an action puts in counts for the next one
+    assert watch.polled() == [b'{"a":1}\n', b"text\n", LINES[0], b"x\n", LINES[1]]
 
 
 def test_an_expired_watch_is_an_error_event_within_200() -> None:

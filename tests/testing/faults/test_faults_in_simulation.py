@@ -1,8 +1,9 @@
-"""The same script through the transport of simulations: on the simulated clock, with the errors of requests and urllib3."""
+"""The same script through the transport of simulations: on its clock, with the errors of requests and urllib3."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -140,7 +141,7 @@ def test_a_slow_watch_waits_between_pieces(sim) -> None:
             pieces.append((sim.clock.monotonic(), piece))
         sim.clock.advance(1)
     assert len(pieces) > 3
-    assert all(later - earlier >= 3 for (earlier, _), (later, _) in zip(pieces, pieces[1:], strict=False))
+    assert all(later - earlier >= 3 for (earlier, _), (later, _) in pairwise(pieces))
     assert b"".join(piece for _, piece in pieces).count(b"\n") == 1
 
 

@@ -39,8 +39,8 @@ def test_its_repr_tells_no_secret() -> None:
 
 def test_requests_are_selected_by_verb_path_and_resource() -> None:
     recording = Recording()
-    for path, method in (("/api/v1/pods", "GET"), ("/api/v1/namespaces/a/pods/x", "GET"), ("/apis/apps/v1/deployments", "GET"),
-                         ("/api/v1/namespaces/a/pods", "POST")):
+    for path, method in (("/api/v1/pods", "GET"), ("/api/v1/namespaces/a/pods/x", "GET"),
+                         ("/apis/apps/v1/deployments", "GET"), ("/api/v1/namespaces/a/pods", "POST")):
         recording.add(request(path, method))
     assert [e.number for e in recording.select("list")] == [1, 3]
     assert [e.number for e in recording.select(resource="pods")] == [1, 2, 4]

@@ -37,7 +37,7 @@ def test_the_fixtures_serve_each_test_its_own_server(project) -> None:
         from kubectl_runtime.resources import ConfigMap
 
         def test_server(kube_apiserver):
-            kube_apiserver.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}})
+            kube_apiserver.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
             with urllib.request.urlopen(kube_apiserver.url + "/api/v1/configmaps") as answer:
                 assert len(json.load(answer)["items"]) == 1
 
@@ -118,6 +118,7 @@ def test_the_fixtures_and_options_are_documented(project) -> None:
 @pytest.mark.parametrize("before", ["", "import sys; sys.modules['pytest'] = None; "])
 def test_importing_it_is_light_and_needs_no_pytest(before) -> None:
     code = (f"{before}import sys, kubectl_runtime.testing.pytest_plugin; "
-            "print([name for name in sys.modules if name.startswith(('kubectl_runtime.testing.', 'requests', 'kubernetes'))])")
+            "heavy = ('kubectl_runtime.testing.', 'requests', 'kubernetes'); "
+            "print([name for name in sys.modules if name.startswith(heavy)])")
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
     assert shown.strip() == "['kubectl_runtime.testing.pytest_plugin']"

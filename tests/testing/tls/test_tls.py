@@ -98,7 +98,8 @@ def test_a_certificate_that_proves_nothing_ends_the_handshake(server, ca, tmp_pa
 def test_plain_http_on_the_port_is_told_so_as_the_real_server_does(server) -> None:
     with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), 20) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert connection.recv(1000) == b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+        assert connection.recv(1000) == (b"HTTP/1.0 400 Bad Request\r\n\r\n"
+                                         b"Client sent an HTTP request to an HTTPS server.\n")
 
 
 def test_the_end_of_a_connection_is_announced(server, ca) -> None:

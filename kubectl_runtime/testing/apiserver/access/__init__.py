@@ -36,7 +36,8 @@ from kubectl_runtime.testing.apiserver.route import RequestInfo
 from kubectl_runtime.testing.apiserver.storage import Storage
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
-__all__ = ["ADMIN", "Access", "Attributes", "AuthorizationMode", "Decision", "Tokens", "User", "as_user", "users_by_token"]
+__all__ = ["ADMIN", "Access", "Attributes", "AuthorizationMode", "Decision", "Tokens", "User", "as_user",
+           "users_by_token"]
 
 _EVERYTHING = escalation.EVERYTHING
 

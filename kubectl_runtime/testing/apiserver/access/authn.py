@@ -49,8 +49,8 @@ def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
         if not row:
             continue
         if len(row) < 3:
-            raise TokenFileError(f"{source}, line {reader.line_num}: a token file needs at least the 3 columns token, user "
-                                 f"and uid, this line has {len(row)}")
+            raise TokenFileError(f"{source}, line {reader.line_num}: a token file needs at least the 3 columns token, "
+                                 f"user and uid, this line has {len(row)}")
         groups = tuple(row[3].split(",")) if len(row) > 3 and row[3] else ()
         if row[0]:
             users[row[0]] = User(row[1], row[2], groups)
