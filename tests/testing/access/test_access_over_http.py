@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 import requests
 
 from kubectl_runtime.testing import ApiServer
+from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
+from kubectl_runtime.testing.clock import SimClock
 
 NS = "/api/v1/namespaces/team-a/configmaps"
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
@@ -100,6 +103,34 @@ def test_a_service_account_has_a_token_of_its_own(server) -> None:
     token = server.credentials("system:serviceaccount:team-a:bot").token
     assert Caller(server, token)("GET", NS).status_code == 200
     assert Caller(server, token)("POST", NS, {"metadata": {"name": "x"}}).status_code == 403
+
+
+def test_a_service_account_gets_a_token_that_expires_on_the_clock() -> None:
+    clock = SimClock()
+    server = ApiServer(controllers=(), authorization_mode="RBAC", clock=clock)
+    server.load(MANIFESTS + "---\n{apiVersion: v1, kind: ServiceAccount, metadata: {name: bot, namespace: team-a}}\n")
+    admin = {"authorization": f"Bearer {server.credentials().token}", "content-type": "application/json"}
+
+    def ask(name: str, spec: str) -> HttpResponse:
+        path = f"/api/v1/namespaces/team-a/serviceaccounts/{name}/token"
+        return server.handle(HttpRequest("POST", path, [], admin, b'{"spec":%s}' % spec.encode()))
+
+    def listed(token: str) -> int:
+        return server.handle(HttpRequest("GET", NS, [], {"authorization": f"Bearer {token}"})).status
+
+    answer = ask("bot", '{"expirationSeconds":600}')
+    assert answer.status == 201
+    request = json.loads(answer.body)
+    assert request["status"]["expirationTimestamp"] == "2026-01-01T00:10:00Z"
+    assert listed(request["status"]["token"]) == 200
+    clock.advance(600)
+    assert listed(request["status"]["token"]) == 401
+    assert ask("gone", "{}").status == 404
+    refused = ask("bot", '{"expirationSeconds":10}')
+    assert refused.status == 422
+    assert "may not specify a duration less than 10 minutes" in json.loads(refused.body)["message"]
+    odd = ("[]", '{"expirationSeconds":true}', '{"expirationSeconds":"9"}', "1")
+    assert [ask("bot", spec).status for spec in odd] == [201, 400, 400, 400]
 
 
 def test_an_administrator_can_look_through_another_ones_eyes(server) -> None:

@@ -30,7 +30,7 @@ from kubectl_runtime.testing.apiserver.access.impersonation import (
     service_account,
     service_account_groups,
 )
-from kubectl_runtime.testing.apiserver.access.rbac import GROUP, Rbac, StoredRoles
+from kubectl_runtime.testing.apiserver.access.rbac import GROUP, SERVICE_ACCOUNT, Rbac, StoredRoles
 from kubectl_runtime.testing.apiserver.context import User
 from kubectl_runtime.testing.apiserver.route import RequestInfo
 from kubectl_runtime.testing.apiserver.storage import Storage
@@ -86,6 +86,7 @@ class Access:
     def attach(self, core: Core) -> None:
         """Serve this core; its lock is taken."""
         self._core = core
+        self._authenticator.clock = core.clock
         core.virtual.update(reviews.handlers(self))
         if self._rbac is not None:
             with core.locked():
@@ -133,7 +134,7 @@ class Access:
 
     def user_of_token(self, token: str) -> User | None:
         """Whose token it is."""
-        return (self._authenticator.tokens or {}).get(token)
+        return self._authenticator.user_of_token(token)
 
     @property
     def knows_tokens(self) -> bool:
@@ -147,6 +148,18 @@ class Access:
             raise ValueError("this server does not tell users apart: give it tokens=… or authorization_mode='RBAC'")
         token = secrets.token_urlsafe(24)
         tokens[token] = as_user(user)
+        return token
+
+    def issue_account_token(self, namespace: str, name: str, uid: str, lifetime: float) -> str:
+        """A new bearer token for a service account, which expires after so many seconds on the clock.
+
+        On a server that does not look at tokens it is good for nothing, and refused by nobody.
+        """
+        assert self._core is not None, "attach comes first"
+        user = as_user(f"{SERVICE_ACCOUNT}{namespace}:{name}")
+        token = secrets.token_urlsafe(48)
+        ends = self._core.clock.monotonic() + lifetime
+        self._authenticator.expiring[token] = (User(user.name, uid, user.groups), ends)
         return token
 
 

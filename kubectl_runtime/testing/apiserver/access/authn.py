@@ -17,6 +17,7 @@ import io
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.testing.apiserver.context import User
 from kubectl_runtime.testing.apiserver.errors import unauthorized
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
@@ -93,7 +94,16 @@ class Authenticator:
     def __init__(self, tokens: Mapping[str, User] | None = None, *, anonymous: bool = True) -> None:
         """`tokens` maps bearer tokens to users; None (not: an empty mapping) does not look at tokens at all."""
         self.tokens = dict(tokens) if tokens is not None else None
+        self.expiring: dict[str, tuple[User, float]] = {}  # further tokens, with the monotonic time at which they end
+        self.clock: Clock = SYSTEM_CLOCK
         self.anonymous = anonymous
+
+    def user_of_token(self, token: str) -> User | None:
+        """Whose token it is, None if it is nobody's (any more) or tokens are not looked at."""
+        if self.tokens is None:
+            return None
+        user, ends = self.expiring.get(token, (None, 0.0))
+        return user if user is not None and self.clock.monotonic() < ends else self.tokens.get(token)
 
     def authenticate(self, request: HttpRequest) -> User:
         """The user of the request; raises the 401 of a wrong token or of an anonymous request that is not let in."""
@@ -105,7 +115,7 @@ class Authenticator:
             return ADMIN
         token = bearer_token(request)
         if token:
-            found = self.tokens.get(token)
+            found = self.user_of_token(token)
             if found is None:
                 raise unauthorized()
             return with_authenticated(found)

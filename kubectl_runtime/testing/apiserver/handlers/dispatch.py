@@ -12,6 +12,7 @@ from kubectl_runtime.testing.apiserver.handlers.patch import patch
 from kubectl_runtime.testing.apiserver.handlers.pods import bind, evict
 from kubectl_runtime.testing.apiserver.handlers.read import get, list_
 from kubectl_runtime.testing.apiserver.handlers.scale import get_scale, patch_scale, update_scale
+from kubectl_runtime.testing.apiserver.handlers.tokens import create_token
 from kubectl_runtime.testing.apiserver.handlers.update import update
 from kubectl_runtime.testing.apiserver.handlers.watch import watch
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
@@ -24,7 +25,7 @@ PART: dict[str, Handler] = {"get": get, "update": update, "patch": patch}
 SCALE: dict[str, Handler] = {"get": get_scale, "update": update_scale, "patch": patch_scale}
 SUBRESOURCES: dict[str, dict[str, Handler]] = {
     "status": PART, "finalize": PART, "approval": PART, "resize": PART, "ephemeralcontainers": PART, "scale": SCALE,
-    "binding": {"create": bind}, "eviction": {"create": evict}}
+    "binding": {"create": bind}, "eviction": {"create": evict}, "token": {"create": create_token}}
 
 
 def handle_resource(ctx: RequestContext) -> HttpResponse:
