@@ -68,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.kubeconfig:
             server.write_kubeconfig(options.kubeconfig)
+        if options.kubeconfig and server.access.knows_tokens and not options.tls:
+            print("note: kubectl sends no credentials over plain HTTP; serve HTTPS with --tls for it", file=sys.stderr)
         print(f"ready {server.url}", flush=True)
         signals.get()
     finally:

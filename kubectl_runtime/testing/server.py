@@ -158,7 +158,8 @@ class ApiServer:
     def write_kubeconfig(self, path: str | Path, user: str | User | None = None, *, certificate: bool = False) -> Path:
         """Write a kubeconfig that kubectl and every client library can use; returns the path.
 
-        It holds everything itself, is readable by its owner only, and is an administrator's or the user's.
+        It holds everything itself, is readable by its owner only, and is an administrator's or the user's. kubectl and
+        everything else in Go sends credentials over HTTPS only: for them a server that tells users apart needs `tls`.
         """
         target = Path(path)
         target.touch(mode=0o600)

@@ -22,8 +22,8 @@ AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 DEFAULT_SECONDS, MIN_SECONDS, MAX_SECONDS = 3600, 600, 1 << 32
 
 _UNRECOGNIZED = "the object provided is unrecognized (must be of type TokenRequest)"
-_NO_NUMBER = ('TokenRequest in version "v1" cannot be handled as a TokenRequest: json: cannot unmarshal the value of spec '
-              "into Go struct field TokenRequestSpec.spec.expirationSeconds of type int64")
+_NO_NUMBER = ('TokenRequest in version "v1" cannot be handled as a TokenRequest: json: cannot unmarshal the value of '
+              "spec into Go struct field TokenRequestSpec.spec.expirationSeconds of type int64")
 
 
 def create_token(ctx: RequestContext) -> HttpResponse:
