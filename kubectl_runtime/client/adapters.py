@@ -86,7 +86,9 @@ class ApiAdapter(HTTPAdapter):
         """Keep at least `size` idle connections from now on."""
         with self._resize:
             self._limit = max(self._limit, size)
-            self._pool.pool.limit = self._limit  # type: ignore[union-attr] # our own queue class
+            idle = self._pool.pool
+            if isinstance(idle, _IdleConnections):  # None once the pool is closed
+                idle.limit = self._limit
 
     def _make_pool(self) -> HTTPConnectionPool:
         if self._proxy is None:

@@ -163,8 +163,11 @@ class Client:
     def _warn(self, header: str, request: Request) -> None:
         """Log each warning of the server once in this client's life."""
         for text in _WARNING.findall(header):
-            if text not in self._warned and len(self._warned) < _REMEMBERED_WARNINGS:
-                self._warned.add(text)
+            with self._change:
+                known = text in self._warned or len(self._warned) >= _REMEMBERED_WARNINGS
+                if not known:
+                    self._warned.add(text)
+            if not known:
                 log.warning("%s: the API server warns: %s", request.operation, text.replace('\\"', '"'))
 
     # Connections
@@ -186,9 +189,9 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _adapters(self) -> Adapters:
+    def _adapters(self, operation: str) -> Adapters:
         if self._closing.is_set():
-            raise ConnectionFailed("the client was closed", Failure(sent=False, permanent=True))
+            raise ConnectionFailed(f"{operation}: the client was closed", Failure(sent=False, permanent=True))
         connections = self._connections
         if connections.process != os.getpid():
             # The child of a fork: a connection used by both processes would mix their bytes. The parent's are not

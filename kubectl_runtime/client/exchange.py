@@ -23,8 +23,8 @@ from kubectl_runtime.core.errors import RequestTimeout
 _PIECE = 1 << 18
 
 
-def exchange(rules: SessionRules, adapters: Callable[[], Adapters], clock: Clock) -> Send:
-    """Sends a call as it is, once. `adapters` gives the ones to use at this moment."""
+def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Clock) -> Send:
+    """Sends a call as it is, once. `adapters` gives the ones to use for an operation at this moment."""
     config = rules.config
     server = urlsplit(config.cluster_url).netloc
     connect_timeout = seconds(config.connect_timeout)
@@ -34,7 +34,7 @@ def exchange(rules: SessionRules, adapters: Callable[[], Adapters], clock: Clock
         if left <= 0:
             raise RequestTimeout(f"{call.request.operation}: its time was up before it could be sent to {server}")
         limit = call.read_timeout if call.streaming else left
-        current = adapters()
+        current = adapters(call.request.operation)
         try:
             response = rules.send(
                 current.streams if call.streaming else current.calls, _prepared(call, plain=rules.session is None),

@@ -34,6 +34,9 @@ from kubectl_runtime.core.stop import StopToken
 
 log = logging.getLogger(__name__)
 
+_WARN_AT = 4
+"""The retry of a call that is reported, about two seconds after its beginning."""
+
 
 @dataclass(slots=True)
 class Call:
@@ -113,8 +116,9 @@ def retrying(policy: RetryPolicy, clock: Clock) -> Layer:
                     assert answer is not None
                     return answer
                 call.attempt += 1
-                log.debug("%s: attempt %d after %.3f s: %s", call.request.operation, call.attempt + 1, delay,
-                          error or f"HTTP {failure.code}")
+                # One warning in a call that drags on: its caller would learn of the trouble only when it gives up.
+                log.log(logging.WARNING if call.attempt == _WARN_AT else logging.DEBUG, "%s (retry %d)",
+                        error or f"{call.request.operation}: HTTP {failure.code}", call.attempt)
 
         return persistent
 

@@ -161,7 +161,8 @@ def _is_default(adapter: BaseAdapter) -> bool:
 def _proxy(session: requests.Session | None, config: Config) -> str | None:
     proxy, source = _choose_proxy(session, config)
     if proxy is not None:
-        log.debug("%s is reached through the proxy %s, given by %s", config.cluster_url, without_password(proxy), source)
+        log.debug("%s is reached through the proxy %s, given by %s",
+                  config.cluster_url, without_password(proxy), source)
     return proxy
 
 

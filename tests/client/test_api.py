@@ -1,12 +1,11 @@
 """Api against the embedded server: every verb, over real HTTP and over the simulated transport."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import requests
-from wire_server import WireServer, answering, config_map, says, status
 
 from kubectl_runtime import (
     Api,
@@ -14,8 +13,6 @@ from kubectl_runtime import (
     ApiResource,
     Client,
     Config,
-    DecodeError,
-    DeleteParams,
     DiscoveryError,
     ListParams,
     Patch,
@@ -27,7 +24,6 @@ from kubectl_runtime import (
 from kubectl_runtime.client.discovery import Discovery
 from kubectl_runtime.client.writes import Write
 from kubectl_runtime.core.partial import PartialObjectMeta
-from kubectl_runtime.core.status import Status
 from kubectl_runtime.resources import ConfigMap, Deployment, Namespace, Pod
 from kubectl_runtime.testing import ApiServer
 
@@ -141,9 +137,14 @@ def test_metadata_only(maps: Api[ConfigMap]) -> None:
 
 def test_the_status_subresource(client: Client) -> None:
     deployments = Api.namespaced(client, Deployment, "default")
-    body = {"metadata": {"name": "web"}, "spec": {
-        "replicas": 1, "selector": {"matchLabels": {"app": "web"}},
-        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}
+    body = {
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        },
+    }
     deployments.create(body)
     try:
         patched = deployments.patch_status("web", Patch.merge({"status": {"replicas": 3}, "spec": {"replicas": 9}}))
@@ -151,8 +152,9 @@ def test_the_status_subresource(client: Client) -> None:
         patched["status"]["replicas"] = 4
         assert deployments.replace_status(patched)["status"]["replicas"] == 4
         assert deployments.get_status("web")["status"]["replicas"] == 4
-        applied = deployments.apply_status({"metadata": {"name": "web"}, "status": {"observedGeneration": 2}},
-                                           field_manager="me")
+        applied = deployments.apply_status(
+            {"metadata": {"name": "web"}, "status": {"observedGeneration": 2}}, field_manager="me"
+        )
         assert applied["status"]["observedGeneration"] == 2
     finally:
         deployments.delete("web")
@@ -167,10 +169,15 @@ def test_dynamic_kinds(client: Client, maps: Api[ConfigMap]) -> None:
 
 
 def test_places_are_checked_before_anything_is_sent(client: Client) -> None:
-    for wrong in (lambda: Api.namespaced(client, Namespace, "default"), lambda: Api.namespaced(client, ConfigMap, ""),
-                  lambda: Api.namespaced(client, ConfigMap, None), lambda: Api.all(client, ConfigMap).get("a"),
-                  lambda: Api.all(client, ConfigMap).create(ConfigMap(name="a")),
-                  lambda: Api.all(client, Namespace).get(""), lambda: Api.all(client, int)):  # type: ignore[type-var]
+    for wrong in (
+        lambda: Api.namespaced(client, Namespace, "default"),
+        lambda: Api.namespaced(client, ConfigMap, ""),
+        lambda: Api.namespaced(client, ConfigMap, None),
+        lambda: Api.all(client, ConfigMap).get("a"),
+        lambda: Api.all(client, ConfigMap).create(ConfigMap(name="a")),
+        lambda: Api.all(client, Namespace).get(""),
+        lambda: Api.all(client, int),
+    ):  # type: ignore[type-var]
         with pytest.raises(RequestError):
             wrong()
     assert Api.default_namespaced(client, ConfigMap).namespace == "default"
@@ -179,9 +186,15 @@ def test_places_are_checked_before_anything_is_sent(client: Client) -> None:
 def test_a_kind_that_is_not_served_is_an_error_of_its_own(client: Client) -> None:
     kind = ApiResource("demo.example.com", "v1", "ConfigMapGenerator", "configmapgenerators")
     generators = Api.namespaced(client, kind, "default")
-    for verb in (generators.list, lambda: generators.get_opt("a"), lambda: generators.open_watch(None, "5"),
-                 lambda: generators.create({"metadata": {"name": "a"}})):
-        with pytest.raises(DiscoveryError, match="does not serve configmapgenerators.demo.example.com.*CRD installed"):
+    for verb in (
+        generators.list,
+        lambda: generators.get_opt("a"),
+        lambda: generators.open_watch(None, "5"),
+        lambda: generators.create({"metadata": {"name": "a"}}),
+    ):
+        with pytest.raises(
+            DiscoveryError, match=r"does not serve configmapgenerators\.demo.*CRD installed"
+        ):
             verb()
 
 
@@ -199,12 +212,15 @@ def test_discovery_finds_kinds_by_any_name(client: Client) -> None:
 
 
 class TestWrites:
-    def test_each_write_is_reported_once_answered_and_before_it_returns(self, client: Client, maps: Api[ConfigMap]) -> None:
+    def test_each_write_is_reported_once_answered_and_before_it_returns(
+        self, client: Client, maps: Api[ConfigMap]
+    ) -> None:
         writes: list[Write] = []
         forget = client.on_write(writes.append)
         made = maps.create(ConfigMap(name="a"))
         assert [(write.verb, write.ref, write.uid, write.resource_version) for write in writes] == [
-            ("create", made.ref, made.uid, made.resource_version)]
+            ("create", made.ref, made.uid, made.resource_version)
+        ]
         made.data["x"] = "1"
         maps.replace(made)
         maps.patch("a", Patch.merge({"data": {"y": "2"}}))
@@ -227,109 +243,12 @@ class TestWrites:
             maps.patch("missing", Patch.merge({}))
         assert writes == []
 
-    def test_an_observer_that_fails_does_not_fail_the_write(self, client: Client, maps: Api[ConfigMap],
-                                                            caplog: pytest.LogCaptureFixture) -> None:
+    def test_an_observer_that_fails_does_not_fail_the_write(
+        self, client: Client, maps: Api[ConfigMap], caplog: pytest.LogCaptureFixture
+    ) -> None:
         def broken(write: Write) -> None:
             raise ValueError("oops")
 
         client.on_write(broken)
         assert maps.create(ConfigMap(name="a")).name == "a"
         assert "a write observer failed" in caplog.text
-
-
-class TestAnswers:
-    """What servers may answer, byte by byte."""
-
-    def api(self, server: WireServer) -> Api[ConfigMap]:
-        return Api.namespaced(server.client(), ConfigMap, "default")
-
-    @pytest.mark.parametrize(("code", "body", "gone"), [
-        (200, config_map(), False), (200, status(200, "", details={"uid": "u"}), True), (202, config_map(), False),
-        (200, b"", True)], ids=["object", "status", "accepted", "empty"])
-    def test_a_delete_answers_with_the_object_or_a_status(self, code: int, body: Any, gone: bool) -> None:
-        with WireServer(answering(says(code, body))) as server:
-            api = self.api(server)
-            answer = api.delete("a", DeleteParams.background())
-            api.client.close()
-        assert isinstance(answer, Status) == gone
-        assert b"Background" in server.requests[0].body
-
-    @pytest.mark.parametrize("name", ["system:foo:bar", "a.b.c", "a%b"])
-    def test_names_are_encoded_once(self, name: str) -> None:
-        with WireServer(answering(says(200, config_map(name)))) as server:
-            api = self.api(server)
-            assert api.get(name).name == name
-            api.client.close()
-        from urllib.parse import unquote
-
-        assert unquote(server.requests[0].target) == f"/api/v1/namespaces/default/configmaps/{name}"
-
-    def test_what_is_no_object_is_a_decode_error(self) -> None:
-        with WireServer(answering(says(200, b"[]"))) as server:
-            api = self.api(server)
-            with pytest.raises(DecodeError):
-                api.get("a")
-            with pytest.raises(DecodeError):
-                api.list()
-            api.client.close()
-
-    def test_one_bad_item_does_not_break_its_list(self) -> None:
-        bad = {**config_map("bad"), "metadata": {"name": "bad", "uid": 3, "labels": {"x": 1}}}
-        with WireServer(answering(says(200, {"metadata": {}, "items": [config_map("a"), bad, config_map("b")]}))) as server:
-            api = self.api(server)
-            found = api.list().items
-            api.client.close()
-        assert [item.name for item in found] == ["a", "bad", "b"]
-        with pytest.raises(DecodeError):
-            _ = found[1].data
-
-    def test_null_items_are_an_empty_list(self) -> None:
-        with WireServer(answering(says(200, b'{"kind": "ConfigMapList", "metadata": {}, "items": null}'))) as server:
-            api = self.api(server)
-            assert list(api.list()) == []
-            api.client.close()
-
-    def test_a_scale_is_read_and_written(self) -> None:
-        scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a", "namespace": "default"},
-                 "spec": {"replicas": 2}}
-        with WireServer(answering(says(200, scale))) as server, server.client() as client:
-            api = Api.namespaced(client, Deployment, "default")
-            writes: list[Write] = []
-            client.on_write(writes.append)
-            found = api.get_scale("a")
-            assert found.spec["replicas"] == 2
-            api.replace_scale("a", found)
-            api.patch_scale("a", Patch.merge({"spec": {"replicas": 3}}))
-        assert [(request.method, request.target.rpartition("/")[2]) for request in server.requests] == [
-            ("GET", "scale"), ("PUT", "scale"), ("PATCH", "scale")]
-        assert [(write.verb, write.subresource, write.ref.kind) for write in writes] == [
-            ("replace", "scale", "Deployment"), ("patch", "scale", "Deployment")]
-
-    def test_other_subresources_are_posted_to(self) -> None:
-        with WireServer(answering(says(201, {"status": {"token": "t"}}))) as server, server.client() as client:
-            api = Api.namespaced(client, ApiResource("", "v1", "ServiceAccount", "serviceaccounts"), "default")
-            assert api.create_subresource("default", "token", {"spec": {}}) == {"status": {"token": "t"}}
-        assert (server.requests[0].method, server.requests[0].body) == ("POST", b'{"spec":{}}')
-
-    def test_discovery_without_aggregation_leaves_a_broken_group_out(self, caplog: pytest.LogCaptureFixture) -> None:
-        groups = {"kind": "APIGroupList", "groups": [
-            {"name": name, "versions": [{"groupVersion": f"{name}/v1", "version": "v1"}]} for name in ("a.io", "b.io", "c.io")]}
-
-        def answer(peer: Any, request: Any) -> None:
-            if request.target == "/api":
-                peer.answer(200, {"kind": "APIVersions", "versions": []})
-            elif request.target == "/apis":
-                peer.answer(200, groups)
-            elif "b.io" in request.target:
-                peer.answer(500, b"broken")
-            else:
-                name = request.target.split("/")[2][0]
-                peer.answer(200, {"resources": [{"name": f"{name}s", "kind": name.upper(), "namespaced": True, "verbs": ["get"]},
-                                                {"name": f"{name}s/status", "kind": name.upper(), "verbs": ["get"]}]})
-
-        with WireServer(answering(answer)) as server, server.client() as client:
-            discovery = Discovery(client)
-            assert [kind.resource.full_name for kind in discovery.kinds()] == ["as.a.io", "cs.c.io"]
-            assert discovery.resolve("A").subresources == ("status",)
-            discovery.kinds(refresh=True)
-        assert caplog.text.count("discovery of b.io/v1 failed") == 1

@@ -1,6 +1,8 @@
 """The chunk decoder and the line splitter: any cut of the bytes gives the same result, in linear time."""
+
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
@@ -20,12 +22,18 @@ def framed(chunks: list[bytes], extension: bytes = b"", trailer: bytes = b"") ->
 
 def cut(data: bytes, at: list[int]) -> list[bytes]:
     places = sorted({0, len(data), *(place % (len(data) + 1) for place in at)})
-    return [data[begin:end] for begin, end in zip(places, places[1:], strict=False)]
+    return [data[begin:end] for begin, end in itertools.pairwise(places)]
 
 
-@given(chunks=BODIES, at=st.lists(st.integers(0, 10_000), max_size=20),
-       extension=st.sampled_from([b"", b";a=b", b" "]), trailer=st.sampled_from([b"", b"X: y\r\n", b"A: b\r\nC: d\r\n"]))
-def test_however_it_is_cut_the_body_comes_out(chunks: list[bytes], at: list[int], extension: bytes, trailer: bytes) -> None:
+@given(
+    chunks=BODIES,
+    at=st.lists(st.integers(0, 10_000), max_size=20),
+    extension=st.sampled_from([b"", b";a=b", b" "]),
+    trailer=st.sampled_from([b"", b"X: y\r\n", b"A: b\r\nC: d\r\n"]),
+)
+def test_however_it_is_cut_the_body_comes_out(
+    chunks: list[bytes], at: list[int], extension: bytes, trailer: bytes
+) -> None:
     decoder = ChunkedDecoder()
     pieces = cut(framed(chunks, extension, trailer), at)
     assert b"".join(map(decoder.feed, pieces)) == b"".join(chunks)
@@ -37,7 +45,7 @@ def test_however_it_is_cut_the_body_comes_out(chunks: list[bytes], at: list[int]
 def test_byte_by_byte_too(chunks: list[bytes]) -> None:
     decoder = ChunkedDecoder()
     data = framed(chunks)
-    assert b"".join(decoder.feed(data[i:i + 1]) for i in range(len(data))) == b"".join(chunks)
+    assert b"".join(decoder.feed(data[i : i + 1]) for i in range(len(data))) == b"".join(chunks)
     assert decoder.finished
 
 
@@ -45,13 +53,15 @@ def test_byte_by_byte_too(chunks: list[bytes]) -> None:
 def test_a_body_that_ends_early_is_an_error_and_gives_no_byte_that_was_not_sent(chunks: list[bytes], lost: int) -> None:
     data = framed(chunks)
     decoder = ChunkedDecoder()
-    out = decoder.feed(data[:len(data) - 1 - lost % len(data)])
+    out = decoder.feed(data[: len(data) - 1 - lost % len(data)])
     assert b"".join(chunks).startswith(out)
     with pytest.raises(FramingError):
         decoder.end()
 
 
-@pytest.mark.parametrize("data", [b"xyz\r\n", b"\r\n", b"-1\r\n", b"5\r\nabcdefgh\r\n", b"+5\r\nabcde\r\n", b"0x5\r\nabcde\r\n", b"5_0\r\n"])
+@pytest.mark.parametrize(
+    "data", [b"xyz\r\n", b"\r\n", b"-1\r\n", b"5\r\nabcdefgh\r\n", b"+5\r\nabcde\r\n", b"0x5\r\nabcde\r\n", b"5_0\r\n"]
+)
 def test_what_is_no_chunk_is_refused(data: bytes) -> None:
     with pytest.raises(FramingError):
         ChunkedDecoder().feed(data)
@@ -70,8 +80,10 @@ def test_what_follows_the_body_is_ignored() -> None:
     assert decoder.feed(b"more") == b""
 
 
-@given(text=st.lists(st.text(st.characters(exclude_characters="\n"), max_size=30), max_size=20),
-       at=st.lists(st.integers(0, 10_000), max_size=20))
+@given(
+    text=st.lists(st.text(st.characters(exclude_characters="\n"), max_size=30), max_size=20),
+    at=st.lists(st.integers(0, 10_000), max_size=20),
+)
 def test_however_it_is_cut_the_lines_are_the_same(text: list[str], at: list[int]) -> None:
     data = "".join(line + "\n" for line in text).encode()
     assert [line.decode() for batch in lines(cut(data, at)) for line in batch] == text
@@ -80,7 +92,8 @@ def test_however_it_is_cut_the_lines_are_the_same(text: list[str], at: list[int]
 @given(data=st.binary(max_size=200), at=st.lists(st.integers(0, 10_000), max_size=20))
 def test_with_the_tail_no_byte_is_lost(data: bytes, at: list[int]) -> None:
     assert b"\n".join(line for batch in lines(cut(data, at), keep_tail=True) for line in batch) == (
-        data[:-1] if data.endswith(b"\n") else data)
+        data[:-1] if data.endswith(b"\n") else data
+    )
 
 
 def test_a_line_comes_with_its_newline_not_with_the_next_line() -> None:

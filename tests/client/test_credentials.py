@@ -1,4 +1,5 @@
 """Tokens, token files and exec plugins: one header, kept fresh, obtained once for all threads."""
+
 from __future__ import annotations
 
 import json
@@ -58,7 +59,8 @@ class TestTokenFile:
 
     @pytest.mark.parametrize("content", [None, b"", b"\n", b"a\nb", b"\xff\xfe"])
     def test_while_it_is_unreadable_the_last_token_stays_and_one_warning_is_logged(
-            self, tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture) -> None:
+        self, tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
+    ) -> None:
         clock, path = SimClock(), tmp_path / "token"
         path.write_text("one")
         credentials = TokenFile(path, clock=clock)
@@ -99,7 +101,8 @@ class Plugin:
             "(folder / 'env').write_text(os.environ.get('EXTRA', ''))\n"
             "sys.stderr.write((folder / 'stderr').read_text() if (folder / 'stderr').exists() else '')\n"
             "sys.stdout.write((folder / 'stdout').read_text())\n"
-            "sys.exit(int((folder / 'code').read_text()) if (folder / 'code').exists() else 0)\n")
+            "sys.exit(int((folder / 'code').read_text()) if (folder / 'code').exists() else 0)\n"
+        )
         self.command.chmod(self.command.stat().st_mode | stat.S_IXUSR)
 
     def prints(self, token: str | None = "t", *, lives: float | None = None, **more: Any) -> None:
@@ -193,7 +196,11 @@ class TestExecPlugin:
         cluster = {"server": "https://h"}
         plugin.credentials(cluster, env=[{"name": "EXTRA", "value": "x"}], provideClusterInfo=True).header()
         plugin.credentials(cluster, env=None, args=None).header()
-        assert plugin.runs[0] == {"apiVersion": V1, "kind": "ExecCredential", "spec": {"interactive": False, "cluster": cluster}}
+        assert plugin.runs[0] == {
+            "apiVersion": V1,
+            "kind": "ExecCredential",
+            "spec": {"interactive": False, "cluster": cluster},
+        }
         assert plugin.runs[1]["spec"] == {"interactive": False}
 
     def test_its_env_entries_reach_it(self, plugin: Plugin) -> None:
@@ -205,7 +212,17 @@ class TestExecPlugin:
         assert plugin.credentials().header() == "Bearer t"
 
     def test_a_failure_names_command_code_and_the_end_of_stderr_but_no_token(self, plugin: Plugin) -> None:
-        plugin.fails(3, "x" * 5000 + " token=geheim1 Bearer geheim2 " + "a" * 20 + "." + "b" * 20 + "." + "c" * 20 + " not logged in")
+        plugin.fails(
+            3,
+            "x" * 5000
+            + " token=geheim1 Bearer geheim2 "
+            + "a" * 20
+            + "."
+            + "b" * 20
+            + "."
+            + "c" * 20
+            + " not logged in",
+        )
         with pytest.raises(AuthError) as error:
             plugin.credentials().header()
         text = str(error.value)
@@ -238,8 +255,17 @@ class TestExecPlugin:
         with pytest.raises(AuthError):
             credentials.header()
 
-    @pytest.mark.parametrize("output", ["", "{}", '{"status": {}}', "geheim", '{"status": {"clientCertificateData": "geheim"}}',
-                                        '{"status": {"token": "gehe\\nim"}}'])
+    @pytest.mark.parametrize(
+        "output",
+        [
+            "",
+            "{}",
+            '{"status": {}}',
+            "geheim",
+            '{"status": {"clientCertificateData": "geheim"}}',
+            '{"status": {"token": "gehe\\nim"}}',
+        ],
+    )
     def test_output_that_is_no_credential_is_an_error_without_the_output(self, plugin: Plugin, output: str) -> None:
         (plugin.folder / "stdout").write_text(output)
         with pytest.raises(AuthError) as error:
@@ -261,11 +287,18 @@ class TestExecPlugin:
 
     def test_a_missing_command_is_named_with_its_install_hint(self, tmp_path: Path) -> None:
         spec = ExecSpec.parse({"apiVersion": V1, "command": str(tmp_path / "none"), "installHint": "get it there"})
-        with pytest.raises(AuthError, match="none.*get it there"):
+        with pytest.raises(AuthError, match=r"none.*get it there"):
             ExecCredentials(spec).header()
 
-    @pytest.mark.parametrize("config", [{}, {"command": "x"}, {"command": "x", "apiVersion": "v9"},
-                                        {"command": "x", "apiVersion": V1, "interactiveMode": "Always"}])
+    @pytest.mark.parametrize(
+        "config",
+        [
+            {},
+            {"command": "x"},
+            {"command": "x", "apiVersion": "v9"},
+            {"command": "x", "apiVersion": V1, "interactiveMode": "Always"},
+        ],
+    )
     def test_what_cannot_work_is_refused_at_loading(self, config: dict[str, str]) -> None:
         with pytest.raises(ConfigError):
             ExecSpec.parse(config)

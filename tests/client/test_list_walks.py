@@ -1,4 +1,5 @@
 """The walk over the pages of a list."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

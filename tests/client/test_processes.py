@@ -1,4 +1,5 @@
 """The client and the process: what importing costs, forks, threads, descriptors, the end of the interpreter."""
+
 from __future__ import annotations
 
 import gc
@@ -19,8 +20,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def python(code: str, *arguments: str, timeout: float = 30) -> str:
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), *arguments], capture_output=True, text=True,
-                          timeout=timeout, check=False, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        cwd=ROOT,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

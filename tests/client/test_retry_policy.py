@@ -1,4 +1,5 @@
 """RetryPolicy: which failures are retried, and after what delay."""
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
@@ -28,16 +29,32 @@ def test_no_call_is_retried_after_other_answers(code: int) -> None:
     assert RetryPolicy().next(0, answered(code)) is None
 
 
-@pytest.mark.parametrize(("failure", "again"), [
-    (answered(429), True), (answered(503), False), (answered(503, 1), True), (answered(504), False), (answered(504, 1), False),
-    (Failure(sent=False), True), (Failure(sent=True), False), (Failure(sent=True, answered=True), False)])
+@pytest.mark.parametrize(
+    ("failure", "again"),
+    [
+        (answered(429), True),
+        (answered(503), False),
+        (answered(503, 1), True),
+        (answered(504), False),
+        (answered(504, 1), False),
+        (Failure(sent=False), True),
+        (Failure(sent=True), False),
+        (Failure(sent=True, answered=True), False),
+    ],
+)
 def test_a_post_is_retried_only_where_the_server_cannot_have_done_it(failure: Failure, again: bool) -> None:
     assert (RetryPolicy().next(0, failure, repeatable=False) is not None) == again
 
 
-@pytest.mark.parametrize(("failure", "again"), [
-    (Failure(sent=False), True), (Failure(sent=True), True), (Failure(sent=True, answered=True), False),
-    (Failure(sent=False, permanent=True), False)])
+@pytest.mark.parametrize(
+    ("failure", "again"),
+    [
+        (Failure(sent=False), True),
+        (Failure(sent=True), True),
+        (Failure(sent=True, answered=True), False),
+        (Failure(sent=False, permanent=True), False),
+    ],
+)
 def test_a_repeatable_call_is_retried_while_no_byte_came_back(failure: Failure, again: bool) -> None:
     assert (RetryPolicy().next(0, failure) is not None) == again
 
@@ -78,12 +95,25 @@ def test_impossible_policies_are_refused(arguments: dict[str, float]) -> None:
         RetryPolicy(**arguments)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("header", "details", "expected"), [
-    ("2", None, 2.0), (" 2 ", 9, 2.0), (None, 2, 2.0), (None, None, None), ("-1", None, None), ("soon", None, None),
-    ("soon", 3, 3.0), ("", 0, None), (format_datetime(NOW + timedelta(seconds=3), usegmt=True), None, 3.0),
-    (format_datetime(NOW - timedelta(seconds=3), usegmt=True), None, 0.0), ("9" * 500, None, float("inf"))])
-def test_retry_after_comes_as_seconds_a_date_or_in_the_status(header: str | None, details: int | None,
-                                                              expected: float | None) -> None:
+@pytest.mark.parametrize(
+    ("header", "details", "expected"),
+    [
+        ("2", None, 2.0),
+        (" 2 ", 9, 2.0),
+        (None, 2, 2.0),
+        (None, None, None),
+        ("-1", None, None),
+        ("soon", None, None),
+        ("soon", 3, 3.0),
+        ("", 0, None),
+        (format_datetime(NOW + timedelta(seconds=3), usegmt=True), None, 3.0),
+        (format_datetime(NOW - timedelta(seconds=3), usegmt=True), None, 0.0),
+        ("9" * 500, None, float("inf")),
+    ],
+)
+def test_retry_after_comes_as_seconds_a_date_or_in_the_status(
+    header: str | None, details: int | None, expected: float | None
+) -> None:
     assert retry_after(header, details, NOW) == expected
 
 

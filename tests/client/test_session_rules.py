@@ -1,4 +1,5 @@
 """What the client takes from a requests.Session, one rule each, and what it does not."""
+
 from __future__ import annotations
 
 import threading
@@ -21,7 +22,10 @@ PATH = "/api/v1/namespaces/default/configmaps"
 
 
 def sent_with(session: requests.Session, **config: Any) -> Received:
-    with WireServer(answering(says(200, config_map()))) as server, server.client(client={"session": session}, **config) as client:
+    with (
+        WireServer(answering(says(200, config_map()))) as server,
+        server.client(client={"session": session}, **config) as client,
+    ):
         Api.namespaced(client, ConfigMap, "default").get("a")
     return server.requests[0]
 
@@ -66,7 +70,9 @@ def test_its_proxies_outrank_all_others(monkeypatch: pytest.MonkeyPatch) -> None
     session = requests.Session()
     with WireServer(answering(says(200, config_map()))) as proxy:
         session.proxies["http"] = proxy.url
-        client = Client(Config(cluster_url="http://cluster.example.com", proxy_url="http://127.0.0.1:1"), session=session)
+        client = Client(
+            Config(cluster_url="http://cluster.example.com", proxy_url="http://127.0.0.1:1"), session=session
+        )
         Api.namespaced(client, ConfigMap, "default").get("a")
         client.close()
     assert proxy.requests[0].target == f"http://cluster.example.com{PATH}/a"
@@ -163,7 +169,7 @@ def test_requests_own_adapter_is_replaced_and_a_mounted_one_is_used() -> None:
 
     session = requests.Session()
     with Client(Config(cluster_url=URL), session=session) as client:
-        assert isinstance(client._adapters().calls, ApiAdapter)
+        assert isinstance(client._adapters("x").calls, ApiAdapter)
     session.mount("http://127.0.0.1", Mine())
     sent_with(session)
     assert Mine.used == 1
@@ -204,7 +210,11 @@ def test_a_request_that_requests_mock_does_not_know_fails_at_once() -> None:
 def test_responses_works_without_a_session_and_with_streams() -> None:
     responses.get(f"{URL}{PATH}/a", json=config_map())
     event = b'{"type":"DELETED","object":{"metadata":{"name":"a","resourceVersion":"9"}}}\n'
-    responses.get(f"{URL}{PATH}", body=event, match=[responses.matchers.query_param_matcher({"watch": "true"}, strict_match=False)])
+    responses.get(
+        f"{URL}{PATH}",
+        body=event,
+        match=[responses.matchers.query_param_matcher({"watch": "true"}, strict_match=False)],
+    )
     with Client(Config(cluster_url=URL)) as client:
         api = Api.namespaced(client, ConfigMap, "default")
         assert api.get("a").name == "a"
@@ -237,10 +247,18 @@ def test_use_session_send_reaches_a_real_server_too() -> None:
 def test_a_session_may_serve_several_clients_at_once() -> None:
     session = requests.Session()
     names: list[str] = []
-    with WireServer(answering(says(200, config_map("a")))) as one, WireServer(answering(says(200, config_map("b")))) as two:
+    with (
+        WireServer(answering(says(200, config_map("a")))) as one,
+        WireServer(answering(says(200, config_map("b")))) as two,
+    ):
         clients = [server.client(client={"session": session}) for server in (one, two)]
-        threads = [threading.Thread(target=lambda c=client: names.append(Api.namespaced(c, ConfigMap, "default").get("x").name))
-                   for client in clients for _ in range(5)]
+        threads = [
+            threading.Thread(
+                target=lambda c=client: names.append(Api.namespaced(c, ConfigMap, "default").get("x").name)
+            )
+            for client in clients
+            for _ in range(5)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

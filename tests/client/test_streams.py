@@ -1,4 +1,5 @@
 """ByteStream over real sockets: every byte as the test sends it, plain and TLS."""
+
 from __future__ import annotations
 
 import ssl
@@ -57,7 +58,11 @@ def secure(request: pytest.FixtureRequest) -> tuple[ssl.SSLContext | None, dict[
 
 def test_the_direct_reader_is_in_use() -> None:
     """A new urllib3 that hides its file would silently cost half the speed."""
-    with WireServer(streaming(b"a\n", Peer.end_stream)) as server, server.client() as client, client.stream(WATCH) as stream:
+    with (
+        WireServer(streaming(b"a\n", Peer.end_stream)) as server,
+        server.client() as client,
+        client.stream(WATCH) as stream,
+    ):
         assert _raw_file(stream._response.raw) is not None
 
 
@@ -71,7 +76,7 @@ def test_chunked_bodies_over_plain_and_tls(secure: tuple[ssl.SSLContext | None, 
 
 def test_a_character_cut_in_two_stays_whole() -> None:
     text = "größe €uro \N{GRINNING FACE}\n".encode()
-    with WireServer(streaming(*(text[i:i + 1] for i in range(len(text))), Peer.end_stream)) as server:
+    with WireServer(streaming(*(text[i : i + 1] for i in range(len(text))), Peer.end_stream)) as server:
         assert read(server) == [text[:-1]]
 
 
@@ -102,19 +107,23 @@ def test_a_compressed_body_is_read_all_the_same() -> None:
         assert read(server) == [b"one", b"two"]
 
 
-@pytest.mark.parametrize("end", [
-    Peer.reset, Peer.close, raw(b"5\r\nab"), raw(b"1"), raw(b"zz\r\n")],
-    ids=["reset", "end of connection", "end in a chunk", "end in a chunk header", "no chunk header"])
+@pytest.mark.parametrize(
+    "end",
+    [Peer.reset, Peer.close, raw(b"5\r\nab"), raw(b"1"), raw(b"zz\r\n")],
+    ids=["reset", "end of connection", "end in a chunk", "end in a chunk header", "no chunk header"],
+)
 def test_a_connection_that_breaks_off_is_a_transport_error_after_what_came(end: object) -> None:
     got: list[bytes] = []
     with WireServer(streaming(b"one\nhal", end)) as server, server.client() as client, client.stream(WATCH) as stream:
-        with pytest.raises(TransportError, match="watch configmaps.*broke off"):
+        with pytest.raises(TransportError, match=r"watch configmaps.*broke off"):
             for batch in lines(stream.chunks()):
                 got += batch
     assert got in ([b"one"], [])  # a reset may overtake what was sent before it
 
 
-def test_a_silence_beyond_the_read_timeout_is_a_request_timeout(secure: tuple[ssl.SSLContext | None, dict[str, object]]) -> None:
+def test_a_silence_beyond_the_read_timeout_is_a_request_timeout(
+    secure: tuple[ssl.SSLContext | None, dict[str, object]],
+) -> None:
     tls, config = secure
     with WireServer(streaming(b"one\n", Peer.hold), tls=tls) as server, server.client(**config) as client:
         with client.stream(WATCH, read_timeout=0.1) as stream, pytest.raises(RequestTimeout, match="silent"):
@@ -131,7 +140,7 @@ def waiting(stream: ByteStream) -> tuple[threading.Thread, list[object]]:
             for piece in stream.chunks():
                 seen.append(piece)
                 begun.set()
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             seen.append(error)
 
     thread = threading.Thread(target=consume)
@@ -141,7 +150,9 @@ def waiting(stream: ByteStream) -> tuple[threading.Thread, list[object]]:
 
 
 @pytest.mark.parametrize("how", ["shutdown", "stop token", "client"])
-def test_an_idle_read_is_woken_at_once_and_ends_cleanly(secure: tuple[ssl.SSLContext | None, dict[str, object]], how: str) -> None:
+def test_an_idle_read_is_woken_at_once_and_ends_cleanly(
+    secure: tuple[ssl.SSLContext | None, dict[str, object]], how: str
+) -> None:
     tls, config = secure
     stop = StopToken()
     with WireServer(streaming(b"one\n", Peer.hold), tls=tls) as server, server.client(**config) as client:
@@ -240,8 +251,11 @@ def test_calls_are_untouched_by_streams_that_die() -> None:
 def open_sockets() -> int:
     import os
 
-    return sum(1 for name in os.listdir("/proc/self/fd")
-               if os.path.exists(f"/proc/self/fd/{name}") or "socket" in os.readlink(f"/proc/self/fd/{name}"))
+    return sum(
+        1
+        for name in os.listdir("/proc/self/fd")
+        if os.path.exists(f"/proc/self/fd/{name}") or "socket" in os.readlink(f"/proc/self/fd/{name}")
+    )
 
 
 def test_reconnects_leak_no_connection() -> None:

@@ -1,4 +1,5 @@
 """TLS as configured: the cluster's CA and no other, server names, client certificates, keys that touch no disk."""
+
 from __future__ import annotations
 
 import datetime
@@ -41,7 +42,9 @@ def get(client: Client) -> str:
 
 
 def test_the_clusters_ca_is_trusted_as_data_and_as_file(authority: Authority, tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").write_bytes(b"# the cluster's: gr\xc3\xb6\xc3\x9fe\n" + Authority("other").pem + b"text\n" + authority.pem)
+    (tmp_path / "ca.pem").write_bytes(
+        b"# the cluster's: gr\xc3\xb6\xc3\x9fe\n" + Authority("other").pem + b"text\n" + authority.pem
+    )
     with serving(authority) as server:
         assert get(server.client(ca_data=authority.pem)) == "a"
         assert get(server.client(ca_file=str(tmp_path / "ca.pem"))) == "a"
@@ -50,7 +53,7 @@ def test_the_clusters_ca_is_trusted_as_data_and_as_file(authority: Authority, tm
 def test_an_unknown_ca_is_an_error_with_the_remedy_and_is_not_retried(authority: Authority) -> None:
     with serving(authority) as server:
         for config in ({"ca_data": Authority("other").pem}, {}):
-            with pytest.raises(TransportError, match="no trusted connection.*certificate authority"):
+            with pytest.raises(TransportError, match=r"no trusted connection.*certificate authority"):
                 get(server.client(**config))
         assert server.connections == 2
 
@@ -81,7 +84,8 @@ def test_an_address_is_not_sent_as_a_name(authority: Authority) -> None:
 
 
 def test_a_client_certificate_with_its_chain_is_shown_and_its_key_touches_no_disk(
-        authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     own = authority.client("jane")
     subjects: list[Any] = []
@@ -94,7 +98,11 @@ def test_a_client_certificate_with_its_chain_is_shown_and_its_key_touches_no_dis
         peer.answer(200, config_map())
 
     with serving(authority, serve=serve) as server:
-        get(server.client(ca_data=authority.pem, client_certificate_data=own.certificate + authority.pem, client_key_data=own.key))
+        get(
+            server.client(
+                ca_data=authority.pem, client_certificate_data=own.certificate + authority.pem, client_key_data=own.key
+            )
+        )
     assert ("commonName", "jane") in [pair for part in subjects[0] for pair in part]
     assert list(tmp_path.iterdir()) == []
 
@@ -153,8 +161,14 @@ def test_a_new_certificate_of_the_credentials_is_used_for_new_connections(author
     assert subjects == ["one", "two"]
 
 
-@pytest.mark.parametrize(("ca", "says_"), [(b"", "no PEM"), (b"nonsense", "no PEM"), (
-    b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "cannot be used")])
+@pytest.mark.parametrize(
+    ("ca", "says_"),
+    [
+        (b"", "no PEM"),
+        (b"nonsense", "no PEM"),
+        (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "cannot be used"),
+    ],
+)
 def test_an_unusable_ca_is_named(ca: bytes, says_: str, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(ca)
     with pytest.raises(ConfigError, match=says_) as error:
@@ -173,14 +187,16 @@ def test_an_encrypted_key_is_an_error_not_a_question(authority: Authority) -> No
 
     own: Certificate = authority.client("jane")
     key = serialization.load_pem_private_key(own.key, None)
-    locked = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
-                               serialization.BestAvailableEncryption(b"x"))
+    locked = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"x")
+    )
     with pytest.raises(ConfigError, match="encrypted"):
         build_context(ca=authority.pem, certificate=ClientCertificate(own.certificate, locked))
 
 
-def test_without_memfd_a_private_file_serves_and_is_gone_afterwards(authority: Authority, tmp_path: Path,
-                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_memfd_a_private_file_serves_and_is_gone_afterwards(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import os
 
     monkeypatch.delattr(os, "memfd_create")

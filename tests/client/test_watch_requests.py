@@ -1,4 +1,5 @@
 """open_watch and Api.watch: batches of events from bytes that arrive as they like."""
+
 from __future__ import annotations
 
 import json
@@ -46,10 +47,17 @@ def summary(events: list[WatchEvent]) -> list[tuple[str, str]]:
     return [(seen.type, seen.resource_version) for seen in events]
 
 
-@pytest.mark.parametrize("pieces", [
-    [ADDED[:20], ADDED[20:50], ADDED[50:]], [ADDED + BOOKMARK], [ADDED[:-1], b"\n" + BOOKMARK],
-    [b"\n\n" + ADDED + b"\r\n \n"], [ADDED[i:i + 1] for i in range(len(ADDED))]],
-    ids=["split", "joined", "before the newline", "empty lines", "byte by byte"])
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [ADDED[:20], ADDED[20:50], ADDED[50:]],
+        [ADDED + BOOKMARK],
+        [ADDED[:-1], b"\n" + BOOKMARK],
+        [b"\n\n" + ADDED + b"\r\n \n"],
+        [ADDED[i : i + 1] for i in range(len(ADDED))],
+    ],
+    ids=["split", "joined", "before the newline", "empty lines", "byte by byte"],
+)
 def test_events_come_whole_however_they_are_cut(pieces: list[bytes]) -> None:
     seen = summary(watched(*pieces, Peer.end_stream))
     assert seen == [("ADDED", "7"), *([("BOOKMARK", "500")] if any(b"BOOKMARK" in piece for piece in pieces) else [])]
@@ -67,34 +75,45 @@ def test_a_batch_is_what_arrived_together_and_does_not_wait_for_more() -> None:
 
 def test_an_event_of_one_and_a_half_megabytes_is_delivered_and_the_small_one_after_it() -> None:
     large = event("MODIFIED", config_map("big", "8", data={"x": "y" * 1_500_000}))
-    pieces = [large[i:i + 16_384] for i in range(0, len(large), 16_384)]
+    pieces = [large[i : i + 16_384] for i in range(0, len(large), 16_384)]
     assert summary(watched(*pieces, ADDED, Peer.end_stream)) == [("MODIFIED", "8"), ("ADDED", "7")]
 
 
 def test_text_is_intact_when_characters_are_cut() -> None:
     data = event("ADDED", config_map(data={"x": "€uro \N{GRINNING FACE}"})).decode("ascii").encode()
     raw = data.replace(b"\\u20ac", "€".encode()).replace(b"\\ud83d\\ude00", "\N{GRINNING FACE}".encode())
-    events = watched(*(raw[i:i + 1] for i in range(len(raw))), Peer.end_stream)
+    events = watched(*(raw[i : i + 1] for i in range(len(raw))), Peer.end_stream)
     record = events[0].record
     assert record is not None
     assert ConfigMap.from_record(record).data == {"x": "€uro \N{GRINNING FACE}"}
 
 
-@pytest.mark.parametrize("end", [Peer.reset, Peer.close, lambda peer: peer.send(b"1"), lambda peer: peer.send(b"40\r\n{")],
-                         ids=["reset", "end in mid event", "end in a chunk header", "end in a chunk"])
+@pytest.mark.parametrize(
+    "end",
+    [Peer.reset, Peer.close, lambda peer: peer.send(b"1"), lambda peer: peer.send(b"40\r\n{")],
+    ids=["reset", "end in mid event", "end in a chunk header", "end in a chunk"],
+)
 def test_a_cut_ends_the_watch_without_error_and_without_half_an_event(end: Any) -> None:
     assert summary(watched(ADDED, ADDED[:40], end)) in ([("ADDED", "7")], [])  # a reset may overtake the event
 
 
 def test_an_error_event_carries_its_status() -> None:
     events = watched(event("ERROR", status(410, "Expired", "too old")), Peer.end_stream)
-    assert [(seen.type, seen.status and seen.status.code, seen.resource_version) for seen in events] == [("ERROR", 410, "")]
+    assert [(seen.type, seen.status and seen.status.code, seen.resource_version) for seen in events] == [
+        ("ERROR", 410, "")
+    ]
 
 
-@pytest.mark.parametrize("body", [
-    json.dumps(status(410, "Expired")).encode() + b"\n", json.dumps(status(410, "Expired")).encode(),
-    json.dumps(status(410, "Expired"), indent=2).encode() + b"\n", json.dumps(status(410, "Expired"), indent=2).encode()],
-    ids=["line", "no newline", "indented", "indented, no newline"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps(status(410, "Expired")).encode() + b"\n",
+        json.dumps(status(410, "Expired")).encode(),
+        json.dumps(status(410, "Expired"), indent=2).encode() + b"\n",
+        json.dumps(status(410, "Expired"), indent=2).encode(),
+    ],
+    ids=["line", "no newline", "indented", "indented, no newline"],
+)
 @pytest.mark.parametrize("chunked", [True, False])
 def test_a_bare_status_is_an_error_event(body: bytes, chunked: bool) -> None:
     steps = (body, Peer.end_stream) if chunked else (lambda peer: peer.answer(200, body),)
@@ -132,10 +151,15 @@ def test_an_answer_that_is_an_error_is_raised_when_the_watch_opens(code: int) ->
     assert error.value.is_expired == (code == 410)
 
 
-def test_a_dead_connection_is_a_request_timeout_soon_after_the_watchs_own_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_connection_is_a_request_timeout_soon_after_the_watchs_own_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("kubectl_runtime.client.api.IDLE_MARGIN", 0.1)
     with WireServer(stream(ADDED, Peer.hold)) as server, server.client(timeout=0.1) as client:
-        with Api.all(client, ConfigMap).open_watch(WatchParams(timeout=0.1), "5") as batches, pytest.raises(RequestTimeout):
+        with (
+            Api.all(client, ConfigMap).open_watch(WatchParams(timeout=0.1), "5") as batches,
+            pytest.raises(RequestTimeout),
+        ):
             list(batches)
 
 
@@ -174,6 +198,8 @@ def test_a_watch_that_was_opened_and_never_read_can_be_closed() -> None:
 
 
 def test_bookmarks_say_when_the_initial_events_end() -> None:
-    end = event("BOOKMARK", {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}})
+    end = event(
+        "BOOKMARK", {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
+    )
     events = watched(BOOKMARK + end, Peer.end_stream)
     assert [(seen.resource_version, seen.initial_events_end) for seen in events] == [("500", False), ("9", True)]

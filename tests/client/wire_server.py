@@ -1,4 +1,5 @@
 """A server of raw sockets, for answers that no HTTP library would send: tests write every byte of them."""
+
 from __future__ import annotations
 
 import json
@@ -47,7 +48,7 @@ class Peer:
             return None
         method, target, _ = line.decode("latin-1").split(" ", 2)
         headers = []
-        while (row := self._file.readline().decode("latin-1").strip()):
+        while row := self._file.readline().decode("latin-1").strip():
             name, _, value = row.partition(":")
             headers.append((name, value.strip()))
         request = Received(method, target, headers, connection=self.number)
@@ -58,8 +59,14 @@ class Peer:
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
 
-    def answer(self, status: int = 200, body: bytes | dict[str, Any] = b"{}", *, kind: str = "application/json",
-               headers: tuple[str, ...] = ()) -> None:
+    def answer(
+        self,
+        status: int = 200,
+        body: bytes | dict[str, Any] = b"{}",
+        *,
+        kind: str = "application/json",
+        headers: tuple[str, ...] = (),
+    ) -> None:
         """A whole answer with a Content-Length."""
         content = json.dumps(body).encode() if isinstance(body, dict) else body
         lines = [f"HTTP/1.1 {status} Whatever", f"Content-Type: {kind}", f"Content-Length: {len(content)}", *headers]
@@ -173,7 +180,7 @@ class WireServer:
                 peer.close()
         except (ConnectionError, ValueError, ssl.SSLError):
             pass  # the client went away, or the test is over
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             self._failures.append(error)
         finally:
             connection.close()
@@ -196,8 +203,16 @@ def answering(*answers: Callable[[Peer, Received], None]) -> Serve:
 
 
 def status(code: int, reason: str = "", message: str = "", **more: Any) -> dict[str, Any]:
-    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
-            "message": message, "metadata": {}, **more}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message,
+        "metadata": {},
+        **more,
+    }
 
 
 def says(code: int = 200, body: Any = b"{}", **how: Any) -> Callable[[Peer, Received], None]:
@@ -206,5 +221,9 @@ def says(code: int = 200, body: Any = b"{}", **how: Any) -> Callable[[Peer, Rece
 
 
 def config_map(name: str = "a", version: str = "7", **more: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": version}, **more}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": version},
+        **more,
+    }
