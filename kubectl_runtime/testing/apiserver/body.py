@@ -56,7 +56,8 @@ def parse_json(body: bytes) -> tuple[Any, list[str]]:
         try:
             value = json.loads(body)  # deeper nesting than msgspec's, and invalid UTF-8, end here
         except (ValueError, RecursionError):
-            raise ValueError(gojson.syntax_error(body) or str(error)) from None
+            too_deep = "exceeded max depth" if isinstance(error, RecursionError) else str(error)
+            raise ValueError(gojson.syntax_error(body) or too_deep) from None
     # Duplicate keys vanish in decoding. Fewer quotes after encoding again is a cheap sign that some did.
     if body.count(b'"') == _encode(value).count(b'"'):
         return value, []

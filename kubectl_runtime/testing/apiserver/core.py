@@ -117,6 +117,9 @@ class ApiCore:
             response = self._answer(request, info, warnings, user)
         except errors.StatusError as error:
             response = refusal(request, error)
+        except RecursionError:
+            # Go goes down to 10,000 levels; Python's stack ends earlier. The answer is that of the real server's limit.
+            response = refusal(request, errors.bad_request("exceeded max depth"))
         except Exception as error:  # the server must survive whatever it is asked
             log.exception("%s %s failed", request.method, request.path)
             response = refusal(request, errors.internal(f"{type(error).__name__}"))

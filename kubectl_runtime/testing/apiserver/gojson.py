@@ -66,22 +66,20 @@ class _Scanner:
         return _Problem(f"invalid character {shown(self.data[self.at])} {where}")
 
     def _value(self, where: str) -> None:
-        """One scalar, or the opening of an array or object up to where its first value is due."""
+        """One scalar, after the brackets (and keys) that open in front of it; or the empty array or object."""
         byte = self._space()
+        while byte in (0x7B, 0x5B):
+            closing = byte + 2
+            self._open(closing)
+            if self._space() == closing:
+                self._close()
+                return
+            if closing == 0x7D:
+                self._key("looking for beginning of object key string")
+            where = "looking for beginning of value"
+            byte = self._space()
         if byte == 0x22:
             self._string()
-        elif byte == 0x7B:
-            self._open(0x7D)
-            if self._space() == 0x7D:
-                self._close()
-            else:
-                self._key("looking for beginning of object key string")
-        elif byte == 0x5B:
-            self._open(0x5D)
-            if self._space() == 0x5D:
-                self._close()
-            else:
-                self._value("looking for beginning of value")
         elif byte == 0x2D or 0x30 <= byte <= 0x39:
             self._number()
         else:
@@ -110,17 +108,16 @@ class _Scanner:
             if closing == 0x7D:
                 self._space()
                 self._key("looking for beginning of object key string")
-            else:
-                self._value("looking for beginning of value")
+            self._value("looking for beginning of value")
 
     def _key(self, where: str) -> None:
+        """A key and its colon."""
         if self._space() != 0x22:
             raise self._unexpected(where)
         self._string()
         if self._space() != 0x3A:
             raise self._unexpected("after object key")
         self.at += 1
-        self._value("looking for beginning of value")
 
     def _string(self) -> None:
         match = _STRING.match(self.data, self.at)

@@ -35,7 +35,7 @@ def apply_json_patch(current: dict[str, Any], operations: list[Any]) -> dict[str
     try:
         for operation in operations:
             _apply(root, operation)
-    except (_Failed, RecursionError):
+    except _Failed:
         raise rejected() from None
     result = root[0]
     if not isinstance(result, dict):
