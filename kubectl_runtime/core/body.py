@@ -44,8 +44,8 @@ def object_body(body: Any, resource: ApiResource) -> dict[str, Any]:
 def whole_body(body: Any, resource: ApiResource) -> dict[str, Any]:
     """As `object_body`, for `replace`: raises PartialObjectError for an object of which only a part is held."""
     if is_partial(body):
-        raise PartialObjectError(f"replace {resource.kind} {body.name}: only a part of the object is held, which cannot "
-                                 "replace the whole: use patch or apply, or get the whole object first")
+        raise PartialObjectError(f"replace {resource.kind} {body.name}: only a part of the object is held, which "
+                                 "cannot replace the whole: use patch or apply, or get the whole object first")
     return object_body(body, resource)
 
 

@@ -59,7 +59,10 @@ def declare(cls: type, *, group: str | None, version: str | None, kind: str | No
             continue
         if any(name in base.__dict__ and not isinstance(base.__dict__[name], Attribute) for base in cls.__mro__[1:]):
             raise TypeError(f"{cls.__name__}.{name}: every resource has {name!r} already; choose another name")
-        setattr(cls, name, Attribute(name, cls.__dict__.get(name, MISSING)))
+        default = cls.__dict__.get(name, MISSING)
+        if default is not MISSING:
+            delattr(cls, name)  # so that attributes are in the order of their annotations
+        setattr(cls, name, Attribute(name, default))
 
 
 def _resource(cls: type, group: str | None, version: str | None, kind: str | None, *names: Any) -> ApiResource:

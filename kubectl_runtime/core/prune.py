@@ -46,7 +46,7 @@ def _cut(raw: bytes, value: bytes) -> bytes | None:
     """`raw` without `"managedFields":value` and one comma beside it; None when it is not written just so."""
     member = _KEY + value
     at = raw.find(member)
-    if not value or at < 0 or raw.find(member, at + 1) >= 0:
+    if not value or at < 0 or raw.count(b'"managedFields"') > 1:  # another one: which would be cut is not certain
         return None
     end = at + len(member)
     if raw[at - 1:at] == b",":

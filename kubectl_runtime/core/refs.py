@@ -38,6 +38,8 @@ class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
         """The same object as a ref of `resource`, which has the same group and kind: its version, and no namespace when
         the kind is cluster-scoped (an owner reference of a namespaced child says nothing of its owner's scope)."""
         namespace = self.namespace if resource.scope is Scope.NAMESPACED else None
+        if self.resource is resource and self.namespace == namespace:
+            return self
         return ObjectRef(resource, self.name, namespace)
 
     def __str__(self) -> str:

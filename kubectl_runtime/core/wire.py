@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Union
 
@@ -212,8 +212,13 @@ def member_type(hint: Any, key: str | None) -> Any:
 
 def map_keys(hint: Any) -> tuple[str, ...]:
     """The keys that a `MapKeys` on the type `hint` names; none when there is no such mark."""
-    for part in (hint, *alternatives(hint)):
-        for mark in getattr(part, "__metadata__", ()):
-            if isinstance(mark, MapKeys):
-                return mark.keys
-    return ()
+    return next((mark.keys for mark in marks_of(hint) if isinstance(mark, MapKeys)), ())
+
+
+def marks_of(hint: Any) -> Iterator[Any]:
+    """What `Annotated` says of `hint`, or of a member of the union that it is."""
+    yield from getattr(hint, "__metadata__", ())
+    inner = plain_type(hint)
+    if typing.get_origin(inner) in (Union, types.UnionType):
+        for part in typing.get_args(inner):
+            yield from marks_of(part)

@@ -1,0 +1,222 @@
+"""Structural OpenAPI schemas, as CustomResourceDefinitions need them, from Python types.
+
+    str int bool float bytes datetime date UUID     string, integer, number, boolean, and string formats
+    Struct, dataclass                               object; its docstring is the description; inlined, never a $ref
+    list[T] tuple[T, ...] set[T]                    array; a set is `x-kubernetes-list-type: set`
+    Annotated[list[T], MapKeys("name")]             array with `x-kubernetes-list-type: map`
+    dict[str, T]; dict[str, Any], Any               additionalProperties; unknown fields preserved
+    T | None                                        nullable
+    Literal[…], Enum                                enum
+    int | str                                       `x-kubernetes-int-or-string`
+    Annotated[T, msgspec.Meta(ge=…, pattern=…)]     the matching limits and description; `extra_json_schema` as given
+
+A field without a default is required. Anything else raises TypeError that names class and field.
+"""
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import typing
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import msgspec.structs
+
+from kubectl_runtime.core.views import MISSING
+from kubectl_runtime.core.wire import (
+    alternatives,
+    field_types,
+    is_record_type,
+    map_keys,
+    marks_of,
+    plain_type,
+    to_plain,
+    wire_names,
+)
+
+Schema = dict[str, Any]
+Field = tuple[str, Any, Any]
+"""Wire key, type, default (`MISSING` for none)."""
+
+_SCALARS: dict[Any, Schema] = {
+    str: {"type": "string"},
+    int: {"type": "integer", "format": "int64"},
+    bool: {"type": "boolean"},
+    float: {"type": "number", "format": "double"},
+    bytes: {"type": "string", "format": "byte"},
+    datetime: {"type": "string", "format": "date-time"},
+    date: {"type": "string", "format": "date"},
+    UUID: {"type": "string", "format": "uuid"},
+}
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+
+
+def object_schema(cls: type, fields: Iterable[Field], outer: tuple[type, ...] = ()) -> Schema:
+    """The schema of an object with these fields; `cls` gives the description and the name in errors."""
+    if cls in outer:
+        raise TypeError(f"{cls.__name__} contains itself: structural schemas cannot be recursive; use dict[str, Any]")
+    schema: Schema = {"type": "object"}
+    if text := _description(cls):
+        schema["description"] = text
+    properties, required = {}, []
+    for key, hint, default in fields:
+        properties[key] = _with_default(_schema(hint, f"{cls.__name__}.{key}", (*outer, cls)), hint, default)
+        if default is MISSING:
+            required.append(key)
+    if properties:
+        schema["properties"] = properties
+    if required:
+        schema["required"] = required
+    return schema
+
+
+def _record_schema(cls: type, outer: tuple[type, ...]) -> Schema:
+    if issubclass(cls, msgspec.Struct) and cls.__struct_config__.tag is not None:
+        raise TypeError(f"{cls.__name__} is a tagged Struct, which has no structural schema: use dict[str, Any]")
+    hints = field_types(cls)
+    defaults = _defaults(cls)
+    return object_schema(cls, [(key, hints[key], defaults[name]) for name, key in wire_names(cls).items()], outer)
+
+
+def _defaults(cls: Any) -> dict[str, Any]:
+    """Attribute name -> default; MISSING where one must be given."""
+    fields: Iterable[Any]
+    if issubclass(cls, msgspec.Struct):
+        fields, none = msgspec.structs.fields(cls), msgspec.NODEFAULT
+    else:
+        fields, none = dataclasses.fields(cls), dataclasses.MISSING
+    return {field.name: _default(field, none) for field in fields}
+
+
+def _default(field: Any, none: Any) -> Any:
+    if field.default is not none:
+        return field.default
+    return MISSING if field.default_factory is none else field.default_factory()
+
+
+def _with_default(schema: Schema, hint: Any, default: Any) -> Schema:
+    """Empty lists and maps are left to the reader; an empty record is written, so that its fields get their defaults."""
+    if default is None or default is MISSING:
+        return schema
+    plain = to_plain(default)
+    if plain in ([], {}) and not any(is_record_type(part) for part in alternatives(hint)):
+        return schema
+    return {**schema, "default": plain}
+
+
+def _schema(hint: Any, where: str, outer: tuple[type, ...]) -> Schema:
+    options = alternatives(hint)
+    inner = tuple(option for option in options if option is not type(None))
+    schema = _int_or_string(inner) or _only_schema(inner, hint, where, outer)
+    for mark in marks_of(hint):
+        if isinstance(mark, msgspec.Meta):
+            schema = _limited(schema, mark)
+    if keys := map_keys(hint):
+        schema = _keyed(schema, keys, where)
+    return _nullable(schema) if type(None) in options else schema
+
+
+def _int_or_string(options: tuple[Any, ...]) -> Schema | None:
+    return {"x-kubernetes-int-or-string": True} if set(options) == {int, str} else None
+
+
+def _only_schema(options: tuple[Any, ...], hint: Any, where: str, outer: tuple[type, ...]) -> Schema:
+    if len(options) != 1:
+        raise TypeError(f"{where}: {hint} has no structural schema: of unions, T | None and int | str do; "
+                        "use dict[str, Any] or Any")
+    only = plain_type(options[0])
+    if only is Any:
+        return {_PRESERVE: True}
+    if isinstance(only, type) and only in _SCALARS:
+        return dict(_SCALARS[only])
+    if is_record_type(only):
+        return _record_schema(only, outer)
+    if values := _enum_values(only):
+        return _enum_schema(values, where)
+    schema = _container_schema(only, where, outer)
+    if schema is None:
+        raise TypeError(f"{where}: {getattr(only, '__name__', only)} has no structural schema; "
+                        "see kubectl_runtime.crd.schema for the types that do")
+    return schema
+
+
+def _container_schema(hint: Any, where: str, outer: tuple[type, ...]) -> Schema | None:
+    origin = typing.get_origin(hint) or hint
+    arguments = typing.get_args(hint)
+    if not isinstance(origin, type):
+        return None
+    if issubclass(origin, Mapping):
+        value = plain_type(arguments[1]) if arguments else Any
+        if value is Any:
+            return {"type": "object", _PRESERVE: True}
+        return {"type": "object", "additionalProperties": _schema(arguments[1], f"{where}[…]", outer)}
+    if issubclass(origin, tuple) and (len(arguments) != 2 or arguments[1] is not Ellipsis):
+        return None
+    if not issubclass(origin, list | tuple | set | frozenset):
+        return None
+    items = _schema(arguments[0], f"{where}[]", outer) if arguments else {_PRESERVE: True}
+    schema: Schema = {"type": "array", "items": items}
+    if issubclass(origin, set | frozenset):
+        schema["x-kubernetes-list-type"] = "set"
+    return schema
+
+
+def _enum_values(hint: Any) -> list[Any]:
+    if typing.get_origin(hint) is typing.Literal:
+        return list(typing.get_args(hint))
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return [member.value for member in hint]
+    return []
+
+
+def _enum_schema(values: list[Any], where: str) -> Schema:
+    present = [value for value in values if value is not None]
+    types = {type(value) for value in present}
+    if types not in ({str}, {int}):
+        raise TypeError(f"{where}: the values of an enum must all be text or all be integers")
+    schema: Schema = {"type": "string" if types == {str} else "integer", "enum": present}
+    return schema if len(present) == len(values) else _nullable(schema)
+
+
+def _nullable(schema: Schema) -> Schema:
+    """The API server checks null against the enum too."""
+    if "enum" in schema and None not in schema["enum"]:
+        schema = {**schema, "enum": [*schema["enum"], None]}
+    return {**schema, "nullable": True}
+
+
+def _keyed(schema: Schema, keys: tuple[str, ...], where: str) -> Schema:
+    items = schema.get("items", {})
+    for key in keys:
+        described = items.get("properties", {}).get(key)
+        if described is None:
+            raise TypeError(f"{where}: MapKeys names {key!r}, which its items do not have")
+        if key not in items.get("required", ()) and "default" not in described:
+            raise TypeError(f"{where}: MapKeys names {key!r}, which must then be required or have a default")
+    return {**schema, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
+_LENGTHS = {"string": ("minLength", "maxLength"), "array": ("minItems", "maxItems"),
+            "object": ("minProperties", "maxProperties")}
+
+
+def _limited(schema: Schema, meta: msgspec.Meta) -> Schema:
+    limits: Schema = {"minimum": meta.ge, "maximum": meta.le, "multipleOf": meta.multiple_of, "pattern": meta.pattern,
+                      "description": meta.description}
+    if meta.gt is not None:
+        limits |= {"minimum": meta.gt, "exclusiveMinimum": True}
+    if meta.lt is not None:
+        limits |= {"maximum": meta.lt, "exclusiveMaximum": True}
+    shortest, longest = _LENGTHS.get(schema.get("type", ""), ("minLength", "maxLength"))
+    limits |= {shortest: meta.min_length, longest: meta.max_length, **(meta.extra_json_schema or {})}
+    return schema | {key: value for key, value in limits.items() if value is not None}
+
+
+def _description(cls: type) -> str:
+    """The class's own docstring; not the signature that dataclasses put in its place."""
+    text = cls.__dict__.get("__doc__") or ""
+    return "" if text.startswith(f"{cls.__name__}(") else inspect.cleandoc(text)
