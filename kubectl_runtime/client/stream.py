@@ -59,7 +59,7 @@ class ByteStream:
         pieces = self._foreign() if file is None else self._direct(file)
         try:
             for piece in pieces:
-                if self._stopped:
+                if self._stopped:  # whatever came: a TLS socket that was shut down yields the bytes below its encryption
                     return
                 yield piece
         except (TimeoutError, urllib3.exceptions.ReadTimeoutError, requests.exceptions.Timeout):
@@ -76,8 +76,6 @@ class ByteStream:
         decoder = _decoder(self._response.raw)
         while not decoder.finished:
             data = file.read1(PIECE)
-            if self._stopped:  # whatever came: a TLS socket that was shut down yields the bytes below its encryption
-                return
             if not data:
                 decoder.end()
                 return

@@ -81,7 +81,7 @@ def test_what_follows_the_body_is_ignored() -> None:
 
 
 @given(
-    text=st.lists(st.text(st.characters(exclude_characters="\n"), max_size=30), max_size=20),
+    text=st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=30), max_size=20),
     at=st.lists(st.integers(0, 10_000), max_size=20),
 )
 def test_however_it_is_cut_the_lines_are_the_same(text: list[str], at: list[int]) -> None:
