@@ -31,7 +31,7 @@ from kubectl_runtime.runtime.shutdown import Shutdown
 from kubectl_runtime.runtime.sources import BULK, EXTERNAL, TriggerSource, pull, ref_of
 from kubectl_runtime.runtime.store import Store
 from kubectl_runtime.runtime.streams import closing_source
-from kubectl_runtime.runtime.triggers import ReconcileRequest, Subscription, trigger_self
+from kubectl_runtime.runtime.triggers import ReconcileRequest, Subscription, named_after, trigger_self
 from kubectl_runtime.runtime.usercode import report
 from kubectl_runtime.runtime.watch_api import WatchApi
 from kubectl_runtime.runtime.watcher_config import WatcherConfig
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from kubectl_runtime.client.client import Client
 
 K = TypeVar("K")
+
+GIVEN_STREAM = "the given stream"
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class Assembly(Generic[K]):
         queue = RunQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait))
         self.runner = Runner(queue, Applier(reconcile, error_policy, self.store, environment), executor,
                              concurrency=plan.concurrency, clock=plan.clock)
-        names = [*self.watches, *(["the given stream"] if isinstance(main, StreamPlan) else [])]
+        names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, StreamPlan) else [])]
         self.gate = Gate(names, on_open=self.runner.open, trouble_of=self._trouble_of, clock=plan.clock, logger=self.logger,
                          timeout=plan.sync_timeout)
         self._plan_pulls()
@@ -121,8 +123,7 @@ class Assembly(Generic[K]):
         """Connect the watches with the runner; from now on steps of theirs lead to runs, and writes are told to these."""
         self.shutdown.draining.on_set(self.plan.client.on_write(record_write))
         for watch, plan, name in self._watch_plans:
-            watch.subscribe(plan.subscription, self.sink)
-            watch.subscribe(self._arrival_of(name), self.sink)
+            watch.subscribe(self._with_arrival(name, plan.subscription), self.sink)
 
     def sink(self, requests: list[ReconcileRequest]) -> None:
         """Where all triggers go. What is not of the controller's kind is refused, with a line in the log."""
@@ -180,13 +181,11 @@ class Assembly(Generic[K]):
         return [ReconcileRequest(record.ref.canonical(own), BULK) for record in self.store.records()]
 
     def _pull_stream(self, main: StreamPlan) -> None:
-        subscription, arrival = trigger_self(self.plan.resource), self._arrival_of("the given stream")
+        subscription = self._with_arrival(GIVEN_STREAM, trigger_self(self.plan.resource))
         try:
             with closing_source(main.events):
                 for event in main.events:
-                    arrival(event)
-                    requests = list(subscription(event))
-                    if requests:
+                    if requests := list(subscription(event)):
                         self.sink(requests)
                     if self.shutdown.draining.is_set():
                         return
@@ -195,13 +194,15 @@ class Assembly(Generic[K]):
         if not self.shutdown.draining.is_set():
             raise RuntimeError("the given stream ended, so nothing would be noticed any more")
 
-    def _arrival_of(self, name: str) -> Subscription:
-        def store_is_complete(event: Event[Any]) -> Iterable[ReconcileRequest]:
+    def _with_arrival(self, name: str, subscription: Subscription) -> Subscription:
+        """`subscription`, which also tells the gate when the list of `name` is complete."""
+
+        def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:
             if isinstance(event, InitDone):
                 self.gate.arrived(name)
-            return ()
+            return subscription(event)
 
-        return store_is_complete
+        return named_after(subscription, requests)
 
     def _own(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
         accepted = []

@@ -67,14 +67,13 @@ class Runner:
             now = self._clock.monotonic()
             for request in requests:
                 queue.trigger(request, now)
-            self._call_worker(now)
-            self._wake_dispatcher(now)
+            self._tend_and_tell(now)
 
     def open(self) -> None:
         """Every store is complete: runs may begin."""
         with self._lock:
             self._open = True
-            self._call_worker(self._clock.monotonic())
+            self._tend(self._clock.monotonic())
             self._changed.notify_all()
 
     def drain(self) -> int:
@@ -135,35 +134,31 @@ class Runner:
 
     def _step(self) -> float | None:
         now = self._clock.monotonic()
-        self._call_worker(now)
-        at = self._next_look(now)
+        at = self._tend(now)
         return None if at is None else max(0.0, at - now)
 
-    def _call_worker(self, now: float) -> None:
-        if self._needs_worker(now) and (not self._workers or not self._short or now >= self._last_start + self._patience):
-            self._last_start = now
-            self._workers += 1
-            self._executor.submit(self._work())
+    def _tend(self, now: float) -> float | None:
+        """Call a worker if it is time to; when the dispatcher has to look again, None if it has not."""
+        if not self._open:
+            return None
+        if self._workers < self._concurrency and self._queue.has_due(now):
+            if not self._workers or not self._short or now >= self._last_start + self._patience:
+                self._last_start = now
+                self._workers += 1
+                self._executor.submit(self._work())
+            return self._last_start + self._patience
+        return self._queue.next_due()
+
+    def _tend_and_tell(self, now: float) -> None:
+        """`_tend`, by another thread than the dispatcher's: wake that one if it would look too late."""
+        at = self._tend(now)
+        if at is not None and at < self._wake_at:
+            self._wake_at = at
+            self._changed.notify_all()
 
     @property
     def _short(self) -> bool:
         return self._usual < SHORT and self._patience > 0
-
-    def _needs_worker(self, now: float) -> bool:
-        return self._open and self._workers < self._concurrency and self._queue.has_due(now)
-
-    def _next_look(self, now: float) -> float | None:
-        """When the dispatcher has something to do: a key becomes due, or due ones have waited in vain for a busy worker."""
-        if not self._open:
-            return None
-        if self._needs_worker(now):
-            return self._last_start + self._patience
-        return self._queue.next_due()
-
-    def _wake_dispatcher(self, now: float) -> None:
-        at = self._next_look(now)
-        if at is not None and at < self._wake_at:
-            self._changed.notify_all()
 
     def _work(self) -> Iterator[None]:
         run = self._next(None, None)
@@ -192,6 +187,5 @@ class Runner:
                     self._changed.notify_all()
             else:
                 self._last_start, self._last_run = now, run
-                self._call_worker(now)
-            self._wake_dispatcher(now)
+                self._tend_and_tell(now)
             return run

@@ -80,9 +80,6 @@ class Scheduler(Generic[K, M]):
 
     def trigger(self, key: K, message: M, now: float) -> None:
         """Something changed: run `key` now, or after the debounce."""
-        if not self._debounce:
-            self.add(key, message, now, now)
-            return
         entry = self._entries.get(key)
         if entry is None:
             self._insert(Entry(key, message, now + self._debounce, now + self._max_wait), now)
