@@ -52,6 +52,13 @@ class WatchStream:
         self._stream = stream
         self._batches = _batches(stream, request, form)
 
+    @property
+    def flow_schema(self) -> str:
+        """The uid of the server's FlowSchema for this request, empty when it does not say: another one than before for
+        the same request means, nearly always, that another cluster answers."""
+        found: str = self._stream.headers.get("X-Kubernetes-Pf-Flowschema-Uid", "")
+        return found
+
     def __iter__(self) -> Self:
         return self
 

@@ -35,6 +35,7 @@ class WatchApi(Protocol[K_co]):
 
     The batches end when the watch does, however that happens; RequestTimeout means that nothing came for longer than
     the watch was to live. An empty batch means that nothing is ready (simulated transports only).
+    An attribute `flow_schema` of theirs, if there is one, tells servers apart (see `client.watch.WatchStream`).
     """
 
     @property

@@ -39,6 +39,9 @@ from kubectl_runtime.runtime.watch_machine import (
 )
 from kubectl_runtime.runtime.watcher_config import ListSemantic, WatcherConfig
 
+IDLE_MARGIN = 5.0
+"""Seconds beyond its requested end after which a watch without a word is given up (kube-rs's number)."""
+
 
 class Advance(NamedTuple):
     """What one effect brought: events and failures in order, and seconds until the next effect (None: idle)."""
@@ -63,6 +66,7 @@ class WatchDriver:
         self._rng = rng
         self._state: State = BEGIN
         self._stream: Iterator[WatchBatch] | None = None
+        self._patience = self._heard = 0.0
 
     @property
     def state(self) -> State:
@@ -99,13 +103,15 @@ class WatchDriver:
 
     def _open(self, state: Listed) -> Advance:
         config = self._config
+        timeout = config.draw_timeout(self._rng)
         params = WatchParams(label_selector=config.label_text, field_selector=config.field_text,
-                             timeout=config.draw_timeout(self._rng), bookmarks=config.bookmarks)
+                             timeout=timeout, bookmarks=config.bookmarks)
         try:
             self._stream = self._api.open_watch(params, state.version, self._stop)
         except Exception as error:  # noqa: BLE001 - as above
             return self._give(Broke(error))
-        return self._give(Opened())
+        self._patience, self._heard = timeout + IDLE_MARGIN, self._clock.monotonic()
+        return self._give(Opened(getattr(self._stream, "flow_schema", "")))
 
     def _read(self) -> Advance:
         stream = self._stream
@@ -117,7 +123,11 @@ class WatchDriver:
             return self._give(Broke(error))
         if batch is None:
             return self._give(Ended())
-        return self._give(BatchRead(batch)) if batch else _IDLE
+        if batch:
+            self._heard = self._clock.monotonic()
+            return self._give(BatchRead(batch))
+        # Sockets have a read timeout; where nothing blocks, this is the idle guard.
+        return _IDLE if self._clock.monotonic() - self._heard < self._patience else self._give(Ended())
 
     def _give(self, given: Input) -> Advance:
         if self._stop.is_set() and isinstance(given, Broke | Ended):

@@ -15,6 +15,7 @@ States
     Listing   failure 410, "version too large"         Failed                        Listing from the start, most recent
     Listing   any other failure                        Failed                        Listing from the start
     Listed    watch opened                             -                             Watching(version)
+    Listed    watch opened by another cluster (4)      Failed                        Listing from the start
     Listed    failure that a new list can mend (2)     Failed                        Listing from the start, most recent
     Listed    any other failure                        Failed                        Listed(version) (3)
     Watching  ADDED, MODIFIED / DELETED                Apply / Delete                Watching(the object's version)
@@ -33,6 +34,9 @@ States
     be watchable (again). Not 403, 405, 429: a list would not help.
 (3) Counted: after five in a row that are the server's fault (5xx, broken streams, watches that end at once) without
     anything new, a list is made: some servers report an expired version as an internal error for ever.
+(4) Told by the uid of the FlowSchema in its answer, which was another one in the watch before. A cluster made anew
+    under the old address may have any version, so nothing else would show it. If it was only a new rule for flows, a
+    list does no harm.
 
 What follows an ERROR in its batch is dropped, and comes again: the version does not move past it. A version is
 opaque; it comes from a list's metadata, an event or a bookmark, is passed back as it is, and is never empty in a
@@ -82,11 +86,13 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Wants a watch from `version`. `stalls`: failures in a row since something new was seen."""
+    """Wants a watch from `version`. `stalls`: failures in a row since something new was seen. `server`: what the server
+    of the watch before said of itself, if anything."""
 
     version: str
     not_before: float = 0.0
     stalls: int = 0
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,7 @@ class Watching:
     began: str
     opened: float
     stalls: int = 0
+    server: str = ""
 
 
 State: TypeAlias = Listing | Listed | Watching
@@ -114,7 +121,9 @@ class PageRead(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """The watch was opened."""
+    """The watch was opened, by the server that says `server` of itself (the uid of a FlowSchema)."""
+
+    server: str = ""
 
 
 class BatchRead(NamedTuple):
@@ -151,10 +160,10 @@ def step(state: State, given: Input, now: float) -> Step:
         if isinstance(given, Ended):
             return _ended(state, now)
         assert isinstance(given, Broke), given
-        return _watch_failed(Listed(state.version, 0.0, _stalls(state)), given.error)
+        return _watch_failed(Listed(state.version, 0.0, _stalls(state), state.server), given.error)
     if isinstance(state, Listed):
         if isinstance(given, Opened):
-            return Step(Watching(state.version, state.version, now, state.stalls), [])
+            return _opened(state, given.server, now)
         assert isinstance(given, Broke), given
         return _watch_failed(state, given.error)
     if isinstance(given, PageRead):
@@ -176,6 +185,12 @@ def _page(state: Listing, page: PageRead) -> Step:
     return Step(Listed(page.version), out)
 
 
+def _opened(state: Listed, server: str, now: float) -> Step:
+    if server and state.server and server != state.server:
+        return Step(Listing(), [_failed(WatchError("another cluster answers at this address now"), "watch")])
+    return Step(Watching(state.version, state.version, now, state.stalls, server or state.server), [])
+
+
 def _list_failed(state: Listing, error: Exception, *, expired: bool = False) -> Step:
     expired = expired or (state.token is not None and isinstance(error, ApiError) and error.is_expired)
     first = state.first and not _is_bad_version(error)
@@ -188,7 +203,7 @@ def _watch_failed(state: Listed, error: Exception) -> Step:
     stalls = state.stalls + _is_servers_fault(error)
     if stalls >= MAX_STALLS:
         return Step(Listing(), [_failed(error, "watch")])
-    return Step(Listed(state.version, 0.0, stalls), [_failed(error, "watch")])
+    return Step(replace(state, not_before=0.0, stalls=stalls), [_failed(error, "watch")])
 
 
 def _batch(state: Watching, events: WatchBatch) -> Step:
@@ -207,14 +222,14 @@ def _batch(state: Watching, events: WatchBatch) -> Step:
         elif kind == "BOOKMARK":
             version = event.resource_version or version
         elif kind == "ERROR":
-            listed = Listed(version, 0.0, 0 if version != state.began else state.stalls)
+            listed = Listed(version, 0.0, 0 if version != state.began else state.stalls, state.server)
             failed = _watch_failed(listed, _error_of(event.status))
             return Step(failed.state, out + failed.out)
         else:
             log.warning("ignored an event of type %r in a watch", kind)
     if version == state.version:
         return Step(state, out)
-    return Step(Watching(version, state.began, state.opened, state.stalls), out)
+    return Step(Watching(version, state.began, state.opened, state.stalls, state.server), out)
 
 
 _CHANGES: dict[str, type[Apply[Record]] | type[Delete[Record]]] = {"ADDED": Apply, "MODIFIED": Apply, "DELETED": Delete}
@@ -223,11 +238,11 @@ _CHANGES: dict[str, type[Apply[Record]] | type[Delete[Record]]] = {"ADDED": Appl
 def _ended(state: Watching, now: float) -> Step:
     oldest = state.opened + MIN_WATCH_SECONDS
     if now >= oldest:
-        return Step(Listed(state.version), [])
+        return Step(Listed(state.version, server=state.server), [])
     if state.version != state.began:
-        return Step(Listed(state.version, oldest), [])
+        return Step(Listed(state.version, oldest, server=state.server), [])
     error = WatchError(f"the watch ended after {now - state.opened:.1f} s without an event")
-    return _watch_failed(Listed(state.version, 0.0, state.stalls), error)
+    return _watch_failed(Listed(state.version, 0.0, state.stalls, state.server), error)
 
 
 def _stalls(state: Watching) -> int:

@@ -222,3 +222,16 @@ def test_a_watch_that_ends_at_once_with_something_new_is_followed_after_a_second
 def test_progress_forgives_earlier_stalls() -> None:
     state, _out = step(Watching("120", "100", 0.0, stalls=4), BatchRead([error_event(500)]), 1)
     assert state == Listed("120", 0.0, 1)
+
+
+def test_a_watch_that_another_cluster_opened_leads_to_a_list() -> None:
+    state, out = step(Listed("100"), Opened("first"), 0)
+    assert (state, out) == (Watching("100", "100", 0, server="first"), [])
+    for ending in (Ended(), Broke(TransportError("reset")), BatchRead([error_event(500)])):
+        listed = step(state, ending, 5).state
+        assert isinstance(listed, Listed)
+        assert isinstance(step(listed, Opened("first"), 6).state, Watching)
+        assert isinstance(step(listed, Opened(""), 6).state, Watching)
+        other, out = step(listed, Opened("second"), 6)
+        assert other == Listing()
+        assert verdict(out) == ["Failed"]

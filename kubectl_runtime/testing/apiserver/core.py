@@ -63,6 +63,9 @@ class ApiCore:
         """
         self.clock = clock
         self.random = random.Random(seed)
+        # Names the cluster in every answer, as kube-apiserver's API Priority and Fairness does. Never from the seed: what
+        # begins anew is another cluster.
+        self._flow_schema = ("X-Kubernetes-Pf-Flowschema-Uid", str(uuid.uuid4()))
         self.storage = Storage()
         self.registry = Registry(builtin_types())
         self.virtual: dict[tuple[str, str], Virtual] = {}  # reviews: answered without being stored, by (group, plural)
@@ -123,6 +126,7 @@ class ApiCore:
         except Exception as error:  # the server must survive whatever it is asked
             log.exception("%s %s failed", request.method, request.path)
             response = refusal(request, errors.internal(f"{type(error).__name__}"))
+        response.headers.append(self._flow_schema)
         if warnings:
             response.headers += warning_headers(warnings)
         if self._controllers_due():
