@@ -15,15 +15,17 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from kubectl_runtime.client import kubeconfig
 from kubectl_runtime.client.auth import ClientCertificate, Credentials, FixedCredentials, TokenFile
-from kubectl_runtime.client.exec_plugin import ExecCredentials, ExecSpec
 from kubectl_runtime.client.proxies import check_proxy
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration
 from kubectl_runtime.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    # What kubeconfigs need is imported where one is loaded: a program in a Pod never does.
+    from kubectl_runtime.client.kubeconfig import Selected
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REMEDY = ("Set KUBECONFIG to a kubeconfig file, put one at ~/.kube/config, run in a Pod with a service account, "
@@ -139,6 +141,8 @@ class Config:
         Raises NotConfiguredError, naming everything that was tried, when there is neither; ConfigError when what
         there is cannot be used. `environ`: instead of the process's environment.
         """
+        from kubectl_runtime.client import kubeconfig
+
         environ = os.environ if environ is None else environ
         paths = kubeconfig.candidates(environ)
         merged = kubeconfig.merge(paths)
@@ -155,6 +159,8 @@ class Config:
     def from_kubeconfig(cls, path: str | os.PathLike[str] | None = None, context: str | None = None, *,
                         environ: Mapping[str, str] | None = None) -> Config:
         """From the file `path` (default: as `infer`), its current context unless one is named. Raises ConfigError."""
+        from kubectl_runtime.client import kubeconfig
+
         environ = os.environ if environ is None else environ
         paths = [Path(path).expanduser()] if path is not None else kubeconfig.candidates(environ)
         merged = kubeconfig.merge(paths)
@@ -181,8 +187,9 @@ class Config:
                    origin="the Pod's service account")
 
 
-def _from_selected(selected: kubeconfig.Selected) -> Config:
+def _from_selected(selected: Selected) -> Config:
     from kubectl_runtime.client import official
+    from kubectl_runtime.client.exec_plugin import ExecCredentials, ExecSpec
 
     configuration = official.load(selected)
     cluster, user, origin = selected.cluster, selected.user, selected.origin

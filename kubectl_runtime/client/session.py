@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -112,6 +111,8 @@ class SessionRules:
     def _ca_path(self) -> str | None:
         if not self.config.ca_data:
             return None
+        import tempfile
+
         descriptor, path = tempfile.mkstemp(suffix=".pem")  # a CA is no secret; the file goes with these rules
         with os.fdopen(descriptor, "wb") as file:
             file.write(self.config.ca_data)

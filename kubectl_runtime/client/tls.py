@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import ssl
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,6 +77,9 @@ def _private_file(content: bytes) -> Iterator[str]:
         finally:
             os.close(descriptor)
         return
+    import shutil
+    import tempfile
+
     folder = tempfile.mkdtemp()  # readable by this user alone
     try:
         path = Path(folder, "client.pem")
