@@ -88,6 +88,11 @@ class Running(Generic[K]):
         """Block until the controller begins to stop, for whatever reason, at most `timeout` seconds; whether it does."""
         return self._shutdown.draining.wait(None if timeout is None else seconds(timeout))
 
+    @property
+    def reason(self) -> str:
+        """Why it stops or has stopped, in words: the signal's name, say. Empty while it runs."""
+        return self._shutdown.draining.reason
+
     def trigger(self, item: Any) -> None:
         """Reconcile an object or an `ObjectRef` soon. Raises RequestError when it is of another kind. Does not block."""
         self._assembly.trigger(item)

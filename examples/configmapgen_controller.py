@@ -1,0 +1,107 @@
+"""A controller whose custom resource, a ConfigMapGenerator, becomes a ConfigMap.
+
+    python examples/configmapgen_controller.py           on the cluster your kubeconfig names, until Ctrl-C or SIGTERM
+    python examples/configmapgen_controller.py --demo    on a server of its own, with a short story to follow
+
+Without a configured cluster it plays the demo as well. On a cluster, install the CRD first:
+
+    python examples/configmapgen_controller.py --crd | kubectl apply --server-side -f -
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+
+import msgspec
+
+from kubectl_runtime import (
+    Action,
+    Api,
+    Client,
+    Condition,
+    Config,
+    ConfigError,
+    Context,
+    Controller,
+    CustomResource,
+    Reconciler,
+    set_condition,
+)
+from kubectl_runtime.resources import ConfigMap
+
+MANAGER = "configmapgen"
+
+
+class Spec(msgspec.Struct):
+    content: str
+
+
+class Status(msgspec.Struct, rename="camel"):
+    observed_generation: int | None = None
+    conditions: list[Condition] | None = None
+
+
+class ConfigMapGenerator(
+    CustomResource, group="demo.kubectl-runtime.dev", version="v1", kind="ConfigMapGenerator", short_names=("cmg",)
+):
+    """Its content becomes the data of a ConfigMap of the same name."""
+
+    spec: Spec
+    status: Status | None
+
+
+class Generate(Reconciler[ConfigMapGenerator]):
+    """Writes the child, then says so in the parent's status. Safe to run at any time, any number of times."""
+
+    def reconcile(self, obj: ConfigMapGenerator, ctx: Context[None]) -> Action:
+        child = ConfigMap(name=obj.name, namespace=obj.namespace, data={"content": obj.spec.content})
+        child.set_owner(obj)  # so that the cluster deletes it together with its parent
+        Api.namespaced(ctx.client, ConfigMap, obj.namespace).apply(child, field_manager=MANAGER)
+        self.report(obj, ctx)
+        return Action.requeue(300)  # look again even if no event tells us to
+
+    def report(self, obj: ConfigMapGenerator, ctx: Context[None]) -> None:
+        """Applying what is already there changes nothing on the server, so this causes no event the second time."""
+        before = obj.status.conditions if obj.status else None
+        ready = Condition(type="Ready", status="True", reason="Generated", message="the ConfigMap is up to date")
+        status = {"observedGeneration": obj.generation, "conditions": set_condition(before, ready)}
+        Api.namespaced(ctx.client, ConfigMapGenerator, obj.namespace).apply_status(
+            {"metadata": {"name": obj.name}, "status": status}, field_manager=MANAGER
+        )
+
+
+def controller(client: Client) -> Controller[ConfigMapGenerator]:
+    """Watches the generators of all namespaces and the ConfigMaps they own."""
+    return Controller(Api.all(client, ConfigMapGenerator)).owns(Api.all(client, ConfigMap))
+
+
+# --- end of the controller; what follows is the command line ---
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--demo", action="store_true", help="play a short story on an embedded API server")
+    parser.add_argument("--crd", action="store_true", help="print the CustomResourceDefinition and exit")
+    args = parser.parse_args()
+    if args.crd:
+        print(json.dumps(ConfigMapGenerator.crd(), indent=2))
+        return 0
+    logging.basicConfig(level=logging.CRITICAL if args.demo else logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")
+    try:
+        config = None if args.demo else Config.infer()
+    except ConfigError as error:
+        print(f"No cluster is configured ({error}).\nPlaying the demo on an embedded API server instead.\n")
+        config = None
+    if config is None:
+        from configmapgen_story import play
+
+        return play()
+    with Client(config) as client:
+        controller(client).shutdown_on_signal().run(Generate())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

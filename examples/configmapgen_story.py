@@ -1,0 +1,182 @@
+"""The demo of configmapgen_controller.py: a server, the controller, and a story that checks itself.
+
+The controller runs in threads of its own, as in a program that has more to do; the main thread plays the part of the
+people who use the cluster: it creates, changes and deletes objects, and waits for the controller to answer.
+"""
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from configmapgen_controller import ConfigMapGenerator, Generate, Spec, controller
+
+from kubectl_runtime import Action, Api, Client, Condition, Context, KubeError, Patch, Running
+from kubectl_runtime.resources import ConfigMap, CustomResourceDefinition
+from kubectl_runtime.testing import ApiServer
+
+PATIENCE = 15.0
+"""Seconds that each thing may take to happen; on an idle machine they take milliseconds."""
+
+CROWD = 100
+
+
+class Unhappy(Exception):
+    """Something did not happen."""
+
+
+class Counting(Generate):
+    """The controller's reconciler, counting what it does and saying aloud when it fails."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # one instance serves all workers
+        self.reconciles = 0
+        self.errors = 0
+
+    def reconcile(self, obj: ConfigMapGenerator, ctx: Context[None]) -> Action:
+        with self._lock:
+            self.reconciles += 1
+        return super().reconcile(obj, ctx)
+
+    def error_policy(self, obj: ConfigMapGenerator, error: BaseException, ctx: Context[None]) -> Action:
+        with self._lock:
+            self.errors += 1
+        if ctx.attempt == 1:
+            say(f"{obj.name}: the reconciler failed, the library backs off: {error}")
+        return Action.requeue(ctx.backoff_delay)
+
+
+class Story:
+    """What the people do. Each chapter raises Unhappy when the controller does not do its part in time."""
+
+    def __init__(self, client: Client, running: Running[ConfigMapGenerator], reconciler: Counting) -> None:
+        self.generators = Api.default_namespaced(client, ConfigMapGenerator)
+        self.config_maps = Api.default_namespaced(client, ConfigMap)
+        self.running = running
+        self.reconciler = reconciler
+        self.verified = 0
+
+    def tell(self) -> None:
+        """Play all chapters."""
+        for chapter in (self.children, self.deleted_by_hand, self.change, self.failure, self.crowd, self.family):
+            print(f"\n{chapter.__doc__}", flush=True)
+            chapter()
+
+    def children(self) -> None:
+        """Three generators appear."""
+        for name in ("breakfast", "lunch", "dinner"):
+            self.create(name, f"{name} is ready")
+        for name in ("breakfast", "lunch", "dinner"):
+            self.verify(f"{name} has a ConfigMap with its content", partial(self.has_content, name, f"{name} is ready"))
+            self.verify(f"{name} reports Ready", partial(self.is_ready, name))
+
+    def deleted_by_hand(self) -> None:
+        """Somebody deletes a ConfigMap by hand."""
+        before = self.config_maps.get("lunch").uid
+        self.config_maps.delete("lunch")
+        self.verify("lunch's ConfigMap is back", lambda: self.uid("lunch") not in (None, before))
+
+    def change(self) -> None:
+        """A generator gets another content."""
+        self.generators.patch("dinner", Patch.merge({"spec": {"content": "dinner is late"}}))
+        self.verify("dinner's ConfigMap follows", lambda: self.content("dinner") == "dinner is late")
+
+    def failure(self) -> None:
+        """An immutable ConfigMap is in the way of a new generator."""
+        self.config_maps.create(ConfigMap(name="supper", data={"content": "not yours"}, immutable=True))
+        self.create("supper", "supper is ready")
+        self.verify("the controller tries again and again", lambda: self.reconciler.errors >= 3)
+        say("somebody removes the obstacle")
+        self.config_maps.delete("supper")
+        self.verify("supper recovers by itself", lambda: self.content("supper") == "supper is ready")
+
+    def crowd(self) -> None:
+        """A hundred guests arrive at once."""
+        started = time.monotonic()
+        names = [f"guest-{number}" for number in range(CROWD)]
+        for name in names:
+            self.create(name, "a plate")
+        self.verify("all of them are served", lambda: all(self.content(name) for name in names))
+        say(f"{CROWD} objects in {time.monotonic() - started:.1f} s, the typing included")
+
+    def family(self) -> None:
+        """A generator is deleted."""
+        self.generators.delete("breakfast")
+        self.verify("breakfast's ConfigMap goes with it", lambda: self.uid("breakfast") is None)
+
+    def create(self, name: str, content: str) -> None:
+        self.generators.create(ConfigMapGenerator(name=name, spec=Spec(content=content)))
+
+    def uid(self, name: str) -> str | None:
+        found = self.config_maps.get_opt(name)
+        return found.uid if found else None
+
+    def content(self, name: str) -> str | None:
+        found = self.config_maps.get_opt(name)
+        return (found.data or {}).get("content") if found else None
+
+    def is_ready(self, name: str) -> bool:
+        status = self.generators.get(name).status
+        conditions = (status.conditions if status else None) or []
+        return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
+
+    def has_content(self, name: str, content: str) -> bool:
+        return self.content(name) == content
+
+    def verify(self, what: str, happened: Callable[[], bool]) -> None:
+        """Wait until it has happened, and say so."""
+        deadline = time.monotonic() + PATIENCE
+        while not happened():
+            if self.running.wait(0.02):
+                raise Unhappy(f"interrupted while waiting: {what}")
+            if time.monotonic() > deadline:
+                raise Unhappy(f"did not happen within {PATIENCE:.0f} s: {what}")
+        self.verified += 1
+        print(f"  ✓ {what}", flush=True)
+
+
+def install_crd(client: Client) -> None:
+    """Install the CRD and wait until the server serves it."""
+    crds = Api.all(client, CustomResourceDefinition)
+    name = crds.create(ConfigMapGenerator.crd()).name
+    deadline = time.monotonic() + PATIENCE
+    while not any(one.type == "Established" and one.status == "True" for one in conditions_of(crds.get(name))):
+        if time.monotonic() > deadline:
+            raise Unhappy(f"the CRD {name} is not served")
+    print(f"The CRD {name} is installed", flush=True)
+
+
+def conditions_of(crd: CustomResourceDefinition) -> list[Condition]:
+    return list(crd.status.conditions) if crd.status else []
+
+
+def say(text: str) -> None:
+    print(f"    {text}", flush=True)
+
+
+def play() -> int:
+    """The whole demo: 0 when everything happened, or when a signal ended it; 1 when something did not happen."""
+    started = time.monotonic()
+    reconciler = Counting()
+    problem = ""
+    with ApiServer() as server, server.client() as client:
+        print(f"An embedded API server listens on {server.url}", flush=True)
+        install_crd(client)
+        with controller(client).shutdown_on_signal().start(reconciler) as running:
+            story = Story(client, running, reconciler)
+            try:
+                story.tell()
+            except (Unhappy, KubeError) as error:
+                problem = str(error)
+            stopped_by = running.reason  # empty unless somebody else was faster than the end of the story
+    print(f"\n{reconciler.reconciles} reconciles, {reconciler.errors} errors on purpose, "
+          f"{story.verified} things verified in {time.monotonic() - started:.1f} s")
+    if stopped_by:
+        print(f"stopped by {stopped_by}")
+        return 0
+    if problem:
+        print(f"NOT as it should be: {problem}")
+        return 1
+    print("Everything happened as it should.")
+    return 0

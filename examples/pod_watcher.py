@@ -1,0 +1,65 @@
+"""Prints what happens to Pods, from a plain watcher stream: no controller, no store.
+
+    python examples/pod_watcher.py [--namespace NAMESPACE]      until Ctrl-C
+"""
+from __future__ import annotations
+
+import argparse
+import sys
+
+from kubectl_runtime import (
+    Api,
+    Apply,
+    Client,
+    ConfigError,
+    Delete,
+    Init,
+    InitApply,
+    InitDone,
+    StopToken,
+    WatcherConfig,
+    watcher,
+)
+from kubectl_runtime.resources import Pod
+
+
+def describe(pod: Pod) -> str:
+    phase = pod.status.phase if pod.status else "Unknown"
+    return f"{pod.namespace}/{pod.name:<40} {phase}"
+
+
+def follow(pods: Api[Pod]) -> None:
+    """Never returns: the stream recovers from lost connections by itself and logs why it had to."""
+    for event in watcher(pods, WatcherConfig(), StopToken()):
+        match event:
+            case Init():
+                print("listing")
+            case InitApply(pod):
+                print(f"   {describe(pod)}", flush=True)
+            case InitDone():
+                print("watching", flush=True)
+            case Apply(pod):
+                print(f" * {describe(pod)}", flush=True)
+            case Delete(pod):
+                print(f" - {describe(pod)}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--namespace", "-n", help="only this namespace; all of them without it")
+    args = parser.parse_args()
+    try:
+        client = Client.try_default()
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 1
+    with client:
+        try:
+            follow(Api.namespaced(client, Pod, args.namespace) if args.namespace else Api.all(client, Pod))
+        except KeyboardInterrupt:
+            print("stopped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
