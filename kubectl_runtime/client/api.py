@@ -40,7 +40,7 @@ from kubectl_runtime.core.partial import FieldsForm, PartialObjectMeta, PartialV
 from kubectl_runtime.core.patch import Patch
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.refs import ObjectRef
-from kubectl_runtime.core.request import Place, Request
+from kubectl_runtime.core.request import Place, Request, Retry
 from kubectl_runtime.core.status import Status
 from kubectl_runtime.core.stop import StopToken
 
@@ -161,9 +161,11 @@ class Api(Generic[K]):
         for page in self.pages(params):
             yield from page.items
 
-    def list_page(self, params: ListParams | None = None, *, stop: StopToken | None = None) -> Page:
+    def list_page(self, params: ListParams | None = None, *, stop: StopToken | None = None,
+                  retry: Retry = Retry.SAFE) -> Page:
         """As `list`, but records: what stores hold. `stop` ends the waiting between attempts."""
-        return self.form.decode_list(self.client.request(requests.list_(self.place, params), stop=stop))
+        request = replace(requests.list_(self.place, params), retry=retry)
+        return self.form.decode_list(self.client.request(request, stop=stop))
 
     def watch(self, params: WatchParams | None = None, resource_version: str | None = None,
               stop: StopToken | None = None) -> Iterator[ObjectEvent[K]]:
@@ -182,10 +184,14 @@ class Api(Generic[K]):
 
     def open_watch(self, params: WatchParams | None = None, resource_version: str | None = None,
                    stop: StopToken | None = None) -> WatchStream:
-        """As `watch`, but open on return, and batches of records: what watchers read. See client/watch.py."""
+        """As `watch`, but open on return, and batches of records: what watchers read. See client/watch.py.
+
+        A failure is not retried: watchers wait as their own backoff says, and show what they wait for.
+        """
         chosen = params or WatchParams()
         timeout = WATCH_TIMEOUT if chosen.timeout is None else seconds(chosen.timeout)
         request = requests.watch(self.place, replace(chosen, timeout=timeout), resource_version)
+        request = replace(request, retry=Retry.NEVER)
         return open_watch(self.client, request, self.form, stop, read_timeout=timeout + IDLE_MARGIN)
 
     # Writing

@@ -100,6 +100,8 @@ def retrying(policy: RetryPolicy, clock: Clock) -> Layer:
 
     def layer(send: Send) -> Send:
         def persistent(call: Call) -> Answer:
+            if call.request.retry is Retry.NEVER:
+                return send(call)
             while True:
                 answer, error = None, None
                 try:

@@ -30,6 +30,8 @@ class Retry(Enum):
     """Doing it twice is as good as once, or the second is refused: retry when no answer came."""
     UNSENT_ONLY = "unsent only"
     """Doing it twice does it twice: retry only when no byte was sent."""
+    NEVER = "never"
+    """The caller has a backoff of its own, and wants to know of every failure."""
 
 
 @dataclass(frozen=True, slots=True)

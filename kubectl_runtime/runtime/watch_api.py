@@ -8,6 +8,7 @@ from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.metav1 import ListMeta
 from kubectl_runtime.core.params import ListParams, WatchParams
 from kubectl_runtime.core.record import Record
+from kubectl_runtime.core.request import Retry
 from kubectl_runtime.core.status import Status
 from kubectl_runtime.core.stop import StopToken
 
@@ -45,6 +46,6 @@ class WatchApi(Protocol[K_co]):
     @property
     def kind(self) -> type[K_co]: ...
 
-    def list_page(self, params: ListParams, *, stop: StopToken) -> tuple[ListMeta, list[Record]]: ...
+    def list_page(self, params: ListParams, *, stop: StopToken, retry: Retry) -> tuple[ListMeta, list[Record]]: ...
 
     def open_watch(self, params: WatchParams, resource_version: str, stop: StopToken) -> Iterator[WatchBatch]: ...

@@ -20,6 +20,7 @@ from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.core.errors import RequestTimeout
 from kubectl_runtime.core.params import ListParams, WatchParams
 from kubectl_runtime.core.record import Record
+from kubectl_runtime.core.request import Retry
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.events import Event, Failed
 from kubectl_runtime.runtime.watch_api import WatchApi, WatchBatch
@@ -96,7 +97,9 @@ class WatchDriver:
 
     def _list(self, state: Listing) -> Advance:
         try:
-            meta, records = self._api.list_page(self._list_params(state), stop=self._stop)
+            # A list that has begun is worth the client's own retries; otherwise the failure has to be seen at once.
+            retry = Retry.SAFE if state.token else Retry.NEVER
+            meta, records = self._api.list_page(self._list_params(state), stop=self._stop, retry=retry)
         except Exception as error:  # noqa: BLE001 - whatever it is, the watch must live on, and the failure be seen
             return self._give(Broke(error))
         return self._give(PageRead(meta.resource_version, meta.continue_token, records))

@@ -174,6 +174,22 @@ def test_a_server_that_restarts_with_its_data(server: ApiServer, follow: Callabl
     followed.agrees()
 
 
+def test_a_server_that_is_away_is_seen_at_once(server: ApiServer, follow: Callable[..., Followed]) -> None:
+    followed = follow()
+    followed.write("a")
+    followed.agrees()
+    server.stop()
+    begun = time.monotonic()
+    while not followed.watch.state.last_error:
+        assert time.monotonic() - begun < PATIENCE, followed.watch.state
+        followed.stop.wait(0.01)
+    assert "cannot watch configmaps in namespace default" in followed.watch.state.last_error
+    server.start()
+    followed.write("b")
+    followed.agrees()
+    assert not followed.watch.state.last_error
+
+
 def test_a_server_that_restarts_empty(server: ApiServer, follow: Callable[..., Followed]) -> None:
     followed = follow()
     followed.write("a", "b")

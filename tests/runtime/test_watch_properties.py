@@ -111,7 +111,7 @@ class UnreliableServer:
     def _remember(self) -> None:
         self.states.add(frozenset((name, record.resource_version) for name, record in self.objects.items()))
 
-    def list_page(self, params: ListParams, *, stop: StopToken) -> tuple[ListMeta, list[Record]]:
+    def list_page(self, params: ListParams, **_: Any) -> tuple[ListMeta, list[Record]]:
         changes, fault = self._next(self.lists) or ((), "ok")
         self._make(changes)
         if fault not in ("ok", "no version", "same token"):

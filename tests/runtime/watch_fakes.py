@@ -129,7 +129,7 @@ class ScriptedApi:
         found: ApiResource = self.kind.api_resource
         return found
 
-    def list_page(self, params: ListParams, *, stop: StopToken | None = None) -> tuple[ListMeta, list[Record]]:
+    def list_page(self, params: ListParams, stop: StopToken | None = None, **_: Any) -> tuple[ListMeta, list[Record]]:
         self.requests.append(("list", params))
         answer = self._lists.popleft() if self._lists else self._over()
         if isinstance(answer, Exception):
