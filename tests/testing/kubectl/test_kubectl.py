@@ -67,7 +67,7 @@ def test_create_validates_and_get_shows_yaml_and_a_table(kubectl, kind, manifest
     header, row = kubectl("get", kind, "made", "-o", "wide").splitlines()
     assert header.split()[0] == "NAME"
     assert row.split()[0] == "made"
-    assert "AGE" in header
+    assert header.split()[1:] == (["DATA", "AGE"] if kind == "configmap" else ["SIZE"])
 
 
 def test_an_unknown_field_is_refused_by_name(kubectl, kind, manifest):
@@ -85,7 +85,7 @@ def test_creating_twice_says_already_exists(kubectl, kind, manifest):
 
 def test_get_w_shows_changes_as_they_happen(kubectl, kind, manifest):
     kubectl("create", "-f", "-", stdin=manifest("watched"))
-    process = kubectl.start("get", kind, "watched", "-w", "-o", "name", "--output-watch-events")
+    process = kubectl.start("get", kind, "watched", "-w", "--output-watch-events")
     try:
         lines = iter(process.stdout.readline, "")
         assert next(lines).split()[0] == "EVENT"

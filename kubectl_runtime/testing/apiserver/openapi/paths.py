@@ -27,6 +27,8 @@ Object = dict[str, Any]
 MEDIA = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 PATCH_MEDIA = ("application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",
                "application/apply-patch+yaml")
+# kubectl picks the kind of patch by what the document offers: custom resources know no strategic merge patch
+CUSTOM_PATCH_MEDIA = tuple(media for media in PATCH_MEDIA if "strategic" not in media)
 _METHODS = {"list": "get", "create": "post", "deletecollection": "delete", "get": "get", "update": "put",
             "patch": "patch", "delete": "delete"}
 _ACTIONS = {"create": "post", "update": "put"}
@@ -113,7 +115,8 @@ class _Builder:
         operation["parameters"] = [self._query(name) for name in _PARAMETERS[verb]]
         body = {"create": schema, "update": schema, "patch": PATCH, "delete": DELETE_OPTIONS,
                 "deletecollection": DELETE_OPTIONS}.get(verb, "")
-        self._body(operation, body, PATCH_MEDIA if verb == "patch" else MEDIA)
+        patches = CUSTOM_PATCH_MEDIA if self.type.is_custom else PATCH_MEDIA
+        self._body(operation, body, patches if verb == "patch" else MEDIA)
         codes = {"create": ("200", "201", "202"), "update": ("200", "201"), "patch": ("200", "201"),
                  "delete": ("200", "202")}.get(verb, ("200",))
         operation["responses"] = {code: self._response(answer) for code in codes}
@@ -135,7 +138,7 @@ class _Builder:
             return
         required = name != DELETE_OPTIONS
         if self.v3:
-            content = {kind: {"schema": self._schema(name)} for kind in (media if media == PATCH_MEDIA else ("*/*",))}
+            content = {kind: {"schema": self._schema(name)} for kind in (media if media is not MEDIA else ("*/*",))}
             operation["requestBody"] = {"content": content, **({"required": True} if required else {})}
         else:
             operation["consumes"] = list(media)
