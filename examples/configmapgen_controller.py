@@ -88,7 +88,8 @@ def main() -> int:
     if args.crd:
         print(json.dumps(ConfigMapGenerator.crd(), indent=2))
         return 0
-    logging.basicConfig(level=logging.CRITICAL if args.demo else logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")
+    level = logging.CRITICAL if args.demo else logging.INFO  # the story tells of its failures itself
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")
     try:
         config = None if args.demo else Config.infer()
     except ConfigError as error:

@@ -20,7 +20,7 @@ from typing import Any
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.testing.apiserver import discovery, errors, openapi
 from kubectl_runtime.testing.apiserver.access import Access
-from kubectl_runtime.testing.apiserver.body import MAX_BODY
+from kubectl_runtime.testing.apiserver.body import MAX_BODY, PROTOBUF
 from kubectl_runtime.testing.apiserver.context import RequestContext, User
 from kubectl_runtime.testing.apiserver.controllers import Controller
 from kubectl_runtime.testing.apiserver.controllers.bootstrap import create_namespaces
@@ -28,7 +28,6 @@ from kubectl_runtime.testing.apiserver.crds import CrdController
 from kubectl_runtime.testing.apiserver.handlers.dispatch import handle_resource
 from kubectl_runtime.testing.apiserver.kinds.catalog import builtin_types
 from kubectl_runtime.testing.apiserver.negotiation import (
-    PROTOBUF,
     accept,
     encode,
     error_media,

@@ -93,7 +93,8 @@ def _is_identifier(token: str) -> bool:
 
 def parse_labels(text: str) -> LabelSelector:
     """Parse a label selector."""
-    lexer, requirements = _Lexer(text), []
+    lexer = _Lexer(text)
+    requirements: list[Requirement] = []
     while True:
         token = lexer.peek()
         if token == "":
