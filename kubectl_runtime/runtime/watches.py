@@ -62,9 +62,9 @@ class WatchState(msgspec.Struct, frozen=True):
     since: float = 0.0
     """When this phase began."""
     last_error: str = ""
-    """The last failure, as it was logged; empty again once something has arrived."""
+    """The last failure, as it was logged; empty again once a list is complete or a watch open."""
     consecutive_failures: int = 0
-    """Failures since the last event or complete list. (The backoff counts on until a watch has proved itself.)"""
+    """Failures since a list was complete or a watch opened. (The backoff counts on until a watch has proved itself.)"""
     last_event: float | None = None
     """When something last arrived: a page, an event or a bookmark."""
     relists: int = 0

@@ -61,6 +61,13 @@ class Followed:
         self.until(lambda: self.known == truth)
         assert {obj.name: obj.resource_version for obj in self.watch.store} == truth
 
+    def shows(self, *, trouble: bool) -> None:
+        """Blocks until the watch's visible state says that it is in trouble, or not."""
+        deadline = time.monotonic() + PATIENCE
+        while bool(self.watch.state.last_error) is not trouble:
+            assert time.monotonic() < deadline, self.watch.state
+            self.stop.wait(0.01)
+
     def write(self, *names: str) -> None:
         for name in names:
             self.api.apply({"metadata": {"name": name}, "data": {"at": str(time.monotonic())}}, field_manager="test")
@@ -179,15 +186,12 @@ def test_a_server_that_is_away_is_seen_at_once(server: ApiServer, follow: Callab
     followed.write("a")
     followed.agrees()
     server.stop()
-    begun = time.monotonic()
-    while not followed.watch.state.last_error:
-        assert time.monotonic() - begun < PATIENCE, followed.watch.state
-        followed.stop.wait(0.01)
+    followed.shows(trouble=True)
     assert "cannot watch configmaps in namespace default" in followed.watch.state.last_error
     server.start()
     followed.write("b")
     followed.agrees()
-    assert not followed.watch.state.last_error
+    followed.shows(trouble=False)
 
 
 def test_a_server_that_restarts_empty(server: ApiServer, follow: Callable[..., Followed]) -> None:
