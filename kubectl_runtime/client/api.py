@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Generic, TypeVar, overload
 
 import msgspec
@@ -25,7 +25,7 @@ from kubectl_runtime.client.client import Client
 from kubectl_runtime.client.failures import KindNotServedError, decode_status
 from kubectl_runtime.client.forms import Form, MetadataForm, WholeForm
 from kubectl_runtime.client.listing import ObjectList, Page, walk
-from kubectl_runtime.client.watch import WatchStream, open_watch
+from kubectl_runtime.client.watch import ObjectEvent, WatchStream, open_watch
 from kubectl_runtime.client.writes import Write
 from kubectl_runtime.core import body as bodies
 from kubectl_runtime.core import request as requests
@@ -53,16 +53,6 @@ WATCH_TIMEOUT = 290.0
 IDLE_MARGIN = 5.0
 """Seconds beyond a watch's timeout after which its silence means that the connection is dead."""
 _SCALE = ApiResource("autoscaling", "v1", "Scale", "scales")
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectEvent(Generic[K]):
-    """One event of `Api.watch`: ADDED, MODIFIED, DELETED with an `object`, BOOKMARK, or ERROR with a `status`."""
-
-    type: str
-    object: K | None
-    resource_version: str = ""
-    status: Status | None = None
 
 
 class Api(Generic[K]):

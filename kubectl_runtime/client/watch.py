@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import msgspec
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+K = TypeVar("K")
+
 _LONGEST_STATUS = 1 << 16
 
 
@@ -42,6 +45,16 @@ class WatchEvent(msgspec.Struct, frozen=True, gc=False):
     resource_version: str = ""
     status: Status | None = None
     initial_events_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectEvent(Generic[K]):
+    """One event of `Api.watch`: ADDED, MODIFIED, DELETED with an `object`, BOOKMARK, or ERROR with a `status`."""
+
+    type: str
+    object: K | None
+    resource_version: str = ""
+    status: Status | None = None
 
 
 class WatchStream:
