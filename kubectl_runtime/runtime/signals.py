@@ -58,7 +58,7 @@ class ShutdownSignals:
                 number, previous = self._previous.popitem()
                 signal.signal(number, signal.SIG_DFL if previous is None else previous)
 
-    def _first(self, number: int, frame: FrameType | None) -> None:
+    def _first(self, number: int, _frame: FrameType | None) -> None:
         if not self.installed:  # closed in another thread: this signal belongs to the handlers of before
             self.close()
             signal.raise_signal(number)
