@@ -79,9 +79,12 @@ def apply_body(body: Any, resource: ApiResource, name: str, namespace: str | Non
     """
     content = object_body(body, resource)
     metadata = {key: value for key, value in (content.get("metadata") or {}).items() if key not in _SERVERS_OWN}
-    metadata["name"] = name
-    if namespace is not None:
-        metadata["namespace"] = namespace
+    for key, wanted in (("name", name), ("namespace", namespace)):
+        said = metadata.get(key)
+        if said and said != wanted:
+            raise RequestError(f"apply {resource.full_name} {name}: the body's {key} is {said!r}, not {wanted!r}")
+        if wanted is not None:
+            metadata[key] = wanted
     return {**content, "metadata": metadata}
 
 

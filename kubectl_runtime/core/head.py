@@ -47,18 +47,14 @@ class _ErrorEvent(msgspec.Struct, gc=False):
     object: Status
 
 
-class _EventType(msgspec.Struct, gc=False):
-    type: str
-
-
 class _Page(msgspec.Struct, gc=False):
+    kind: str | None = None
     metadata: ListMeta | None = None
-    items: list[msgspec.Raw] | None = None
+    items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 _object = msgspec.json.Decoder(_Object).decode
 _event = msgspec.json.Decoder(_Event).decode
-_event_type = msgspec.json.Decoder(_EventType).decode
 _error_event = msgspec.json.Decoder(_ErrorEvent).decode
 _page = msgspec.json.Decoder(_Page).decode
 
@@ -103,9 +99,14 @@ def split_page(page: bytes, resource: ApiResource) -> tuple[ListMeta, list[bytes
     """The metadata of a list page and its items' bytes, copied: a kept `msgspec.Raw` would pin the whole page."""
     try:
         found = _page(page)
-        return found.metadata or ListMeta(), [bytes(item) for item in found.items or ()]
     except DECODE_FAILURES as error:
         return _broken_page(page, resource, error)
+    if found.items is msgspec.UNSET:
+        # Go omits nothing here, others do. But any JSON object lacks items, and an empty list says that all is gone.
+        if not (found.kind or "").endswith("List"):
+            raise DecodeError(None, "$.items", f"not a list of {resource.full_name}: the answer has no items")
+        return found.metadata or ListMeta(), []
+    return found.metadata or ListMeta(), [bytes(item) for item in found.items or ()]
 
 
 _NAMELESS = msgspec.ValidationError("Object missing required field `name` - at `$.metadata`")

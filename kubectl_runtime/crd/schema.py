@@ -85,6 +85,7 @@ def _record_schema(cls: type, outer: tuple[type, ...]) -> Schema:
 def _defaults(cls: Any) -> dict[str, Any]:
     """Attribute name -> default; MISSING where one must be given."""
     fields: Iterable[Any]
+    none: Any
     if issubclass(cls, msgspec.Struct):
         fields, none = msgspec.structs.fields(cls), msgspec.NODEFAULT
     else:
@@ -99,7 +100,7 @@ def _default(field: Any, none: Any) -> Any:
 
 
 def _with_default(schema: Schema, hint: Any, default: Any) -> Schema:
-    """Empty lists and maps are left to the reader; an empty record is written, so that its fields get their defaults."""
+    """Empty lists and maps are left to the reader; an empty record is written: then its fields get their defaults."""
     if default is None or default is MISSING:
         return schema
     plain = to_plain(default)

@@ -78,7 +78,7 @@ class Applier:
             if not isinstance(action, Action):
                 raise _wrong_type(self._error_policy, action, ctx.ref)
             return action.requeue_after
-        except BaseException as second:  # noqa: BLE001 - as above
+        except BaseException as second:
             log.error("[%s] the error policy %s failed on %s: %s; the default backoff applies", self._environment.logger.name,
                       name_of(self._error_policy), ctx.ref, _brief(second), exc_info=second)
             return ctx.backoff_delay

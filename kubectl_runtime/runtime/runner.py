@@ -161,12 +161,24 @@ class Runner:
         return self._usual < SHORT and self._patience > 0
 
     def _work(self) -> Iterator[None]:
-        run = self._next(None, None)
-        while run is not None:
-            yield
-            outcome = self._execute(run)
-            yield
-            run = self._next(run, outcome)
+        run = None
+        try:
+            run = self._next(None, None)
+            while run is not None:
+                yield
+                outcome = self._execute(run)
+                yield
+                run = self._next(run, outcome)
+        except Exception:  # a defect; without this it would also look like a run that never ends
+            self._lose_worker(run)
+            raise
+
+    def _lose_worker(self, run: Run | None) -> None:
+        with self._lock:
+            self._workers -= 1
+            if run is not None:
+                self._queue.abandon(run)
+            self._changed.notify_all()
 
     def _next(self, ended: Run | None, outcome: Outcome | None) -> Run | None:
         """End one run and take the next. None sends the worker home."""

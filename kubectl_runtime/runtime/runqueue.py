@@ -27,7 +27,7 @@ from collections.abc import Iterable
 from kubectl_runtime.runtime.failures import Failures, Version
 from kubectl_runtime.runtime.runs import Key, Outcome, Run
 from kubectl_runtime.runtime.scheduler import Scheduler
-from kubectl_runtime.runtime.triggers import ReconcileRequest, Reason
+from kubectl_runtime.runtime.triggers import Reason, ReconcileRequest
 
 REQUEUED = "reconciler requested retry"
 RETRIED = "error policy requested retry"
@@ -103,6 +103,10 @@ class RunQueue:
             reason = RETRIED if outcome.failed else REQUEUED
             self._scheduler.add(run.key, ReconcileRequest(run.request.ref, reason), now + outcome.delay, now)
         self._scheduler.release(run.key)
+
+    def abandon(self, run: Run) -> None:
+        """A defect ended `run` without an outcome: its key does not run any more."""
+        self._running.pop(run.key, None)
 
     def forget(self, key: Key) -> None:
         """The object of `key` was deleted: drop its count and its slot."""

@@ -29,7 +29,7 @@ class Parent(Resource, group="test.example", version="v1", kind="Parent"):
     spec: dict[str, int]
 
 
-class Child(Resource, group="test.example", version="v1", kind="Child"):
+class Child(Resource, group="test.example", version="v1", kind="Child", plural="children"):
     """What they make."""
 
     spec: dict[str, int]

@@ -19,7 +19,7 @@ from kubectl_runtime.runtime.runner import Runner
 from kubectl_runtime.runtime.runqueue import RunQueue
 from kubectl_runtime.runtime.runs import SKIPPED, SUCCEEDED, Key, Outcome, Run
 from kubectl_runtime.runtime.scheduler import Scheduler
-from kubectl_runtime.runtime.triggers import ReconcileRequest, Reason
+from kubectl_runtime.runtime.triggers import Reason, ReconcileRequest
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.executor import SimExecutor
 

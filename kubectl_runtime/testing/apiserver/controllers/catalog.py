@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kubectl_runtime.testing.apiserver.controllers import Controller
+from kubectl_runtime.testing.apiserver.controllers.accounts import RootCaPublisher, ServiceAccountController
 from kubectl_runtime.testing.apiserver.controllers.garbage import GarbageCollector
 from kubectl_runtime.testing.apiserver.controllers.namespaces import NamespaceController
+from kubectl_runtime.testing.apiserver.controllers.workloads import DeploymentController, ReplicaSetController
 
 CONTROLLERS: dict[str, Callable[[], Controller]] = {
-    "garbage-collector": GarbageCollector, "namespace": NamespaceController}
+    "garbage-collector": GarbageCollector, "namespace": NamespaceController,
+    "serviceaccount": ServiceAccountController, "root-ca-certificate-publisher": RootCaPublisher,
+    "deployment": DeploymentController, "replicaset": ReplicaSetController}
 
 
 def build_controllers(names: Iterable[str]) -> list[Controller]:

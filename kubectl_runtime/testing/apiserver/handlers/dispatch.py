@@ -44,7 +44,7 @@ def handle_resource(ctx: RequestContext) -> HttpResponse:
 
 def _subresource(ctx: RequestContext) -> HttpResponse:
     info, declared = ctx.info, ctx.type.subresource(ctx.info.subresource)
-    if declared is None or info.rest and "proxy" not in info.subresource:
+    if declared is None or (info.rest and "proxy" not in info.subresource):
         # A custom resource without that subresource answers as if the object were missing.
         if ctx.type.is_custom and info.subresource in ("status", "scale"):
             raise errors.not_found(ctx.type.group, ctx.type.plural, info.name)

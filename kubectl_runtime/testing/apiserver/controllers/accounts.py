@@ -1,0 +1,65 @@
+"""What every namespace of a cluster holds: the ServiceAccount ``default`` and the ConfigMap with the cluster's CA."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kubectl_runtime.testing.apiserver.controllers.client import submit
+from kubectl_runtime.testing.apiserver.controllers.queue import KeyQueue
+from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
+
+if TYPE_CHECKING:
+    from kubectl_runtime.testing.apiserver.core import ApiCore
+
+DESCRIPTION = ("Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
+               "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
+               "clusters.")
+CA_CONFIG_MAP = "kube-root-ca.crt"
+
+
+class _PerNamespace(KeyQueue):
+    """One object for each namespace, made again when it is deleted."""
+
+    storage = "/namespaces"
+    made = ""  # the key of the type that is made
+    object_name = ""
+
+    def _observe(self, bucket: Bucket, change: Change) -> None:
+        super()._observe(bucket, change)
+        if bucket.key == self.made and change.new.name == self.object_name:
+            self._keys[change.new.namespace] = None
+
+
+class ServiceAccountController(_PerNamespace):
+    """Makes ``default``."""
+
+    name = "serviceaccount"
+    made = "/serviceaccounts"
+    object_name = "default"
+
+    def reconcile(self, core: ApiCore, version: Version) -> None:
+        """Make the account if it is missing."""
+        if not version.deleting and core.storage.get(self.made, version.name, self.object_name) is None:
+            submit(core, "POST", f"/api/v1/namespaces/{version.name}/serviceaccounts", {
+                "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": self.object_name}},
+                agent="kube-controller-manager")
+
+
+class RootCaPublisher(_PerNamespace):
+    """Makes ``kube-root-ca.crt``; without TLS there is no certificate to tell."""
+
+    name = "root-ca-certificate-publisher"
+    made = "/configmaps"
+    object_name = CA_CONFIG_MAP
+
+    def __init__(self, certificate: str = "") -> None:
+        super().__init__()
+        self._certificate = certificate
+
+    def reconcile(self, core: ApiCore, version: Version) -> None:
+        """Make the ConfigMap if it is missing."""
+        if not version.deleting and core.storage.get(self.made, version.name, self.object_name) is None:
+            submit(core, "POST", f"/api/v1/namespaces/{version.name}/configmaps", {
+                "apiVersion": "v1", "kind": "ConfigMap", "data": {"ca.crt": self._certificate}, "metadata": {
+                    "name": self.object_name, "annotations": {"kubernetes.io/description": DESCRIPTION}}},
+                agent="kube-controller-manager")
