@@ -82,6 +82,7 @@ class Plan:
     sync_timeout: float | None = None
     grace: float = 30.0
     signals: bool = False
+    stop: StopToken | None = None
 
 
 class Assembly(Generic[K]):

@@ -6,6 +6,7 @@
       .reconcile_on(source)      ... also when an iterable or queue of objects or refs says so
       .reconcile_all_on(source)  ... all of them, for each item of an iterable or queue
       .shutdown_on_signal()      stop on SIGINT and SIGTERM
+      .graceful_shutdown_on(t)   stop when the token `t` is set
       .run(reconciler)           blocks until it is stopped
       .start(reconciler)         returns a `Running`
 
@@ -85,6 +86,7 @@ class Controller(Generic[K]):
         self._triggers: list[TriggerSource] = []
         self._bulk_triggers: list[TriggerSource] = []
         self._signals, self._grace = False, DEFAULT_GRACE
+        self._stop: StopToken | None = None
 
     def owns(self, api: Api[Any], *, watch: WatcherConfig = DEFAULT_CONFIG) -> Controller[K]:
         """Objects of `api` are made by the reconciler, with an owner reference: each change or deletion of one triggers its owner.
@@ -121,9 +123,14 @@ class Controller(Generic[K]):
         self._signals, self._grace = True, seconds(grace)
         return self
 
+    def graceful_shutdown_on(self, stop: StopToken, grace: Duration = DEFAULT_GRACE) -> Controller[K]:
+        """Stop when `stop` is set, with `grace` seconds for runs in progress. For `run` in a thread of the program's own."""
+        self._stop, self._grace = stop, seconds(grace)
+        return self
+
     def run(self, reconciler: Reconciler[K] | ReconcileFunction, *, error_policy: ErrorPolicy | None = None,
             context: Any = None) -> None:
-        """Reconcile until stopped: by a signal, if `shutdown_on_signal` was called, or KeyboardInterrupt. Blocks.
+        """Reconcile until stopped: by a signal or token, if that was asked for, or by KeyboardInterrupt. Blocks.
 
         Arguments as for `start`. Raises ControllerError when it ended by itself (see there).
         """
@@ -145,7 +152,7 @@ class Controller(Generic[K]):
             main=self._main, related=tuple(self._related), triggers=tuple(self._triggers),
             bulk_triggers=tuple(self._bulk_triggers), concurrency=self._concurrency, debounce=self._debounce,
             max_wait=self._max_wait, backoff=self._backoff, sync_timeout=self._sync_timeout, grace=self._grace,
-            signals=self._signals)
+            signals=self._signals, stop=self._stop)
 
     def _launch(self, reconciler: Reconciler[K] | ReconcileFunction, error_policy: ErrorPolicy | None, context: Any, *,
                 signal_thread: bool) -> Running[K]:

@@ -65,6 +65,7 @@ class Running(Generic[K]):
         self._threads: list[threading.Thread] = []
         self._heard: SimpleQueue[int | None] = SimpleQueue()
         self._signals = ShutdownSignals(self._heard)
+        self._forget_stop: Callable[[], None] = lambda: None
         self._reporting = threading.Lock()
         self._stuck: list[ObjectRef] | None = None
 
@@ -140,6 +141,8 @@ class Running(Generic[K]):
             self._add_thread(name, body)
         if self._signals.installed and signal_thread:
             self._add_thread("signals", self.obey_signal)
+        if plan.stop is not None:
+            self._forget_stop = plan.stop.on_set(self._stop_was_set)
         atexit.register(self._at_exit)
         assembly.logger.info("starting: watches %s; %d workers", ", ".join(assembly.watches) or "a given stream", plan.concurrency)
         try:
@@ -199,6 +202,7 @@ class Running(Generic[K]):
 
     def _release(self) -> None:
         self._signals.close()
+        self._forget_stop()
         atexit.unregister(self._at_exit)
 
     def _own_threads(self) -> list[threading.Thread]:
@@ -221,6 +225,10 @@ class Running(Generic[K]):
         else:
             self._assembly.logger.critical("%s failed; the controller ends", what, exc_info=error)
         self._shutdown.begin(f"{what} failed: {error}", self._plan.grace)
+
+    def _stop_was_set(self) -> None:
+        token = self._plan.stop
+        self._shutdown.begin((token.reason if token else "") or "its stop token was set", self._plan.grace)
 
     def _at_exit(self) -> None:
         """The program ends and nobody called `stop`."""
