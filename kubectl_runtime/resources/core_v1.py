@@ -88,14 +88,6 @@ class PodTemplateSpec(Part):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
 
-class PodCondition(FrozenPart, frozen=True):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    last_transition_time: datetime | None = None
-
-
 class ContainerStatus(Part):
     name: str = ""
     ready: bool = False
@@ -112,7 +104,7 @@ class PodStatus(Part):
     pod_ip: str | None = msgspec.field(name="podIP", default=None)
     host_ip: str | None = msgspec.field(name="hostIP", default=None)
     start_time: datetime | None = None
-    conditions: Annotated[list[PodCondition], MapKeys("type")] = []
+    conditions: Annotated[list[Condition], MapKeys("type")] = []
     container_statuses: Annotated[list[ContainerStatus], MapKeys("name")] = []
 
 
@@ -199,7 +191,7 @@ class NodeSpec(Part):
 class NodeStatus(Part):
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
-    conditions: Annotated[list[PodCondition], MapKeys("type")] = []
+    conditions: Annotated[list[Condition], MapKeys("type")] = []
     addresses: list[Plain] = []
     node_info: Plain = {}
 
