@@ -10,7 +10,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.testing.apiserver.controllers.client import delete, patch, path_of, served_type, submit
-from kubectl_runtime.testing.apiserver.controllers.queue import KeyQueue, controlled
+from kubectl_runtime.testing.apiserver.controllers.queue import PER_STEP, KeyQueue, controlled
 from kubectl_runtime.testing.apiserver.negotiation import encode
 from kubectl_runtime.testing.apiserver.storage import Version
 
@@ -55,14 +55,16 @@ class DeploymentController(KeyQueue):
         found = {replica_set.labels.get(HASH_LABEL, ""): replica_set
                  for replica_set in controlled(core, REPLICA_SETS, version)}
         name = template_hash(spec["template"])
+        revisions = {hashed: _revision(replica_set) for hashed, replica_set in found.items()}
+        newest = max(revisions.values(), default=0)
         if not spec.get("paused"):
             if name not in found:
-                self._make(core, version, spec, name, revision=len(found) + 1)
+                self._make(core, version, spec, name, revision=newest + 1)
                 return  # its creation comes back here
+            if revisions[name] < newest:  # back to an older template: that is a new revision
+                patch(core, _type(core, REPLICA_SETS), found[name], _revised(newest + 1), agent=AGENT)
+                return
             self._scale(core, found, name, spec.get("replicas", 1))
-        revision = found[name].decode()["metadata"].get("annotations", {}).get(REVISION) if name in found else None
-        if revision and deployment["metadata"].get("annotations", {}).get(REVISION) != revision:
-            patch(core, _type(core, DEPLOYMENTS), version, {"metadata": {"annotations": {REVISION: revision}}}, agent=AGENT)
         self._tell(core, version, deployment, found, name)
 
     @staticmethod
@@ -93,7 +95,8 @@ class DeploymentController(KeyQueue):
                   "readyReplicas": sum(status.get("readyReplicas", 0) for status in statuses.values()),
                   "availableReplicas": available,
                   "unavailableReplicas": max(0, deployment["spec"].get("replicas", 1) - available)}
-        _write_status(core, DEPLOYMENTS, version, deployment, counts)
+        revision = _revised(_revision(found[current])) if current in found else {}
+        _write_status(core, DEPLOYMENTS, version, deployment, counts, revision)
 
 
 class ReplicaSetController(KeyQueue):
@@ -111,7 +114,7 @@ class ReplicaSetController(KeyQueue):
         active = [(pod, obj) for pod, obj in pods if obj.get("status", {}).get("phase") not in ("Succeeded", "Failed")]
         if not version.deleting:
             missing = replica_set["spec"].get("replicas", 1) - len(active)
-            for _ in range(missing):
+            for _ in range(min(missing, PER_STEP)):
                 self._make(core, version, replica_set["spec"]["template"])
             for pod, _ in active[len(active) + missing:] if missing < 0 else ():
                 delete(core, _type(core, PODS), pod, agent=AGENT)
@@ -139,12 +142,28 @@ def _type(core: ApiCore, storage: str) -> Any:
     return served_type(core, storage)
 
 
-def _write_status(core: ApiCore, storage: str, version: Version, obj: Object, counts: Object) -> None:
-    """Write counts (zeros left out, but for terminatingReplicas and a ReplicaSet's replicas) if they changed."""
+def _revision(version: Version) -> int:
+    """The revision of a ReplicaSet, 0 if it has none."""
+    text = version.decode()["metadata"].get("annotations", {}).get(REVISION, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _revised(revision: int) -> Object:
+    """The change that notes a revision."""
+    return {"metadata": {"annotations": {REVISION: str(revision)}}}
+
+
+def _write_status(core: ApiCore, storage: str, version: Version, obj: Object, counts: Object,
+                  revision: Object | None = None) -> None:
+    """Write what changed of counts and revision; zeros are left out but for terminatingReplicas and a ReplicaSet's replicas."""
     kept = {key: value for key, value in counts.items() if value or (key == "replicas" and storage == REPLICA_SETS)}
     status = {"observedGeneration": obj["metadata"].get("generation", 1), **kept, "terminatingReplicas": 0}
-    before = obj.get("status") or {}
-    if {key: before.get(key, 0) for key in (*counts, *status)} == {key: status.get(key, 0) for key in (*counts, *status)}:
+    before, keys = obj.get("status") or {}, (*counts, *status)
+    wanted = ((revision or {}).get("metadata") or {}).get("annotations", {})
+    noted = obj["metadata"].get("annotations", {})
+    if (all(noted.get(key) == value for key, value in wanted.items())
+            and {key: before.get(key, 0) for key in keys} == {key: status.get(key, 0) for key in keys}):
         return
     cleared = {key: None for key in counts if key not in kept}
-    patch(core, _type(core, storage), version, {"status": {**cleared, **status}}, agent=AGENT, subresource="status")
+    change = {**(revision or {}), "status": {**cleared, **status}}
+    patch(core, _type(core, storage), version, change, agent=AGENT, subresource="status")

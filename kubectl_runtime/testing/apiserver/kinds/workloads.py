@@ -108,6 +108,15 @@ class DeploymentStrategy(WorkloadStrategy):
         put_default(spec, "revisionHistoryLimit", 10)
         put_default(spec, "progressDeadlineSeconds", 600)
 
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """Surprising: a write to /status may change annotations, so that the controller's revision raises no generation."""
+        annotations = new["metadata"].get("annotations")
+        super().prepare_update(new, old, subresource, ctx)
+        if subresource == "status":
+            new["metadata"].pop("annotations", None)
+            if annotations:
+                new["metadata"]["annotations"] = annotations
+
     def generation_part(self, obj: Object) -> Any:
         """A Deployment's annotations raise its generation too: its controller copies them to ReplicaSets."""
         return obj.get("spec"), obj.get("metadata", {}).get("annotations")
