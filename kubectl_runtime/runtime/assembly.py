@@ -17,6 +17,7 @@ from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.applier import Applier
+from kubectl_runtime.runtime.backoff import DEFAULT_BACKOFF, WatchBackoff
 from kubectl_runtime.runtime.context import Environment
 from kubectl_runtime.runtime.events import Event, InitDone
 from kubectl_runtime.runtime.executor import Executor
@@ -80,6 +81,7 @@ class Plan:
     max_wait: float | None = None
     backoff: KeyBackoff = KeyBackoff()
     sync_timeout: float | None = None
+    watch_backoff: WatchBackoff = DEFAULT_BACKOFF
     grace: float = 30.0
     signals: bool = False
     stop: StopToken | None = None
@@ -154,7 +156,8 @@ class Assembly(Generic[K]):
         return found
 
     def _plan_watch(self, plan: WatchPlan) -> None:
-        watch: Watch[Any] = Watch(plan.api, plan.config, stop=self.shutdown.draining, clock=self.plan.clock, rng=self._rng)
+        watch: Watch[Any] = Watch(plan.api, plan.config, stop=self.shutdown.draining, backoff=self.plan.watch_backoff,
+                                  clock=self.plan.clock, rng=self._rng)
         name = str(watch.target)
         if name in self.watches:  # the same kind twice: as main object and as a related one
             name = f"{name} #{len(self.watches) + 1}"

@@ -20,6 +20,7 @@ from kubectl_runtime.core.clock import SYSTEM_CLOCK, Duration, seconds
 from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.assembly import Plan, StreamPlan, WatchPlan
+from kubectl_runtime.runtime.backoff import DEFAULT_BACKOFF, WatchBackoff
 from kubectl_runtime.runtime.failures import KeyBackoff
 from kubectl_runtime.runtime.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
 from kubectl_runtime.runtime.running import Running
@@ -45,16 +46,17 @@ class Controller(Generic[K]):
 
     def __init__(self, api: Api[K], *, watch: WatcherConfig = DEFAULT_CONFIG, concurrency: int = 10, debounce: Duration = 0,
                  max_wait: Duration | None = None, backoff: KeyBackoff = KeyBackoff(), name: str | None = None,  # noqa: B008 - frozen
-                 sync_timeout: Duration | None = None) -> None:
+                 sync_timeout: Duration | None = None, watch_backoff: WatchBackoff = DEFAULT_BACKOFF) -> None:
         """Reconcile the objects of `api`, at most `concurrency` at once and each at most once.
 
         `debounce`: a changed object waits for so many seconds of quiet, but at most `max_wait` (default: ten times that).
         `backoff`: how long a failing object waits. `name`: for logs and threads; the kind in lower case by default.
         `sync_timeout`: end with SyncTimeoutError when the stores are not complete after so many seconds (default: wait, and
-        warn every 30 s). Raises RequestError when a number makes no sense.
+        warn every 30 s). `watch_backoff`: how long each watch waits after a failure of its own. Raises RequestError when a number makes no sense.
         """
         main = WatchPlan(api, watch, trigger_self(api.resource))
         self._set_up(main, api.client, concurrency, debounce, max_wait, backoff, name or api.resource.kind.lower(), sync_timeout)
+        self._watch_backoff = watch_backoff
 
     @classmethod
     def for_stream(cls, events: Iterable[Event[K]], store: Store[K], *, client: Client, stop: StopToken | None = None,
@@ -85,6 +87,7 @@ class Controller(Generic[K]):
         self._related: list[WatchPlan] = []
         self._triggers: list[TriggerSource] = []
         self._bulk_triggers: list[TriggerSource] = []
+        self._watch_backoff = DEFAULT_BACKOFF
         self._signals, self._grace = False, DEFAULT_GRACE
         self._stop: StopToken | None = None
 
@@ -151,7 +154,8 @@ class Controller(Generic[K]):
             name=self._name, client=self._client, clock=getattr(self._client, "clock", SYSTEM_CLOCK), resource=self._resource,
             main=self._main, related=tuple(self._related), triggers=tuple(self._triggers),
             bulk_triggers=tuple(self._bulk_triggers), concurrency=self._concurrency, debounce=self._debounce,
-            max_wait=self._max_wait, backoff=self._backoff, sync_timeout=self._sync_timeout, grace=self._grace,
+            max_wait=self._max_wait, backoff=self._backoff, sync_timeout=self._sync_timeout,
+            watch_backoff=self._watch_backoff, grace=self._grace,
             signals=self._signals, stop=self._stop)
 
     def _launch(self, reconciler: Reconciler[K] | ReconcileFunction, error_policy: ErrorPolicy | None, context: Any, *,

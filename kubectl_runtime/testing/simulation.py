@@ -6,7 +6,7 @@
     each worker              begins a run / runs user code / ends the run and takes the next: three pieces, other actors between them
     whatever a test adds     a function, called as often as the seed likes: the outside world that creates, breaks and deletes
 
-When nobody has anything to do, time moves to the next moment at which somebody has. A run of the same program with the same seed
+When nobody has anything to do, time moves to the next moment at which somebody has, 10 s at most. A run of the same program with the same seed
 is the same run; so a test needs no real time, no threads and no luck, and a failure comes back.
 
 The clients have to be on `simulation.clock`, and to reach a server without threads or sockets: `ApiServer.transport()`, or a script.
@@ -14,7 +14,7 @@ The clients have to be on `simulation.clock`, and to reach a server without thre
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
@@ -29,6 +29,10 @@ from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.executor import SimExecutor
 
 K = TypeVar("K")
+
+JUMP = 10.0
+"""Seconds that time moves at most at once: watches that have nothing are then asked again, since a stall or a timeout of a
+simulated connection happens on the clock without telling anybody."""
 
 PATIENCE = 3
 """How often in a row everybody has to find nothing to do until time moves."""
@@ -137,11 +141,10 @@ class Simulation:
             end = self.clock.monotonic() + seconds(limit)
             while True:
                 self._exhaust()
-                at = self._next_time()
-                if at is None or at > end:
+                now = self.clock.monotonic()
+                if now >= end:
                     break
-                self.clock.advance(at - self.clock.monotonic())
-            self.clock.advance(end - self.clock.monotonic())
+                self.clock.advance(min(self._next_time(), end) - now)
         finally:
             self._world = world
 
@@ -152,10 +155,10 @@ class Simulation:
             self._exhaust(done)
             if done():
                 return
-            at = self._next_time()
-            if at is None or at > end:
+            now = self.clock.monotonic()
+            if now >= end:
                 raise AssertionError(f"not done within {seconds(limit):g} simulated seconds (seed {self.seed})")
-            self.clock.advance(at - self.clock.monotonic())
+            self.clock.advance(min(self._next_time(), end) - now)
 
     def _exhaust(self, done: Callable[[], bool] = lambda: False) -> None:
         """Step at the present time until everybody has had nothing to do several times over."""
@@ -173,13 +176,15 @@ class Simulation:
     def _busy(self) -> bool:
         return any(len(controller.executor) for controller in self._controllers)
 
-    def _next_time(self) -> float | None:
+    def _next_time(self) -> float:
+        """When somebody has something to do again, but soon enough to see what a transport does on its own time."""
         now = self.clock.monotonic()
-        times: list[float] = [at for watch, at in self._resume.items() if at > now and not watch.stopped]
+        times = [now + JUMP, *(at for watch, at in self._resume.items() if at > now and not watch.stopped)]
         for controller in self._controllers:
-            delays: Iterable[float | None] = (controller.assembly.runner.step(), controller.assembly.gate.check())
-            times += [now + delay for delay in delays if delay is not None and not controller.assembly.shutdown.draining.is_set()]
-        return min(times, default=None)
+            if not controller.assembly.shutdown.draining.is_set():
+                delays = (controller.assembly.runner.step(), controller.assembly.gate.check())
+                times += [now + delay for delay in delays if delay is not None]
+        return min(times)
 
     def _dispatch(self, controller: SimulatedController[Any]) -> bool:
         before = len(controller.executor)
