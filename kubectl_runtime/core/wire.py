@@ -20,6 +20,8 @@ from typing import Any, Union
 import msgspec
 import msgspec.structs
 
+from kubectl_runtime.core.errors import RequestError
+
 
 class MapKeys:
     """Marks a list whose items are told apart by some of their keys: `Annotated[list[Port], MapKeys("name")]`.
@@ -86,7 +88,18 @@ def to_plain(value: Any, *, sparse: bool = False) -> Any:
         return {to_plain(key): to_plain(item, sparse=sparse) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [to_plain(item, sparse=sparse) for item in value]
-    return msgspec.to_builtins(value, str_keys=True)
+    return _leaf(value)
+
+
+def _leaf(value: Any) -> Any:
+    """Enums, times, bytes and whatever else msgspec knows; subclasses of text and numbers as what they extend."""
+    try:
+        return msgspec.to_builtins(value, str_keys=True)
+    except TypeError:
+        base = next((atom for atom in _ATOMS if isinstance(value, atom)), None)
+        if base is None:
+            raise RequestError(f"a {type(value).__name__} is no JSON value") from None
+        return base(value)
 
 
 _ATOMS = (str, int, float, bool)
@@ -115,7 +128,6 @@ def _tag(value: msgspec.Struct) -> dict[str, Any]:
     return {config.tag_field: config.tag} if config.tag_field is not None else {}
 
 
-@cache
 def needs_renaming(hint: Any) -> bool:
     """Whether somewhere in the type `hint` there is a class whose keys msgspec alone would not find."""
     return _needs_renaming(hint, set())

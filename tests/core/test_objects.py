@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import copy
+import enum
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from kubectl_runtime.core.errors import DecodeError, RequestError
@@ -315,3 +317,43 @@ def test_a_type_that_cannot_be_resolved_is_named() -> None:
     obj = Local.from_record(decode_object(encoded({"metadata": metadata()}), PODS))
     with pytest.raises(TypeError, match="Local: name 'Hidden' is not defined"):
         _ = obj.spec
+
+
+class Plain(msgspec.Struct):
+    """A Struct that renames nothing is written with camelCase keys all the same."""
+
+    some_flag: bool = False
+    inner_list: list[Plain] = []  # noqa: RUF012 - msgspec copies it
+
+
+class Outer(msgspec.Struct, rename="camel"):
+    by_name: dict[str, Plain] = {}  # noqa: RUF012
+    maybe: Plain | None = None
+
+
+class Renamed(Resource, version="v1", kind="Renamed"):
+    spec: Outer
+
+
+def test_structs_without_names_of_their_own_use_camel_case_keys() -> None:
+    spec = {"byName": {"snake_key": {"someFlag": True, "innerList": [{"someFlag": True}]}}, "maybe": {"someFlag": True}}
+    obj = Renamed.from_dict({"metadata": metadata(), "spec": spec})
+    assert obj.spec.by_name["snake_key"].inner_list[0].some_flag
+    assert obj.spec.maybe == Plain(some_flag=True)
+    obj.spec.by_name["snake_key"].inner_list[0].some_flag = False
+    assert obj.to_dict()["spec"]["byName"]["snake_key"]["innerList"] == [{"someFlag": False}]
+
+
+class Shade(enum.Enum):
+    DARK = "dark"
+
+
+class Name(str):
+    __slots__ = ()
+
+
+def test_enums_and_subclasses_of_text_are_written_as_json() -> None:
+    obj = Widget(name="a", extra_data={"shade": Shade.DARK, "name": Name("n"), "at": datetime(2026, 1, 1, tzinfo=UTC)})
+    assert obj.to_dict()["extraData"] == {"shade": "dark", "name": "n", "at": "2026-01-01T00:00:00Z"}
+    with pytest.raises(RequestError, match="Hidden is no JSON value"):
+        Widget(name="a", extra_data={"x": type("Hidden", (), {})()}).to_dict()
