@@ -43,13 +43,12 @@ def resource_types(crd: Object) -> list[ResourceType]:
     stored = next((version for version in spec["versions"] if version.get("storage")), spec["versions"][0])
     storage_schema = (stored.get("schema") or {}).get("openAPIV3Schema")
     digest = storage_version_hash(spec["group"], stored["name"], names["kind"])
-    return [_resource_type(spec, names, version, storage_schema, digest)
+    changed = crd["metadata"].get("generation", 1) > 1
+    return [_resource_type(spec, names, version, CustomStrategy(names["kind"], version, storage_schema, changed=changed), digest)
             for version in spec["versions"] if version.get("served")]
 
 
-def _resource_type(spec: Object, names: Object, version: Object, storage_schema: Object | None,
-                   digest: str) -> ResourceType:
-    strategy = CustomStrategy(names["kind"], version, storage_schema)
+def _resource_type(spec: Object, names: Object, version: Object, strategy: CustomStrategy, digest: str) -> ResourceType:
     subresources = []
     if strategy.has_status:
         subresources.append(Subresource("status", names["kind"]))

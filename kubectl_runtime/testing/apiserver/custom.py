@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds import typed
@@ -23,11 +25,15 @@ class CustomStrategy(Strategy):
     allow_unconditional_update = False
     has_generation = True
 
-    def __init__(self, kind: str, version: Object, storage_schema: Object | None) -> None:
-        """`version` is an entry of the CRD's spec.versions, `storage_schema` the openAPIV3Schema of the storage version."""
+    def __init__(self, kind: str, version: Object, storage_schema: Object | None, *, changed: bool = False) -> None:
+        """`version` is an entry of the CRD's spec.versions, `storage_schema` the openAPIV3Schema of the storage version.
+
+        `changed` tells that the CRD was different before: then stored objects may lack defaults, which reads fill in.
+        """
         self.kind = kind
         self.node: Object | None = (version.get("schema") or {}).get("openAPIV3Schema")
         self._storage_node = storage_schema
+        self._defaults_on_read = changed and b'"default":' in msgspec.json.encode(self.node)
         subresources = version.get("subresources") or {}
         self.has_status = "status" in subresources
         self._scale: Object | None = subresources.get("scale")
@@ -53,6 +59,16 @@ class CustomStrategy(Strategy):
         """The storage version keeps only what its own schema has."""
         if self._storage_node is not self.node:
             prune(obj, self._storage_node)
+        return obj
+
+    @property
+    def converts(self) -> bool:
+        """Whether a read may show more than what is stored."""
+        return self._defaults_on_read
+
+    def from_storage(self, obj: Object, version: str) -> Object:
+        """Defaults that came into the schema after the object was stored."""
+        apply_defaults(obj, self.node)
         return obj
 
     def generation_part(self, obj: Object) -> Any:

@@ -89,6 +89,9 @@ def _store(ctx: RequestContext, current: Version, scale: Object) -> Version:
     if not isinstance(replicas, int) or isinstance(replicas, bool):
         raise errors.bad_request("Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal the value into Go "
                                  "struct field ScaleSpec.spec.replicas of type int32")
+    if replicas < 0 and ctx.type.is_custom:
+        raise errors.invalid(ctx.type.group, ctx.type.kind, ctx.info.name, [
+            errors.invalid_value(_paths(ctx)[0], replicas, "should be a non-negative integer")])
     if replicas < 0:
         raise errors.invalid("autoscaling", "Scale", ctx.info.name, [
             errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")])

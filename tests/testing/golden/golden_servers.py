@@ -1,0 +1,65 @@
+"""Runs vectors against embedded servers, several at a time; which vectors cannot pass yet, and why."""
+
+from __future__ import annotations
+
+import random
+import string
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from golden_replay import check
+from golden_wire import Server
+
+from kubectl_runtime.testing import ApiServer
+
+TOKENS = 'admin-token,admin,1,"system:masters"\nalice-token,alice,2,"devs"\n'
+MANAGER_CONTROLLERS = ("garbage-collector", "namespace", "deployment", "replicaset", "serviceaccount",
+                       "root-ca-certificate-publisher")
+AT_A_TIME = 8  # most of a vector's time is waiting: for a watch to be quiet, for a timeout
+
+SCHEMA_RULES = "CustomResourceDefinitions are not checked for being structural"
+CEL = "rules in CEL are not evaluated"
+NOT_YET = {
+    **{f"crd/{name}": SCHEMA_RULES for name in (
+        "invalid-names", "invalid-group", "required-fields", "versions-rules", "preserve-unknown-fields-true",
+        "selectable-fields", "printer-columns", "scale-paths", "schema-missing-type", "schema-unknown-type",
+        "schema-anyof-forbidden", "schema-untagged-union", "schema-additional-properties", "schema-items",
+        "schema-forbidden-keywords", "schema-metadata", "schema-int-or-string", "schema-preserve-unknown-fields",
+        "schema-list-type", "schema-enum-pattern-format")},
+    "crd/schema-cel": CEL, "instance/cel": CEL, "instance/cel-options": CEL,
+    "instance/formats": "formats of strings are not checked",
+}
+
+
+class GoldenServers:
+    """Two servers, as the recordings were made: one with users and rights, one with the controllers of a manager."""
+
+    def __init__(self, folder: Path) -> None:
+        tokens = folder / "tokens.csv"
+        tokens.write_text(TOKENS, encoding="utf-8")
+        self._plain = ApiServer(tokens=tokens, authorization_mode="RBAC", controllers=(), compaction_interval=4)
+        self._managed = ApiServer(tokens=tokens, authorization_mode="RBAC", controllers=MANAGER_CONTROLLERS)
+        self._pool = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="golden")
+        self._prefix = "g" + "".join(random.choices(string.ascii_lowercase, k=5))
+        self._results: dict[str, Future[list[str]]] = {}
+
+    def __enter__(self) -> GoldenServers:
+        self._plain.start()
+        self._managed.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._plain.stop()
+        self._managed.stop()
+
+    def submit(self, label: str, vector: dict) -> None:
+        """Run a vector in the background."""
+        server = self._managed if "controller-manager" in vector.get("needs", ()) else self._plain
+        under_test = Server(server.url, "admin-token", "alice-token")
+        ident = f"{self._prefix}{len(self._results):03}"
+        self._results[label] = self._pool.submit(check, vector, under_test, ident)
+
+    def differences(self, label: str) -> list[str]:
+        """What was different; waits for it."""
+        return self._results[label].result(timeout=100)
