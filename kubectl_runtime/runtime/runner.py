@@ -4,10 +4,7 @@ Work enters by `trigger_all` (watch threads) and by timers (the dispatcher); eit
 ends one run and takes the next in the same hold of the lock, and leaves when nothing is due; so a loaded queue costs no hand-over
 between threads, and a key that waits occupies nobody.
 
-When more keys are due than there are workers, another one is called at once if runs usually take a millisecond or more (they wait
-for something, so they can overlap). Runs that take less only take the interpreter from each other when several threads do them
-(2.5 times slower, measured with ten), so then one worker does them all and others go home; if none begins a run for the executor's
-*patience*, because what was short is long for once, the dispatcher calls another one.
+How many workers there are at a time is `Pace`'s decision; the dispatcher also looks when that one wants to be asked again.
 
     closed gate   triggers are collected, nothing runs            open()  -> open
     open          runs                                            drain() -> draining
@@ -23,18 +20,13 @@ from math import inf
 
 from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.runtime.executor import Executor
+from kubectl_runtime.runtime.pace import Pace
 from kubectl_runtime.runtime.runqueue import RunQueue
 from kubectl_runtime.runtime.runs import Outcome, Run
 from kubectl_runtime.runtime.triggers import ReconcileRequest
 
 Execute = Callable[[Run], Outcome]
 """Runs user code for one key. Never raises."""
-
-
-SHORT = 0.001
-"""Seconds. A run below this has asked nobody for anything: a request to an API server takes longer."""
-SMOOTHING = 8
-"""Runs over which the usual duration is averaged: one that the operating system interrupts does not change the picture."""
 
 
 class Runner:
@@ -51,12 +43,7 @@ class Runner:
         self._changed = threading.Condition(self._lock)
         self._workers = 0
         self._open = False
-        self._patience = executor.patience
-        self._usual = inf
-        """How long runs take, averaged with the weight on the last ones; long until known."""
-        self._last_start = -inf
-        self._last_run: Run | None = None
-        """The run that began last, while it goes on."""
+        self._pace = Pace(executor.patience)
         self._wake_at = inf
         """When the dispatcher will look by itself; somebody who schedules an earlier key must wake it."""
 
@@ -65,6 +52,7 @@ class Runner:
         queue = self._queue
         with self._lock:
             now = self._clock.monotonic()
+            self._pace.triggered(now)
             for request in requests:
                 queue.trigger(request, now)
             self._tend_and_tell(now)
@@ -142,11 +130,11 @@ class Runner:
         if not self._open:
             return None
         if self._workers < self._concurrency and self._queue.has_due(now):
-            if not self._workers or not self._short or now >= self._last_start + self._patience:
-                self._last_start = now
+            if self._pace.may_call(self._workers, now):
+                self._pace.called(now)
                 self._workers += 1
                 self._executor.submit(self._work())
-            return self._last_start + self._patience
+            return self._pace.ask_again()
         return self._queue.next_due()
 
     def _tend_and_tell(self, now: float) -> None:
@@ -155,10 +143,6 @@ class Runner:
         if at is not None and at < self._wake_at:
             self._wake_at = at
             self._changed.notify_all()
-
-    @property
-    def _short(self) -> bool:
-        return self._usual < SHORT and self._patience > 0
 
     def _work(self) -> Iterator[None]:
         run = None
@@ -184,20 +168,16 @@ class Runner:
         """End one run and take the next. None sends the worker home."""
         with self._lock:
             now = self._clock.monotonic()
+            go_on = True
             if ended is not None and outcome is not None:
                 self._queue.finish(ended, outcome, now)
-                took = now - ended.started
-                self._usual = took if self._usual == inf else self._usual + (took - self._usual) / SMOOTHING
-                if ended is self._last_run:
-                    self._last_run = None
-            # A run that began after the one that ended is in the hands of another worker, who goes on with what is due.
-            others_suffice = ended is not None and self._short and self._last_run is not None
-            run = None if others_suffice else self._queue.take(now)
+                go_on = self._pace.ended(ended, now)
+            run = self._queue.take(now) if go_on else None
             if run is None:
                 self._workers -= 1
                 if not self._workers:
                     self._changed.notify_all()
             else:
-                self._last_start, self._last_run = now, run
-                self._tend_and_tell(now)
+                self._pace.began(run, now)
+            self._tend_and_tell(now)
             return run

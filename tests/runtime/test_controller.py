@@ -323,6 +323,26 @@ def test_a_stream_that_ends_ends_the_controller_with_an_error(cluster: FakeClust
         running.raise_error()
 
 
+def test_a_retry_comes_while_another_key_keeps_its_worker(cluster: FakeCluster) -> None:
+    cluster.put(Parent, "slow")
+    slow, retried = threading.Event(), threading.Event()
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        if obj.name == "slow":
+            slow.set()
+            assert retried.wait(LIMIT), "the dispatcher was not told of the retry"
+        elif ctx.attempt == 1:
+            raise ValueError("planned")
+        else:
+            retried.set()
+        return Action.await_change()
+
+    with Controller(cluster.api(Parent)).start(Calls(answer)):
+        assert slow.wait(LIMIT)
+        cluster.put(Parent, "failing")
+        assert retried.wait(LIMIT / 2)
+
+
 # Readiness
 
 def test_while_a_watch_is_missing_nothing_runs_and_a_warning_names_it_every_30_seconds(
