@@ -52,7 +52,8 @@ class Controller(Generic[K]):
         `debounce`: a changed object waits for so many seconds of quiet, but at most `max_wait` (default: ten times that).
         `backoff`: how long a failing object waits. `name`: for logs and threads; the kind in lower case by default.
         `sync_timeout`: end with SyncTimeoutError when the stores are not complete after so many seconds (default: wait, and
-        warn every 30 s). `watch_backoff`: how long each watch waits after a failure of its own. Raises RequestError when a number makes no sense.
+        warn every 30 s). `watch_backoff`: how long each watch waits after a failure of its own.
+        Raises RequestError when a number makes no sense.
         """
         main = WatchPlan(api, watch, trigger_self(api.resource))
         self._set_up(main, api.client, concurrency, debounce, max_wait, backoff, name or api.resource.kind.lower(), sync_timeout)

@@ -6,8 +6,8 @@
     each worker              begins a run / runs user code / ends the run and takes the next: three pieces, other actors between them
     whatever a test adds     a function, called as often as the seed likes: the outside world that creates, breaks and deletes
 
-When nobody has anything to do, time moves to the next moment at which somebody has, 10 s at most. A run of the same program with the same seed
-is the same run; so a test needs no real time, no threads and no luck, and a failure comes back.
+When nobody has anything to do, time moves to the next moment at which somebody has, 10 s at most. A run of the same program with
+the same seed is the same run; so a test needs no real time, no threads and no luck, and a failure comes back.
 
 The clients have to be on `simulation.clock`, and to reach a server without threads or sockets: `ApiServer.transport()`, or a script.
 """

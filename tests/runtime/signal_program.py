@@ -73,7 +73,7 @@ def controller() -> Controller[Parent]:
 
 
 def main(scenario: str) -> None:
-    logging.basicConfig(level=logging.INFO if scenario != "busy" else logging.CRITICAL)
+    logging.basicConfig(level=logging.INFO if scenario not in ("busy", "keyboard") else logging.CRITICAL)
     stages = logging.getLogger("kubectl_runtime.controller")
     stages.addHandler(SayStages())
     stages.setLevel(logging.INFO)
@@ -107,6 +107,8 @@ def main(scenario: str) -> None:
         reconcilers = {"busy": busy, "patient": patient, "custom-handler": patient, "stuck": stuck_in_here,
                        "stuck-for-long": stuck_in_here, "inside": kills_itself, "unready": busy, "backoff": failing}
         try:
+            if scenario == "keyboard":
+                controller().run(busy)
             controller().shutdown_on_signal(grace=0.4 if scenario == "stuck" else 10).run(reconcilers[scenario])
         except KeyboardInterrupt:
             say("interrupted")

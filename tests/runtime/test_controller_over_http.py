@@ -23,7 +23,6 @@ from kubectl_runtime.client.client import Client
 from kubectl_runtime.client.config import Config
 from kubectl_runtime.client.retry import RetryPolicy
 from kubectl_runtime.core.errors import ApiError, KubeError
-from kubectl_runtime.core.params import PatchParams
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.runtime.action import Action
 from kubectl_runtime.runtime.backoff import WatchBackoff

@@ -167,3 +167,11 @@ def test_a_program_that_ends_with_a_stuck_reconciler_still_ends(program: Callabl
     status, log = one.end()
     assert status == 0
     assert "in stuck_in_here" in log
+
+
+def test_without_shutdown_on_signal_an_interrupt_stops_the_controller_and_is_raised(program: Callable[[str], Program]) -> None:
+    one = program("keyboard")
+    one.until("busy")
+    one.send(signal.SIGINT)
+    assert one.end()[0] == 0
+    assert one.words[-4:] == ["interrupted", "restored", "no-threads", "returned"]

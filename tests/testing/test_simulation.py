@@ -1,0 +1,94 @@
+"""The simulation's own parts: the executor's interleavings, and how time moves."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.runtime.action import Action
+from kubectl_runtime.runtime.context import Context
+from kubectl_runtime.runtime.controller import Controller
+from kubectl_runtime.testing.executor import SimExecutor
+from kubectl_runtime.testing.simulation import Simulation
+from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+
+
+def work(name: str, log: list[str]) -> Iterator[None]:
+    for step in range(3):
+        log.append(f"{name}{step}")
+        yield
+
+
+def interleaving(seed: int) -> list[str]:
+    log: list[str] = []
+    executor = SimExecutor(seed)
+    for name in "abc":
+        executor.submit(work(name, log))
+    executor.run()
+    return log
+
+
+def test_a_seed_gives_one_interleaving_and_seeds_give_many() -> None:
+    assert interleaving(1) == interleaving(1)
+    assert len({tuple(interleaving(seed)) for seed in range(50)}) > 30
+    assert sorted(interleaving(1)) == sorted(f"{name}{step}" for name in "abc" for step in range(3))
+
+
+def test_what_work_raises_comes_out_and_the_rest_goes_on() -> None:
+    def broken() -> Iterator[None]:
+        yield
+        raise ValueError("planned")
+
+    log: list[str] = []
+    executor = SimExecutor()
+    executor.submit(broken())
+    executor.submit(work("a", log))
+    with pytest.raises(ValueError, match="planned"):
+        executor.run()
+    executor.run()
+    assert log == ["a0", "a1", "a2"]
+    assert len(executor) == 0
+
+
+def test_time_moves_to_the_next_thing_to_do_and_to_the_limit_exactly() -> None:
+    sim = Simulation(1)
+    cluster = FakeCluster(sim.clock)
+    cluster.put(Parent, "a")
+    at: list[float] = []
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        at.append(sim.clock.monotonic())
+        return Action.requeue(7.5)
+
+    sim.start(Controller(cluster.api(Parent)), reconcile)
+    sim.settle(20)
+    assert at == [0.0, 7.5, 15.0]
+    assert sim.clock.monotonic() == 20
+
+
+def test_a_wait_that_is_never_over_names_the_seed() -> None:
+    sim = Simulation(4711)
+    cluster = FakeCluster(sim.clock)
+    cluster.failing.add(Child.api_resource)
+    controller = sim.start(Controller(cluster.api(Parent)).owns(cluster.api(Child)), lambda obj, ctx: Action.await_change())
+    with pytest.raises(AssertionError, match="seed 4711"):
+        sim.run_until(lambda: controller.is_ready, limit=60)
+
+
+def test_actors_of_the_test_take_part_and_what_they_raise_comes_out() -> None:
+    sim = Simulation(2)
+    cluster = FakeCluster(sim.clock)
+    seen: set[str] = set()
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        seen.add(obj.name)
+        return Action.await_change()
+
+    sim.start(Controller(cluster.api(Parent)), reconcile)
+    sim.add(lambda: cluster.put(Parent, f"p{len(cluster.names(Parent))}") if len(cluster.names(Parent)) < 5 else None)
+    sim.run(300)
+    assert seen == {f"p{number}" for number in range(5)}
+    sim.add(lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        sim.run(100)
