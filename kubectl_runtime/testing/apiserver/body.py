@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.testing.apiserver import errors, gojson
+from kubectl_runtime.testing.apiserver.kinds import typed
 from kubectl_runtime.testing.apiserver.kinds.typed.protobuf import UnknownTypeError, decode_protobuf
 from kubectl_runtime.testing.apiserver.registry import ResourceType
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
@@ -174,3 +175,31 @@ def check_kind(value: Object, resource_type: ResourceType, body: bytes) -> None:
         why = (f"converting ({version}.{kind}) to ({resource_type.group.partition('.')[0] or 'core'}.{resource_type.kind}): "
                "unknown conversion")
     raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {resource_type.kind}: {why}')
+
+
+def shape(value: Any, type_name: str) -> Object:
+    """A decoded body (not that of a resource type) in the shape of a typed object; 400 if it does not fit.
+
+    `type_name` is that of `kinds.typed` (``autoscaling.v1.Scale``); null is an empty object.
+    """
+    version, kind = type_name.split(".")[-2:]
+    if value is not None and not isinstance(value, dict):
+        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): json: cannot unmarshal "
+                                 f"{_GO_TYPES[type(value)]} into Go value of type {version}.{kind}")
+    obj: Object = value or {}
+    try:
+        typed.decode(type_name, obj)
+    except errors.DecodeError as error:
+        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
+    return obj
+
+
+def read_shape(request: HttpRequest, type_name: str) -> Object:
+    """`shape` of the body of a request."""
+    kind = type_name.rpartition(".")[2]
+    try:
+        value, _ = parse(request)
+    except ValueError as error:
+        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; "
+                                 f"json parse error: {error} ({summary(request.body)})") from None
+    return shape(value, type_name)

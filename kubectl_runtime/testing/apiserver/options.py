@@ -110,6 +110,11 @@ def delete_options(request: HttpRequest) -> DeleteOptions:
                "dryRun": [value for value in request.params("dryRun") if value]}
     else:
         raw.setdefault("dryRun", [value for value in request.params("dryRun") if value])
+    return checked(raw)
+
+
+def checked(raw: Object) -> DeleteOptions:
+    """DeleteOptions from their fields, of the right types; raises the 422 of what does not go together."""
     causes = []
     policy, orphan, dry_run = raw.get("propagationPolicy"), raw.get("orphanDependents"), raw.get("dryRun") or []
     if policy is not None and orphan is not None:
@@ -134,30 +139,8 @@ def _delete_body(request: HttpRequest) -> Object | None:
         raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from None
     if value is None:
         return None
-    if not isinstance(value, dict):
-        raise errors.bad_request("couldn't get version/kind; json parse error: json: cannot unmarshal the body into Go value "
-                                 "of type struct")
-    kind, api_version = value.get("kind") or "DeleteOptions", value.get("apiVersion") or "v1"
-    if kind != "DeleteOptions" or not isinstance(api_version, str):
+    options = body.shape(value, "meta.v1.DeleteOptions")
+    kind, api_version = options.get("kind") or "DeleteOptions", options.get("apiVersion") or "v1"
+    if kind != "DeleteOptions":
         raise errors.bad_request(f'no kind "{kind}" is registered for version "{api_version}" in scheme "{_SCHEME}"')
-    _check_types(value)
-    return value
-
-
-_DELETE_FIELDS: dict[str, tuple[type, str]] = {
-    "gracePeriodSeconds": (int, "int64"), "orphanDependents": (bool, "bool"), "propagationPolicy": (str, "string"),
-    "dryRun": (list, "[]string"), "preconditions": (dict, "v1.Preconditions")}
-
-
-def _check_types(value: Object) -> None:
-    for name, (kind, go_type) in _DELETE_FIELDS.items():
-        given = value.get(name)
-        wrong = given is not None and (not isinstance(given, kind) or (kind is int and isinstance(given, bool)))
-        if wrong:
-            raise errors.bad_request(f"json: cannot unmarshal the value of DeleteOptions.{name} into Go value of type {go_type}")
-    if any(not isinstance(item, str) for item in value.get("dryRun") or ()):
-        raise errors.bad_request("json: cannot unmarshal the value of DeleteOptions.dryRun into Go value of type string")
-    for name in ("uid", "resourceVersion"):
-        given = (value.get("preconditions") or {}).get(name)
-        if given is not None and not isinstance(given, str):
-            raise errors.bad_request(f"json: cannot unmarshal the value of Preconditions.{name} into Go value of type string")
+    return options

@@ -29,6 +29,8 @@ from kubectl_runtime.testing.apiserver.wire import HttpResponse
 
 Object = dict[str, Any]
 
+MAX_GRACE = 1 << 31  # seconds; a longer period has no end that can be written as a date
+
 
 def delete(ctx: RequestContext) -> HttpResponse:
     """Delete one object."""
@@ -123,6 +125,7 @@ def _already_pending(meta: Object, options: DeleteOptions) -> bool:
 
 
 def _shorten_or_begin(meta: Object, period: int, now: datetime) -> None:
+    period = min(period, MAX_GRACE)
     if "deletionTimestamp" in meta:
         begun = datetime.fromisoformat(meta["deletionTimestamp"]) - timedelta(seconds=meta["deletionGracePeriodSeconds"])
         meta["deletionTimestamp"] = timestamp(begun + timedelta(seconds=period))

@@ -14,18 +14,11 @@ from kubectl_runtime.testing.apiserver.wire import HttpResponse
 Object = dict[str, Any]
 
 
-def _read(ctx: RequestContext, kind: str) -> Object:
-    try:
-        value, _ = body.parse(ctx.request)
-    except ValueError as error:
-        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; "
-                                 f"json parse error: {error} ({body.summary(ctx.request.body)})") from None
-    if not isinstance(value, dict) or value.get("kind") not in (None, "", kind):
+def _read(ctx: RequestContext, type_name: str) -> Object:
+    value, kind = body.read_shape(ctx.request, type_name), type_name.rpartition(".")[2]
+    if value.get("kind") not in (None, "", kind):
         raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind})")
-    for key in ("metadata", "target", "deleteOptions"):
-        if not isinstance(value.get(key), dict | None):
-            raise errors.bad_request(f"json: cannot unmarshal the value of {key} into Go struct field {kind}.{key}")
-    if (value.get("metadata") or {}).get("name") not in (None, "", ctx.info.name):
+    if value["metadata"].get("name") not in (None, "", ctx.info.name):
         raise errors.bad_request(f"name in URL does not match name in {kind} object")
     return value
 
@@ -33,7 +26,7 @@ def _read(ctx: RequestContext, kind: str) -> Object:
 def bind(ctx: RequestContext) -> HttpResponse:
     """Assign a Pod to a Node, once."""
     ctx.options = options.write_options(ctx.request, "CreateOptions")
-    target = (_read(ctx, "Binding").get("target") or {}).get("name")
+    target = _read(ctx, "core.v1.Binding")["target"].get("name")
     if not target:
         raise errors.invalid("", "Binding", ctx.info.name, [errors.required("target.name")])
     with ctx.core.locked():
@@ -59,12 +52,10 @@ def bind(ctx: RequestContext) -> HttpResponse:
 
 def evict(ctx: RequestContext) -> HttpResponse:
     """Delete a Pod by way of an Eviction. (PodDisruptionBudgets are not consulted.)"""
-    eviction = _read(ctx, "Eviction")
-    raw = eviction.get("deleteOptions") or {}
-    preconditions = raw.get("preconditions") or {}
-    wanted = options.DeleteOptions(bool(raw.get("dryRun") or ctx.request.param("dryRun")), raw.get("gracePeriodSeconds"),
-                                   raw.get("propagationPolicy") or "", preconditions.get("uid") or "",
-                                   preconditions.get("resourceVersion") or "")
+    raw = _read(ctx, "policy.v1.Eviction").get("deleteOptions") or {}
+    if ctx.request.param("dryRun"):
+        raw.setdefault("dryRun", [ctx.request.param("dryRun")])
+    wanted = options.checked(raw)
     with ctx.core.locked():
         current = stored(ctx)
         if current is None:

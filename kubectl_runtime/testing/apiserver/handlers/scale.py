@@ -27,12 +27,7 @@ def get_scale(ctx: RequestContext) -> HttpResponse:
 def update_scale(ctx: RequestContext) -> HttpResponse:
     """Replace the Scale: replicas that are left out are 0."""
     ctx.options = write_options(ctx.request, "UpdateOptions")
-    try:
-        scale, _ = body.parse(ctx.request)
-    except ValueError as error:
-        raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from None
-    if not isinstance(scale, dict):
-        raise errors.bad_request("the object provided is unrecognized (must be of type Scale)")
+    scale = body.read_shape(ctx.request, "autoscaling.v1.Scale")
     with ctx.core.locked():
         version = _store(ctx, _stored(ctx), scale)
     return answer_object(ctx, _scale(ctx, version))
@@ -47,10 +42,10 @@ def patch_scale(ctx: RequestContext) -> HttpResponse:
         scale = _scale(ctx, current)
         if media == documents.APPLY_YAML:
             applied = documents.read_configuration(ctx.request.body, "autoscaling/v1", "Scale")
-            new = {**scale, "spec": applied.get("spec") or {}}
+            new = {**scale, "spec": applied.get("spec")}
         else:
             new = patched(media, ctx.request.body, scale, builtin("autoscaling", "v1", "Scale"))
-        version = _store(ctx, current, new)
+        version = _store(ctx, current, body.shape(new, "autoscaling.v1.Scale"))
     return answer_object(ctx, _scale(ctx, version))
 
 
@@ -83,12 +78,9 @@ def _scale(ctx: RequestContext, version: Version) -> Object:
 
 def _store(ctx: RequestContext, current: Version, scale: Object) -> Version:
     """Write the replicas of a Scale into the object."""
-    meta = scale.get("metadata") or {}
-    writes.check_name(ctx, {"metadata": meta})
-    replicas = (scale.get("spec") or {}).get("replicas") or 0
-    if not isinstance(replicas, int) or isinstance(replicas, bool):
-        raise errors.bad_request("Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal the value into Go "
-                                 "struct field ScaleSpec.spec.replicas of type int32")
+    meta = scale["metadata"]
+    writes.check_name(ctx, scale)
+    replicas = scale["spec"].get("replicas") or 0
     if replicas < 0 and ctx.type.is_custom:
         raise errors.invalid(ctx.type.group, ctx.type.kind, ctx.info.name, [
             errors.invalid_value(_paths(ctx)[0], replicas, "should be a non-negative integer")])
@@ -102,6 +94,8 @@ def _store(ctx: RequestContext, current: Version, scale: Object) -> Version:
     target = new
     for parent in parents:
         target = target.setdefault(parent, {})
+        if not isinstance(target, dict):  # a custom resource may have anything there
+            raise errors.bare_500(f"failed to set replicas: .{parent} is no object")
     target[last] = replicas
     return writes.update(ctx, current, old, new, "scale")
 

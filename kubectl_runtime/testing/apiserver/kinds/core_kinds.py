@@ -84,7 +84,7 @@ class SecretStrategy(BuiltinStrategy):
         """Keys, size, and what the known types require."""
         data = obj.get("data") or {}
         causes = _key_causes(data, "data")
-        if sum(len(value) * 3 // 4 for value in data.values()) > MAX_DATA:
+        if sum(len(value or "") * 3 // 4 for value in data.values()) > MAX_DATA:
             causes.append(errors.too_long("data", MAX_DATA))
         return causes + _secret_type_causes(obj, data)
 

@@ -80,8 +80,16 @@ def _read_entry(item: Any) -> Entry:
         raise EntryError("apiVersion must not be empty")
     if item.get("fieldsType") != "FieldsV1":
         raise EntryError("fieldsType must be FieldsV1")
+    if not _is_set(item.get("fieldsV1") or {}):
+        raise EntryError("fieldsV1 must be a set of fields")
     return Entry(item.get("manager") or "", item["operation"], item["apiVersion"], item.get("subresource") or "",
                  item.get("time") or "", item.get("fieldsV1") or {})
+
+
+def _is_set(node: Any) -> bool:
+    """Whether a value is a set of paths: objects all the way down, with elements that say what they are."""
+    return isinstance(node, dict) and all(
+        (key == "." or key[1:2] == ":") and _is_set(child) for key, child in node.items())
 
 
 def is_reset(raw: Any) -> bool:
