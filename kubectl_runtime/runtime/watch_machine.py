@@ -36,7 +36,7 @@ States
     anything new, a list is made: some servers report an expired version as an internal error for ever.
 (4) Told by the uid of the FlowSchema in its answer, which was another one in the watch before. A cluster made anew
     under the old address may have any version, so nothing else would show it. If it was only a new rule for flows, a
-    list does no harm.
+    list does no harm. Between a list and its first watch nothing tells: lists and watches may match different rules.
 
 What follows an ERROR in its batch is dropped, and comes again: the version does not move past it. A version is
 opaque; it comes from a list's metadata, an event or a bookmark, is passed back as it is, and is never empty in a

@@ -198,6 +198,8 @@ def test_a_server_that_restarts_empty(server: ApiServer, follow: Callable[..., F
     followed = follow()
     followed.write("a", "b")
     followed.agrees()
+    followed.write("b")
+    followed.agrees()  # so the watch is open: between the list and the first watch nothing tells servers apart
     server.restart(fresh=True)
     followed.write("c")
     followed.agrees()
