@@ -1,0 +1,169 @@
+"""`ApiServer` as a user meets it: loading, snapshots, its clock, the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import requests
+
+from kubectl_runtime.testing import ApiServer
+from kubectl_runtime.testing.__main__ import duration, main
+from kubectl_runtime.testing.clock import SimClock
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+MANIFESTS = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {since: {type: string}}}
+          status: {type: object, properties: {ready: {type: boolean}}}
+---
+apiVersion: example.com/v1
+kind: Widget
+metadata: {name: a, namespace: made-on-the-way}
+spec: {since: 2024-01-01}
+status: {ready: true}
+---
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}, data: {k: v}}
+"""
+
+
+@pytest.fixture
+def server():
+    with ApiServer() as server:
+        yield server
+
+
+def get(server, path):
+    return requests.get(server.url + path, timeout=10)
+
+
+def test_manifests_are_loaded_from_text_files_folders_and_objects(server, tmp_path):
+    assert server.load(MANIFESTS) == 3
+    widget = get(server, "/apis/example.com/v1/namespaces/made-on-the-way/widgets/a").json()
+    assert (widget["spec"], widget["status"]) == ({"since": "2024-01-01"}, {"ready": True})
+    (tmp_path / "one.yaml").write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}")
+    (tmp_path / "ignored.txt").write_text("no manifest")
+    assert server.load(tmp_path) == 1
+    assert server.load(str(tmp_path / "one.yaml")) == 1
+    assert server.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}, "data": {"k": "w"}}) == 1
+    assert get(server, f"{CONFIG_MAPS}/b").json()["data"] == {"k": "w"}
+
+
+@pytest.mark.parametrize(("manifest", "complaint"), [
+    ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Bad_Name"}}, "ConfigMap default/Bad_Name.*RFC 1123"),
+    ({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}, "Gadget 'g'.*CustomResourceDefinition"),
+    ({"metadata": {"name": "nameless"}}, "without kind"),
+    ("a: [", "no YAML"),
+    ("- a\n- b\n", "list where a Kubernetes object is expected"),
+])
+def test_what_cannot_be_loaded_is_named(server, manifest, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        server.load(manifest)
+
+
+def test_twenty_thousand_pods_are_loaded_within_ten_seconds():
+    server = ApiServer(controllers=())
+    clock = server.clock.monotonic
+    begun = clock()
+    count = server.load({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{number}", "labels": {"app": "a"}},
+                         "spec": {"containers": [{"name": "main", "image": "example/app:1"}]}} for number in range(20_000))
+    assert count == 20_000
+    assert clock() - begun < 10
+
+
+def test_a_snapshot_brings_back_what_was_deleted(server):
+    server.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+    before = server.snapshot()
+    requests.delete(f"{server.url}{CONFIG_MAPS}/a", timeout=10)
+    assert get(server, f"{CONFIG_MAPS}/a").status_code == 404
+    server.restore(before)
+    assert get(server, f"{CONFIG_MAPS}/a").status_code == 200
+
+
+def test_time_is_the_clocks():
+    clock = SimClock()
+    with ApiServer(clock=clock) as server:
+        made = requests.post(server.url + CONFIG_MAPS, json={"metadata": {"name": "a"}}, timeout=10).json()
+        assert made["metadata"]["creationTimestamp"] == clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        watch = requests.get(server.url + CONFIG_MAPS, {"watch": "1", "timeoutSeconds": "30"}, stream=True, timeout=10)
+        lines = watch.iter_lines(chunk_size=None)
+        assert json.loads(next(lines))["type"] == "ADDED"
+        clock.settle(2)  # the housekeeper and the watch
+        clock.advance(30)
+        assert list(lines) == []
+
+
+def test_a_seed_makes_uids_and_generated_names_reproducible():
+    def first():
+        server = ApiServer(seed=7)
+        server.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "a-"}})
+        (version,) = server.core.storage.bucket("/configmaps").scan("default")
+        return version.name, version.uid
+
+    assert first() == first()
+
+
+def test_an_unknown_controller_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match="unknown controllers: replication; there are: garbage-collector"):
+        ApiServer(controllers=("replication",))
+
+
+def test_the_address_is_known_only_once_it_runs():
+    with pytest.raises(RuntimeError, match="before it is started"):
+        _ = ApiServer().url
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("15s", 15), ("5m", 300), ("1h30m", 5400), ("1.5s", 1.5), ("0", 0)])
+def test_durations_are_gos(text, seconds):
+    assert duration(text) == seconds
+
+
+def test_the_command_serves_until_a_signal(tmp_path):
+    config, manifest = tmp_path / "config", tmp_path / "a.yaml"
+    manifest.write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
+    command = [sys.executable, "-m", "kubectl_runtime.testing", "--kubeconfig", str(config), "--load", str(manifest)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    try:
+        word, url = process.stdout.readline().split()
+        assert word == "ready"
+        assert json.loads(config.read_text())["clusters"][0]["cluster"]["server"] == url
+        assert requests.get(f"{url}{CONFIG_MAPS}/a", timeout=10).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 0
+        assert process.stdout.read() == ""
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_the_command_says_what_is_wrong(capsys):
+    previous = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    try:
+        assert main(["--controllers", "nonsense"]) == 1
+    finally:
+        signal.signal(signal.SIGINT, previous[0])
+        signal.signal(signal.SIGTERM, previous[1])
+    assert "error: unknown controllers: nonsense" in capsys.readouterr().err
