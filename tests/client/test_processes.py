@@ -33,30 +33,27 @@ def python(code: str, *arguments: str, timeout: float = 30) -> str:
 
 
 USE = """
-    import resource, sys, time
+    import resource, sys
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    begin = time.process_time()
     from kubectl_runtime import Api, Client, Config
     client = Client(Config(cluster_url=sys.argv[1]))
     client.server_version()
-    took = time.process_time() - begin
-    print(took, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
     print(sorted(name for name in ("kubernetes", "yaml", "cachetools", "prometheus_client") if name in sys.modules))
 """
+# How long that takes is measured by tests/benchmarks/imports.py: a test that looks at a clock fails on a busy machine.
 
 
-def test_using_the_client_costs_at_most_a_fifth_of_a_second_and_40_mib() -> None:
+def test_using_the_client_costs_at_most_40_mib_and_loads_nothing_heavy() -> None:
     with WireServer(answering(says(200, b'{"major": "1"}'))) as server:
-        measured = [python(USE, server.url).split("\n") for _ in range(5)]
-    seconds, mebibytes = zip(*(map(float, lines[0].split()) for lines in measured), strict=True)
-    assert min(seconds) < 0.20
-    assert min(mebibytes) < 40
+        measured = [python(USE, server.url).split("\n") for _ in range(3)]
+    assert min(float(lines[0]) for lines in measured) < 40
     assert measured[0][1] == "[]"
 
 
-def test_importing_the_facade_costs_next_to_nothing() -> None:
-    code = "import time; b = time.process_time(); import kubectl_runtime; print(time.process_time() - b)"
-    assert min(float(python(code)) for _ in range(3)) < 0.08
+def test_importing_the_facade_loads_no_other_module_of_the_library() -> None:
+    code = "import sys, kubectl_runtime; print(sorted(name for name in sys.modules if name.startswith('kubectl_runtime')))"
+    assert python(code).strip() == "['kubectl_runtime']"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
