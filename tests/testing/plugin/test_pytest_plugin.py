@@ -7,7 +7,12 @@ import subprocess
 import sys
 
 import pytest
-import yaml  # noqa: F401 # pytester forgets what its runs import, and yaml does not survive being imported twice
+
+# pytester forgets what its runs import, and these do not survive being imported twice
+import yaml  # noqa: F401
+from cryptography import x509  # noqa: F401
+from cryptography.hazmat.primitives import hashes, serialization  # noqa: F401
+from cryptography.hazmat.primitives.asymmetric import ec  # noqa: F401
 
 pytest_plugins = ("pytester",)
 
