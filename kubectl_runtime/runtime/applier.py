@@ -24,6 +24,7 @@ from kubectl_runtime.runtime.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.runs import GONE, SKIPPED, SUCCEEDED, Outcome, Run, enter_run
 from kubectl_runtime.runtime.store import Store
 from kubectl_runtime.runtime.triggers import name_of
+from kubectl_runtime.runtime.usercode import described
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class Applier:
         enter_run(run)
         try:
             action = self._reconcile(obj, ctx)
-            if type(action) is not Action:
+            if not isinstance(action, Action):
                 raise _wrong_type(self._reconcile, action, ref)
             return SUCCEEDED if action.requeue_after is None else Outcome(action.requeue_after)
         except BaseException as error:  # noqa: BLE001 - no exception of user code ends a thread of the library
@@ -80,7 +81,7 @@ class Applier:
             return action.requeue_after
         except BaseException as second:
             log.error("[%s] the error policy %s failed on %s: %s; the default backoff applies", self._environment.logger.name,
-                      name_of(self._error_policy), ctx.ref, _brief(second), exc_info=second)
+                      name_of(self._error_policy), ctx.ref, described(second), exc_info=second)
             return ctx.backoff_delay
 
     def _log_failure(self, error: BaseException, ctx: Context[Any], delay: float | None) -> None:
@@ -89,9 +90,9 @@ class Applier:
         if isinstance(error, ApiError) and error.is_conflict:
             logger.info("%s: conflict, somebody else changed it meanwhile (attempt %d, %s): %s", ctx.ref, ctx.attempt, again, error)
         elif ctx.stop.is_set():
-            logger.warning("%s: ended by the shutdown: %s", ctx.ref, _brief(error))
+            logger.warning("%s: ended by the shutdown: %s", ctx.ref, described(error))
         else:
-            logger.error("%s: reconcile failed (attempt %d, %s): %s", ctx.ref, ctx.attempt, again, _brief(error), exc_info=error,
+            logger.error("%s: reconcile failed (attempt %d, %s): %s", ctx.ref, ctx.attempt, again, described(error), exc_info=error,
                          extra={"ref": ctx.ref, "reconcile_id": ctx.reconcile_id})
 
     def _undecodable(self, obj: Any, error: DecodeError) -> Outcome:
@@ -103,10 +104,6 @@ class Applier:
 def _wrong_type(function: Any, returned: object, ref: object) -> TypeError:
     return TypeError(f"{name_of(function)} returned {type(returned).__name__} for {ref}: "
                      "return Action.await_change() or Action.requeue(seconds)")
-
-
-def _brief(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _readable(delay: float) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from kubectl_runtime.core.errors import ApiError, KubeError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.runtime.events import Event, Failed, Init, InitApply
+from kubectl_runtime.runtime.usercode import described
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class FailureLog:
 
     def _said(self, error: Exception) -> str:
         if not isinstance(error, ApiError):
-            return f"{type(error).__name__}: {error}"
+            return described(error)
         code = " ".join(part for part in (str(error.code or ""), error.reason) if part) or "no reason given"
         if self._target.resource.kind == "Secret" and not self._target.resource.group:
             return f"{code} (message withheld)"

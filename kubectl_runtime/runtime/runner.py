@@ -153,7 +153,9 @@ class Runner:
                 outcome = self._execute(run)
                 yield
                 run = self._next(run, outcome)
-        except Exception:  # a defect; without this it would also look like a run that never ends
+        except GeneratorExit:
+            raise
+        except BaseException:  # a defect; without this it would also look like a run that never ends
             self._lose_worker(run)
             raise
 

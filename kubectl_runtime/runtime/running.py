@@ -38,6 +38,7 @@ from kubectl_runtime.runtime.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE, stack_of
 from kubectl_runtime.runtime.signals import ShutdownSignals
 from kubectl_runtime.runtime.store import Store
+from kubectl_runtime.runtime.usercode import described
 
 K = TypeVar("K")
 
@@ -224,7 +225,7 @@ class Running(Generic[K]):
             self._assembly.logger.error("%s", error)
         else:
             self._assembly.logger.critical("%s failed; the controller ends", what, exc_info=error)
-        self._shutdown.begin(f"{what} failed: {error}", self._plan.grace)
+        self._shutdown.begin(f"{what} failed: {described(error)}", self._plan.grace)
 
     def _stop_was_set(self) -> None:
         token = self._plan.stop

@@ -1,0 +1,82 @@
+"""Whatever user code raises or returns, the controller goes on and reconciles everything else."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.runtime.action import Action
+from kubectl_runtime.runtime.context import Context
+from kubectl_runtime.runtime.controller import Controller
+from tests.runtime.fake_cluster import FakeCluster, Parent
+
+LIMIT = 10.0
+
+
+class Unprintable(Exception):
+    """Its text cannot be had, as with many an exception that formats its arguments late."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+class Quitter(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(2)
+
+
+def raises(error: BaseException) -> Callable[[], Any]:
+    def answer() -> Any:
+        raise error
+
+    return answer
+
+
+HOSTILE = {
+    "an exception without text": raises(Unprintable()),
+    "an exception that exits when shown": raises(Quitter()),
+    "GeneratorExit": raises(GeneratorExit()),
+    "StopIteration": raises(StopIteration(1)),
+    "an Action that waits for a text": lambda: Action("soon"),  # type: ignore[arg-type]
+    "an Action that waits until yesterday": lambda: Action(-1.0),
+    "an Action that waits for no number": lambda: Action(float("nan")),
+    "an Action that waits for ever": lambda: Action.requeue(float("inf")),
+    "an Action that waits for longer than threads can": lambda: Action.requeue(timedelta.max),
+    "the class": lambda: Action,
+    "a number": lambda: 5,
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE.keys())
+@pytest.mark.parametrize("place", ["reconciler", "error policy"])
+def test_nothing_that_user_code_raises_or_returns_ends_the_controller(
+        place: str, hostile: Callable[[], Any]) -> None:
+    cluster = FakeCluster()
+    bad, good = threading.Event(), threading.Event()
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Any:
+        if obj.name == "good":
+            good.set()
+            return Action.await_change()
+        if place == "error policy":
+            raise ValueError("planned")
+        bad.set()
+        return hostile()
+
+    def policy(obj: Parent, error: BaseException, ctx: Context[Any]) -> Any:
+        bad.set()
+        return hostile()
+
+    cluster.put(Parent, "bad")
+    controller = Controller(cluster.api(Parent), concurrency=1)
+    with controller.start(reconcile, error_policy=policy if place == "error policy" else None) as running:
+        assert bad.wait(LIMIT)
+        cluster.put(Parent, "good")
+        assert good.wait(LIMIT)
+        assert running.error is None
+        assert running.stop() == []
