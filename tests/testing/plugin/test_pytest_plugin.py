@@ -5,14 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-# pytester forgets what its runs import, and these do not survive being imported twice
-import yaml  # noqa: F401
-from cryptography import x509  # noqa: F401
-from cryptography.hazmat.primitives import hashes, serialization  # noqa: F401
-from cryptography.hazmat.primitives.asymmetric import ec  # noqa: F401
+import kubectl_runtime
 
 pytest_plugins = ("pytester",)
 
@@ -24,13 +21,14 @@ _LOAD = [] if _REGISTERED else ["-p", "kubectl_runtime.testing.pytest_plugin"]
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester) -> pytest.Pytester:
-    """A project of its own."""
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A project of its own; its pytest is a process of its own, as modules cannot all be imported twice into one."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(kubectl_runtime.__path__[0]).parent))
     return pytester
 
 
 def passes(project: pytest.Pytester, *args: str, **outcomes: int) -> pytest.RunResult:
-    result = project.runpytest_inprocess(*_LOAD, *args)
+    result = project.runpytest_subprocess(*_LOAD, *args)
     result.assert_outcomes(**outcomes)
     return result
 
@@ -114,10 +112,10 @@ def test_a_wrong_option_is_an_error_that_names_it(project, option, text) -> None
 
 def test_the_fixtures_and_options_are_documented(project) -> None:
     project.makepyfile("def test_it(): pass")
-    shown = project.runpytest_inprocess(*_LOAD, "--fixtures", "-q")
+    shown = project.runpytest_subprocess(*_LOAD, "--fixtures", "-q")
     shown.stdout.fnmatch_lines(["kube_apiserver*", "kube_apiserver_session*", "kube_client*", "kubeconfig*"])
-    project.runpytest_inprocess(*_LOAD, "--help").stdout.fnmatch_lines(["*--kube-controllers*", "*kube_manifests*"])
-    project.runpytest_inprocess(*_LOAD, "--markers").stdout.fnmatch_lines(["@pytest.mark.kube_apiserver*"])
+    project.runpytest_subprocess(*_LOAD, "--help").stdout.fnmatch_lines(["*--kube-controllers*", "*kube_manifests*"])
+    project.runpytest_subprocess(*_LOAD, "--markers").stdout.fnmatch_lines(["@pytest.mark.kube_apiserver*"])
 
 
 @pytest.mark.parametrize("before", ["", "import sys; sys.modules['pytest'] = None; "])
