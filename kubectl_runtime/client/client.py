@@ -38,7 +38,7 @@ from kubectl_runtime.client.session import Adapters, SessionRules
 from kubectl_runtime.client.stream import ByteStream
 from kubectl_runtime.client.writes import WriteObserver, WriteObservers
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, seconds
-from kubectl_runtime.core.errors import DecodeError
+from kubectl_runtime.core.errors import ConfigError, DecodeError
 from kubectl_runtime.core.request import Request
 from kubectl_runtime.core.stop import StopToken
 
@@ -80,6 +80,9 @@ class Client:
         Controller raises it. `use_session_send`: send through `Session.send`, for mocks of it. Raises ConfigError and
         AuthError for what cannot work.
         """
+        if not isinstance(config, Config):
+            raise ConfigError(f"a Client is made from a Config, not from {type(config).__name__}: "
+                              "Client(Config(cluster_url=...)) or Client.try_default()")
         self.config = config
         self.clock = clock
         self._closing = StopToken(clock=clock)
@@ -106,8 +109,9 @@ class Client:
     def request(self, request: Request, *, deadline: float | None = None, stop: StopToken | None = None) -> bytes:
         """Send one request; the body of its answer.
 
-        `deadline`: a point on the client's clock; by default the Config's `timeout` from now. Retries end when `stop`
-        is set. Raises ApiError for an answer that is an error, TransportError (RequestTimeout) for none, AuthError.
+        `deadline`: a point on the client's clock; by default the Config's `timeout` from now. When `stop` is set, retries
+        end, and so does waiting for the answer of a GET. Raises ApiError for an answer that is an error, TransportError
+        (RequestTimeout) for none, AuthError.
         """
         return self._answer(self._call(request, deadline, stop)).body
 

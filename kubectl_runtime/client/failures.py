@@ -18,6 +18,7 @@ import urllib3
 
 from kubectl_runtime.client.retry import Failure, retry_after
 from kubectl_runtime.core.errors import ApiError, DiscoveryError, RequestTimeout, TransportError
+from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.request import Request
 from kubectl_runtime.core.status import Status, StatusDetails
 
@@ -72,9 +73,7 @@ def error_of(request: Request, code: int, headers: Mapping[str, str], body: byte
         status = msgspec.structs.replace(status, code=code)
     resource = request.resource
     if resource is not None and code == HTTPStatus.NOT_FOUND and _is_unserved(request, found):
-        return KindNotServedError(msgspec.structs.replace(status, message=(
-            f"the server does not serve {resource.full_name} in {resource.api_version}: "
-            "is its CRD installed, and the version and plural right?")), request.operation)
+        return KindNotServedError(msgspec.structs.replace(status, message=_unserved(request, resource)), request.operation)
     if resource is not None and resource.kind == "Secret" and not resource.group and code in _QUOTING:
         status = msgspec.structs.replace(status, message="the server's message about a Secret is withheld",
                                          details=_without_causes(status.details))
@@ -104,6 +103,15 @@ def _is_unserved(request: Request, status: Status | None) -> bool:
     if status is None or request.verb in ("list", "watch", "deletecollection"):
         return True
     return status.message == _UNSERVED and not (status.details is not None and status.details.name)
+
+
+def _unserved(request: Request, resource: ApiResource) -> str:
+    kind = f"{resource.full_name} in {resource.api_version}"
+    subresource = request.path.rpartition("/")[2]
+    if request.name and request.verb != "create" and subresource in ("status", "scale") and subresource != request.name:
+        return (f"the server does not serve the subresource {subresource!r} of {kind}: does the kind have one, "
+                "and its CRD, if it has a CRD, declare it?")
+    return f"the server does not serve {kind}: is its CRD installed, and the version and plural right?"
 
 
 def _without_causes(details: StatusDetails | None) -> StatusDetails | None:

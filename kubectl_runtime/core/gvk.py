@@ -83,10 +83,10 @@ def api_resource_of(kind: HasApiResource | ApiResource) -> ApiResource:
     if isinstance(kind, ApiResource):
         return kind
     found = getattr(kind, "api_resource", None)
-    if isinstance(found, ApiResource):
+    if isinstance(found, ApiResource) and isinstance(kind, type):
         return found
-    raise RequestError(f"{kind!r} is neither a resource class nor an ApiResource: "
-                       "give it group=, version= and kind=, or pass an ApiResource")
+    raise RequestError(f"{kind!r} is neither an ApiResource nor a resource class, "
+                       "which is a subclass of Resource with group=, version= and kind=")
 
 
 def split_api_version(api_version: str) -> tuple[str, str]:

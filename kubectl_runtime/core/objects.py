@@ -29,6 +29,7 @@ from kubectl_runtime.core.models import to_model
 from kubectl_runtime.core.record import Head, Record
 from kubectl_runtime.core.refs import ObjectRef
 from kubectl_runtime.core.views import plain_object
+from kubectl_runtime.core.wire import camel
 
 M = TypeVar("M")
 _MADE_HERE = Head()
@@ -267,5 +268,9 @@ class Resource(metaclass=ResourceType):
     if not TYPE_CHECKING:  # type checkers must keep reporting unknown attributes
 
         def __getattr__(self, name: str) -> Any:
+            snake = next((known for known in dir(type(self)) if camel(known) == name), None)
+            if snake is not None:
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: attributes are written {snake!r}, "
+                                     "only keys as on the wire") from None
             raise AttributeError(f"{type(self).__name__} declares no attribute {name!r}: declare it in the class, "
                                  f"or use obj[{name!r}], which reads any key of the object") from None

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kubectl_runtime.core.gvk import ApiResource, Scope
+from kubectl_runtime.core.gvk import ApiResource, HasApiResource, Scope, api_resource_of
 
 
 class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
@@ -15,6 +15,11 @@ class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
     resource: ApiResource
     name: str
     namespace: str | None = None
+
+    @classmethod
+    def of(cls, kind: HasApiResource | ApiResource, name: str, namespace: str | None = None) -> ObjectRef:
+        """`ObjectRef.of(ConfigMap, "a", "default")`. Raises RequestError when `kind` is none."""
+        return cls(api_resource_of(kind), name, namespace)
 
     @property
     def kind(self) -> str:

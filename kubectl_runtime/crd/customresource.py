@@ -49,7 +49,10 @@ class CrdOptions:
 
 
 class CustomResource(Resource):
-    """The base of one's own kinds. Class keywords: those of `Resource`, and the ones of `CrdOptions`."""
+    """The base of one's own kinds. Class keywords: those of `Resource`, and the ones of `CrdOptions`.
+
+    The group must be a name of one's own with a dot in it, as the API asks; TypeError otherwise.
+    """
 
     crd_options: ClassVar[CrdOptions] = CrdOptions()
 
@@ -57,6 +60,8 @@ class CustomResource(Resource):
                           categories: Iterable[str] = (), printer_columns: Iterable[PrinterColumn] = (),
                           **more: Any) -> None:
         super().__init_subclass__(**more)
+        if "api_resource" in cls.__dict__ and "." not in cls.api_resource.group:
+            raise TypeError(f"class {cls.__name__}: a custom resource needs a group= with a dot in it, such as 'example.com'")
         given = CrdOptions(singular, tuple(short_names), tuple(categories), tuple(printer_columns))
         if given != CrdOptions():
             cls.crd_options = given
@@ -73,8 +78,6 @@ class CustomResource(Resource):
         Raises TypeError, naming class and field, for a type that has no schema.
         """
         resource = cls.api_resource
-        if not resource.group:
-            raise TypeError(f"{cls.__name__}: a custom resource needs a group=, such as 'example.com'")
         return {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",

@@ -14,6 +14,7 @@ The methods change the controller and return it. It may be started again after i
 """
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Duration, seconds
@@ -27,7 +28,7 @@ from kubectl_runtime.runtime.running import Running
 from kubectl_runtime.runtime.serve import serve
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
 from kubectl_runtime.runtime.sources import TriggerSource
-from kubectl_runtime.runtime.triggers import Mapper, trigger_others, trigger_owners, trigger_self
+from kubectl_runtime.runtime.triggers import Mapper, name_of, trigger_others, trigger_owners, trigger_self
 from kubectl_runtime.runtime.watcher_config import DEFAULT_CONFIG, WatcherConfig
 
 if TYPE_CHECKING:
@@ -42,7 +43,11 @@ K = TypeVar("K")
 
 
 class Controller(Generic[K]):
-    """See the module. Not thread-safe while it is being set up."""
+    """Reconciles the objects of an Api: `Controller(api).owns(other_api).shutdown_on_signal().run(reconciler)`.
+
+    The methods that set it up change it and return it, so that they can be chained; they are for one thread. `run` blocks,
+    `start` does not. Nothing is watched before one of them is called.
+    """
 
     def __init__(self, api: Api[K], *, watch: WatcherConfig = DEFAULT_CONFIG, concurrency: int = 10, debounce: Duration = 0,
                  max_wait: Duration | None = None, backoff: KeyBackoff = KeyBackoff(), name: str | None = None,  # noqa: B008 - frozen
@@ -55,6 +60,7 @@ class Controller(Generic[K]):
         warn every 30 s). `watch_backoff`: how long each watch waits after a failure of its own.
         Raises RequestError when a number makes no sense.
         """
+        _check_api(api, "Controller")
         main = WatchPlan(api, watch, trigger_self(api.resource))
         self._set_up(main, api.client, concurrency, debounce, max_wait, backoff, name or api.resource.kind.lower(), sync_timeout)
         self._watch_backoff = watch_backoff
@@ -97,6 +103,7 @@ class Controller(Generic[K]):
 
         Only their metadata is watched and kept. The owner's group and kind decide, not the version.
         """
+        _check_api(api, "owns")
         self._related.append(WatchPlan(api.with_metadata_only(), watch, trigger_owners(self._resource)))
         return self
 
@@ -105,6 +112,7 @@ class Controller(Generic[K]):
 
         The mapper runs in the watch's thread: it must not block. What it raises is logged, and that event triggers nothing.
         """
+        _check_api(api, "watches")
         self._related.append(WatchPlan(api, watch, trigger_others(mapper)))
         return self
 
@@ -167,11 +175,22 @@ class Controller(Generic[K]):
         return running
 
 
+def _check_api(api: Any, taker: str) -> None:
+    """Raises RequestError for what is likely to be passed instead of an Api: a kind, or the client."""
+    if isinstance(api, type) or not hasattr(api, "resource"):
+        given = api.__name__ if isinstance(api, type) else repr(api)
+        raise RequestError(f"{taker} takes an Api, such as Api.all(client, Kind) or Api.namespaced(client, Kind, namespace), "
+                           f"not {given}")
+
+
 def functions_of(reconciler: Reconciler[Any] | ReconcileFunction,
                  error_policy: ErrorPolicy | None) -> tuple[ReconcileFunction, ErrorPolicy | None]:
     """The function to call and the error policy, of either style. Raises RequestError for what is neither."""
     if isinstance(reconciler, type):
         raise RequestError(f"{reconciler.__name__} is a class: pass an instance of it, {reconciler.__name__}()")
+    function = reconciler.reconcile if isinstance(reconciler, Reconciler) else reconciler
+    if inspect.iscoroutinefunction(function):
+        raise RequestError(f"{name_of(function)} is async: reconcilers run in threads; write a plain function, which may block")
     if isinstance(reconciler, Reconciler):
         if error_policy is None and type(reconciler).error_policy is not Reconciler.error_policy:
             error_policy = reconciler.error_policy

@@ -93,11 +93,9 @@ class FailureLog:
             return ""
         if error.is_forbidden:
             return (f"grant the verb {failure.verb!r} on resource {resource.plural!r} of API group {resource.group!r} "
-                    "to the user of this program (it also needs list, watch)")
+                    "to the user of this program (it needs list and watch)")
         if error.is_unauthorized:
             return "the credentials are not valid or have expired"
-        if error.is_not_found:
-            return f"the server does not serve {resource.full_name} in {resource.version}: is its CRD installed?"
         if error.is_expired:
             return "its history no longer reaches back that far, so everything is listed again"
         return "this kind cannot be watched; changes are missed" if error.code == 405 else ""

@@ -108,13 +108,23 @@ def trigger_others(mapper: Mapper[Any]) -> Subscription:
         reason, cause = _related(event), _version(event.obj)
         seen = set()
         for obj in _states(event):
-            found = mapper(obj)
-            for ref in (found,) if isinstance(found, ObjectRef) else found or ():
+            for ref in _refs(mapper(obj)):
                 if ref not in seen:
                     seen.add(ref)
                     yield ReconcileRequest(ref, reason, cause)
 
     return named_after(mapper, requests)
+
+
+def _refs(found: Iterable[ObjectRef] | ObjectRef | None) -> Iterator[ObjectRef]:
+    """What a mapper returned, one by one. Raises TypeError for what is no ref: it comes from user code."""
+    if found is None:
+        return
+    for ref in found if isinstance(found, Iterable) else (found,):
+        if not isinstance(ref, ObjectRef) or not isinstance(ref.resource, ApiResource):
+            raise TypeError("a mapper returns ObjectRefs, one or many, or None: ObjectRef.of(Kind, name, namespace); "
+                            f"not {type(ref).__name__}")
+        yield ref
 
 
 def name_of(function: Any) -> str:

@@ -13,6 +13,7 @@ from kubectl_runtime import (
     ApiResource,
     Client,
     Config,
+    ConfigError,
     DiscoveryError,
     ListParams,
     Patch,
@@ -196,6 +197,18 @@ def test_a_kind_that_is_not_served_is_an_error_of_its_own(client: Client) -> Non
             DiscoveryError, match=r"does not serve configmapgenerators\.demo.*CRD installed"
         ):
             verb()
+
+
+def test_a_subresource_that_is_not_served_is_named(client: Client) -> None:
+    maps = Api.namespaced(client, ConfigMap, "default")
+    maps.create(ConfigMap(name="a"))
+    with pytest.raises(DiscoveryError, match="does not serve the subresource 'status' of configmaps in v1"):
+        maps.patch_status("a", Patch.merge({"status": {}}))
+
+
+def test_a_client_is_made_from_a_config() -> None:
+    with pytest.raises(ConfigError, match=r"Client\(Config\(cluster_url="):
+        Client("https://example.com")  # type: ignore[arg-type]
 
 
 def test_discovery_finds_kinds_by_any_name(client: Client) -> None:

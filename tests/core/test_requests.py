@@ -241,6 +241,11 @@ def test_apply_without_a_manager_is_refused() -> None:
         requests.patch(PLACE, "a", Patch.apply({}))
 
 
+def test_a_patch_says_of_which_kind_it_is() -> None:
+    with pytest.raises(RequestError, match=r"patch pods ns/a: what kind of patch is it\? Use Patch\.merge"):
+        requests.patch(PLACE, "a", {"data": {}})  # type: ignore[arg-type]
+
+
 def test_force_is_for_apply_only() -> None:
     with pytest.raises(RequestError, match="force"):
         requests.patch(PLACE, "a", Patch.merge({}), PatchParams(force=True))

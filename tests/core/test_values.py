@@ -51,6 +51,18 @@ def test_refs_compare_group_kind_namespace_and_name_only() -> None:
         assert ref != other
 
 
+def test_an_object_is_no_kind() -> None:
+    with pytest.raises(RequestError, match="neither"):
+        api_resource_of(Widget(name="a"))
+
+
+def test_a_ref_is_made_of_a_kind_argument() -> None:
+    assert ObjectRef.of(Widget, "a", "ns") == ObjectRef.of(Widget.api_resource, "a", "ns")
+    assert ObjectRef.of(NODES, "n").resource is NODES
+    with pytest.raises(RequestError, match="neither"):
+        ObjectRef.of("pods", "a")  # type: ignore[arg-type]
+
+
 def test_refs_are_shown_as_kube_rs_writes_them() -> None:
     assert str(ObjectRef(PODS, "my-pod", "my-namespace")) == "Pod.v1./my-pod.my-namespace"
     assert str(ObjectRef(DEPLOYMENTS, "a", "ns")) == "Deployment.v1.apps/a.ns"

@@ -230,12 +230,11 @@ def test_types_without_a_schema_are_named_with_their_field(hint: Any, message: s
         object_schema(thing, [("field", hint, None)])
 
 
-def test_a_custom_resource_needs_a_group() -> None:
-    class Groupless(CustomResource, version="v1", kind="Groupless"):
-        spec: dict[str, Any]
-
-    with pytest.raises(TypeError, match="needs a group="):
-        Groupless.crd()
+@pytest.mark.parametrize("group", [None, "", "example"])
+def test_a_custom_resource_needs_a_group_with_a_dot(group: str | None) -> None:
+    with pytest.raises(TypeError, match="class Groupless: a custom resource needs a group="):
+        class Groupless(CustomResource, group=group, version="v1", kind="Groupless"):
+            spec: dict[str, Any]
 
 
 def test_a_subclass_keeps_names_and_columns() -> None:

@@ -165,6 +165,34 @@ def test_a_class_instead_of_an_instance_and_no_function_at_all_are_refused(clust
         Controller(cluster.api(Parent)).start("x")  # type: ignore[arg-type]
 
 
+def test_what_is_no_api_is_refused_with_what_to_pass(cluster: FakeCluster) -> None:
+    controller = Controller(cluster.api(Parent))
+    for wrong in (Parent, cluster, "parents"):
+        for take in (Controller, controller.owns, lambda api: controller.watches(api, lambda obj: None)):
+            with pytest.raises(RequestError, match="takes an Api, such as Api.all"):
+                take(wrong)  # type: ignore[arg-type]
+
+
+def test_an_async_reconciler_is_refused(cluster: FakeCluster) -> None:
+    async def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        return Action.await_change()
+
+    with pytest.raises(RequestError, match=r"reconcile is async: reconcilers run in threads"):
+        Controller(cluster.api(Parent)).run(reconcile)  # type: ignore[arg-type]
+
+
+def test_a_mapper_that_returns_names_is_told_so_and_the_controller_lives_on(
+        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    cluster.put(Child, "c")
+    calls = Calls()
+    names: Any = lambda child: [child.name]  # noqa: E731 - not what a mapper may return
+    with Controller(cluster.api(Parent)).watches(cluster.api(Child), names).start(calls) as running:
+        running.wait_until_ready(LIMIT)
+        cluster.put(Parent, "a")
+        calls.wait_for(lambda seen: ("a", 0) in seen)
+    assert "a mapper returns ObjectRefs" in caplog.text
+
+
 @pytest.mark.parametrize("numbers", [{"concurrency": 0}, {"debounce": -1}, {"debounce": 5, "max_wait": 1}])
 def test_numbers_that_make_no_sense_are_refused(cluster: FakeCluster, numbers: dict[str, int]) -> None:
     with pytest.raises(RequestError):

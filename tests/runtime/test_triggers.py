@@ -89,6 +89,12 @@ def test_a_mapper_names_none_one_or_many(found: object, expected: int) -> None:
     assert len(refs(trigger_others(lambda obj: found), InitApply(child()))) == expected  # type: ignore[arg-type, return-value]
 
 
+@pytest.mark.parametrize("found", ["f", ["f"], 5, [FOO], ObjectRef(Foo, "f"), child()])  # type: ignore[arg-type]
+def test_a_mapper_that_returns_something_else_is_told_what_to_return(found: object) -> None:
+    with pytest.raises(TypeError, match=r"a mapper returns ObjectRefs.*ObjectRef\.of\(Kind, name, namespace\)"):
+        refs(trigger_others(lambda obj: found), InitApply(child()))  # type: ignore[arg-type, return-value]
+
+
 def test_the_stream_form_lives_on_when_a_mapper_raises(caplog: pytest.LogCaptureFixture) -> None:
     def mapper(obj: Thing) -> list[ObjectRef]:
         if obj.name == "bad":
