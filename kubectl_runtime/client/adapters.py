@@ -18,7 +18,10 @@ from urllib.parse import urlsplit
 from requests.adapters import HTTPAdapter
 from requests.models import PreparedRequest, Response
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
-from urllib3.connection import HTTPConnection
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.response import HTTPResponse
+
+from kubectl_runtime.client.interrupt import waits_on
 
 KEEPALIVE_IDLE = 30
 """Seconds of silence before the first keepalive probe; then one each 10 s, and the connection is dead after 3 in
@@ -50,11 +53,25 @@ class _IdleConnections(queue.LifoQueue[Any]):
             super().put(item, block, timeout)
 
 
+class _HttpConnection(HTTPConnection):
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
+        waits_on(self.sock)
+        return super().getresponse()
+
+
+class _HttpsConnection(HTTPSConnection):
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
+        waits_on(self.sock)
+        return super().getresponse()
+
+
 class _HttpPool(HTTPConnectionPool):
+    ConnectionCls = _HttpConnection
     QueueCls = _IdleConnections  # type: ignore[assignment] # stricter than the base class, which names only LifoQueue
 
 
 class _HttpsPool(HTTPSConnectionPool):
+    ConnectionCls = _HttpsConnection
     QueueCls = _IdleConnections  # type: ignore[assignment] # stricter than the base class, which names only LifoQueue
 
 

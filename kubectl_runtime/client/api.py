@@ -15,7 +15,6 @@ any thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from typing import Any, Generic, TypeVar, overload
 
@@ -31,7 +30,7 @@ from kubectl_runtime.core import body as bodies
 from kubectl_runtime.core import request as requests
 from kubectl_runtime.core.clock import seconds
 from kubectl_runtime.core.dynamic import DynamicObject, dynamic
-from kubectl_runtime.core.errors import ApiError
+from kubectl_runtime.core.errors import ApiError, TransportError
 from kubectl_runtime.core.gvk import ApiResource, api_resource_of
 from kubectl_runtime.core.invalid import InvalidObject
 from kubectl_runtime.core.objects import Resource
@@ -166,7 +165,13 @@ class Api(Generic[K]):
         Ends when the connection does (after 290 s by default), or `stop` is set. Raises RequestTimeout for a dead
         connection.
         """
-        with closing(self.open_watch(params, resource_version, stop)) as batches:
+        try:
+            opened = self.open_watch(params, resource_version, stop)
+        except TransportError:
+            if stop is not None and stop.is_set():
+                return
+            raise
+        with opened as batches:
             for batch in batches:
                 for event in batch:
                     found = None if event.record is None else self._object(event.record)

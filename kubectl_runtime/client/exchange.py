@@ -1,7 +1,8 @@
 """The innermost step of the client: one prepared request through one adapter, and its answer.
 
 A prepared request is built directly, not by `Session.prepare_request`, and handed to the adapter's `send`. The body of
-a call is read here, piece by piece, so that a server that trickles cannot hold it past its deadline.
+a call is read here, piece by piece, so that a server that trickles cannot hold it past its deadline. The stop token
+ends a read that waits, not a write.
 """
 from __future__ import annotations
 
@@ -14,8 +15,10 @@ import urllib3
 from requests.models import PreparedRequest, Response
 from requests.structures import CaseInsensitiveDict
 
-from kubectl_runtime.client.failures import transport_error
+from kubectl_runtime.client.failures import ConnectionFailed, transport_error
+from kubectl_runtime.client.interrupt import Interrupt
 from kubectl_runtime.client.layers import Answer, Call, Send
+from kubectl_runtime.client.retry import Failure
 from kubectl_runtime.client.session import Adapters, SessionRules
 from kubectl_runtime.core.clock import Clock, seconds
 from kubectl_runtime.core.errors import RequestTimeout
@@ -35,18 +38,29 @@ def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Cl
             raise RequestTimeout(f"{call.request.operation}: its time was up before it could be sent to {server}")
         limit = call.read_timeout if call.streaming else left
         current = adapters(call.request.operation)
+        interrupt = Interrupt(call.stop if call.request.method == "GET" else None)
         try:
-            response = rules.send(
-                current.streams if call.streaming else current.calls, _prepared(call, plain=rules.session is None),
-                {"stream": True, "timeout": (min(connect_timeout, left), limit), **current.arguments})
-            if call.streaming and response.status_code < 300:
-                return Answer(response.status_code, response.headers, response=response)
-            body = _body(response, call, clock, whole=bool(rules.hooks))
+            with interrupt:
+                response = rules.send(
+                    current.streams if call.streaming else current.calls, _prepared(call, plain=rules.session is None),
+                    {"stream": True, "timeout": (min(connect_timeout, left), limit), **current.arguments})
+                opened = call.streaming and response.status_code < 300
+                body = b"" if opened else _body(response, call, clock, whole=bool(rules.hooks))
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            if interrupt.stopped:
+                raise _given_up(call) from None
             raise transport_error(error, call.request.operation, server, config.origin, limit) from error
-        return Answer(response.status_code, response.headers, body)
+        if interrupt.stopped:  # what looks like an answer may be the beginning of one
+            response.close()
+            raise _given_up(call)
+        return Answer(response.status_code, response.headers, body, response if opened else None)
 
     return send
+
+
+def _given_up(call: Call) -> ConnectionFailed:
+    reason = call.stop.reason or "its stop token was set"
+    return ConnectionFailed(f"{call.request.operation}: given up, as {reason}", Failure(permanent=True))
 
 
 def _prepared(call: Call, *, plain: bool) -> PreparedRequest:

@@ -180,19 +180,6 @@ def test_the_median_wake_is_below_fifty_milliseconds(secure: tuple[ssl.SSLContex
     assert sorted(taken)[4] < 0.05
 
 
-def test_a_token_set_before_the_answer_ends_the_stream_at_once() -> None:
-    stop = StopToken()
-
-    def serve(peer: Peer) -> None:
-        peer.receive()
-        stop.set()
-        peer.start_stream()
-        peer.hold()
-
-    with WireServer(serve) as server, server.client() as client, client.stream(WATCH, stop=stop) as stream:
-        assert list(stream.chunks()) == []
-
-
 def test_shutdown_and_close_may_be_repeated_and_come_late() -> None:
     with WireServer(streaming(b"one\n", Peer.end_stream)) as server, server.client() as client:
         stream = client.stream(WATCH)
