@@ -45,7 +45,8 @@ class SystemClock:
         return datetime.now(UTC)
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
-        return condition.wait(timeout)
+        # Longer than a thread can wait (292 years) is for ever, and no error: an infinite timeout, say.
+        return condition.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
 
 
 SYSTEM_CLOCK = SystemClock()

@@ -82,14 +82,14 @@ class Controller(Generic[K]):
 
     def _set_up(self, main: WatchPlan | StreamPlan, client: Client, concurrency: int, debounce: Duration,
                 max_wait: Duration | None, backoff: KeyBackoff, name: str, sync_timeout: Duration | None) -> None:
-        if concurrency < 1:
-            raise RequestError(f"concurrency must be at least 1, not {concurrency}")
-        longest = None if max_wait is None else seconds(max_wait)
-        if seconds(debounce) < 0 or (longest is not None and longest < seconds(debounce)):
-            raise RequestError(f"debounce must be at least 0 and at most max_wait, not {debounce} and {max_wait}")
+        if not isinstance(concurrency, int) or concurrency < 1:
+            raise RequestError(f"concurrency must be a whole number of at least 1, not {concurrency}")
+        quiet, longest = _duration("debounce", debounce), None if max_wait is None else _duration("max_wait", max_wait)
+        if longest is not None and longest < quiet:
+            raise RequestError(f"debounce must be at most max_wait, not {debounce} and {max_wait}")
         self._main, self._client, self._concurrency, self._name = main, client, concurrency, name
-        self._debounce, self._max_wait, self._backoff = seconds(debounce), longest, backoff
-        self._sync_timeout = None if sync_timeout is None else seconds(sync_timeout)
+        self._debounce, self._max_wait, self._backoff = quiet, longest, backoff
+        self._sync_timeout = None if sync_timeout is None else _duration("sync_timeout", sync_timeout)
         self._resource = main.api.resource if isinstance(main, WatchPlan) else main.store.resource
         self._related: list[WatchPlan] = []
         self._triggers: list[TriggerSource] = []
@@ -132,12 +132,12 @@ class Controller(Generic[K]):
         Only for controllers that are started in the main thread; elsewhere it warns and does nothing. When `run` finds a
         reconciler stuck after the grace period, it flushes the logs and ends the process with status 1.
         """
-        self._signals, self._grace = True, seconds(grace)
+        self._signals, self._grace = True, _duration("grace", grace)
         return self
 
     def graceful_shutdown_on(self, stop: StopToken, grace: Duration = DEFAULT_GRACE) -> Controller[K]:
         """Stop when `stop` is set, with `grace` seconds for runs in progress. For `run` in a thread of the program's own."""
-        self._stop, self._grace = stop, seconds(grace)
+        self._stop, self._grace = stop, _duration("grace", grace)
         return self
 
     def run(self, reconciler: Reconciler[K] | ReconcileFunction, *, error_policy: ErrorPolicy | None = None,
@@ -173,6 +173,14 @@ class Controller(Generic[K]):
         running: Running[K] = Running(self.plan(), reconcile, policy, context)
         running.launch(signal_thread=signal_thread)
         return running
+
+
+def _duration(what: str, duration: Duration) -> float:
+    """`duration` in seconds. Raises RequestError when it is negative, or no number at all."""
+    length = seconds(duration)
+    if not length >= 0:
+        raise RequestError(f"{what} must be at least 0 seconds, not {duration}")
+    return length
 
 
 def _check_api(api: Any, taker: str) -> None:

@@ -190,7 +190,7 @@ class Running(Generic[K]):
         deadline = time.monotonic() + max(JOIN_SECONDS, left)
         for thread in threads:
             if thread.ident is not None:  # it was started
-                thread.join(max(0.0, deadline - time.monotonic()))
+                thread.join(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
 
     def _report(self, stuck: list[tuple[str, int]]) -> None:
         known = {thread for _, thread in stuck}

@@ -5,6 +5,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -193,10 +194,38 @@ def test_a_mapper_that_returns_names_is_told_so_and_the_controller_lives_on(
     assert "a mapper returns ObjectRefs" in caplog.text
 
 
-@pytest.mark.parametrize("numbers", [{"concurrency": 0}, {"debounce": -1}, {"debounce": 5, "max_wait": 1}])
-def test_numbers_that_make_no_sense_are_refused(cluster: FakeCluster, numbers: dict[str, int]) -> None:
-    with pytest.raises(RequestError):
+@pytest.mark.parametrize("numbers", [
+    {"concurrency": 0}, {"concurrency": 2.5}, {"debounce": -1}, {"debounce": 5, "max_wait": 1}, {"debounce": float("nan")},
+    {"debounce": 1, "max_wait": float("nan")}, {"sync_timeout": -1}])
+def test_numbers_that_make_no_sense_are_refused(cluster: FakeCluster, numbers: dict[str, Any]) -> None:
+    with pytest.raises(RequestError, match=f"^{next(iter(numbers))}|^max_wait"):
         Controller(cluster.api(Parent), **numbers)
+
+
+@pytest.mark.parametrize("grace", [-1, float("nan")])
+def test_a_grace_period_that_makes_no_sense_is_refused(cluster: FakeCluster, grace: float) -> None:
+    controller = Controller(cluster.api(Parent))
+    for take in (controller.shutdown_on_signal, partial(controller.graceful_shutdown_on, StopToken())):
+        with pytest.raises(RequestError, match="grace must be at least 0 seconds"):
+            take(grace)
+
+
+def test_an_infinite_wait_is_a_wait_without_limit(cluster: FakeCluster) -> None:
+    cluster.put(Parent, "a")
+    began, end = threading.Event(), threading.Event()
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        began.set()
+        end.wait(LIMIT)
+        return Action.await_change()
+
+    running = Controller(cluster.api(Parent), sync_timeout=float("inf")).start(Calls(answer))
+    running.wait_until_ready(float("inf"))
+    assert began.wait(LIMIT)
+    running._assembly.shutdown.draining.on_set(end.set)
+    assert running.stop(float("inf")) == []
+    assert running.wait(float("inf"))
+    assert running.error is None
 
 
 @pytest.mark.parametrize("error", [ValueError("planned"), SystemExit(3), KeyboardInterrupt(), MemoryError(), RecursionError()])
