@@ -7,6 +7,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from kubectl_runtime.core.version import VERSION as __version__
+
 if TYPE_CHECKING:  # the same names for type checkers, which do not follow the table
     from kubectl_runtime.client.api import Api as Api
     from kubectl_runtime.client.client import Client as Client

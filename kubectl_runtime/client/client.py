@@ -41,6 +41,7 @@ from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.errors import ConfigError, DecodeError
 from kubectl_runtime.core.request import Request
 from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.core.version import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -231,7 +232,7 @@ class Client:
 def _fixed_headers(config: Config, rules: SessionRules) -> Mapping[str, str | tuple[str, ...]]:
     """What every call carries: the session's headers outrank the Config's, which outrank the library's."""
     headers: dict[str, str | tuple[str, ...]] = {
-        "User-Agent": f"kubectl_runtime (python {platform.python_version()})",
+        "User-Agent": f"kubectl_runtime/{VERSION} (python {platform.python_version()})",
         "Accept-Encoding": "gzip" if config.compression else "identity",
     }
     if config.impersonate is not None:

@@ -13,6 +13,7 @@ import responses
 from requests.adapters import HTTPAdapter
 from wire_server import Peer, Received, WireServer, answering, config_map, says, status
 
+import kubectl_runtime
 from kubectl_runtime import Api, ApiError, Client, Config, ConfigError, ListParams, RetryPolicy, TransportError
 from kubectl_runtime.client.adapters import ApiAdapter
 from kubectl_runtime.resources import ConfigMap
@@ -39,6 +40,12 @@ def test_headers_that_differ_from_requests_defaults_are_sent() -> None:
     assert sent.all_of("User-Agent") == ["my-controller/2"]
     assert sent.all_of("Accept") == ["application/json"]
     assert sent.header("Connection") is None
+
+
+def test_without_a_session_the_server_names_the_field_manager_after_the_package() -> None:
+    sent = sent_with(requests.Session())
+    assert sent.all_of("User-Agent")[0].split("/")[0] == "kubectl_runtime"  # servers take what comes before the slash
+    assert kubectl_runtime.__version__ in sent.all_of("User-Agent")[0]
 
 
 @pytest.mark.parametrize("auth", [("u", "p"), requests.auth.HTTPBasicAuth("u", "p")])
