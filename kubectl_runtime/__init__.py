@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from kubectl_runtime.core.version import VERSION as __version__
+from kubectl_runtime.core.version import VERSION
 
 if TYPE_CHECKING:  # the same names for type checkers, which do not follow the table
     from kubectl_runtime.client.api import Api as Api
@@ -90,6 +90,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.watcher import watcher as watcher
     from kubectl_runtime.runtime.watcher_config import ListSemantic as ListSemantic
     from kubectl_runtime.runtime.watcher_config import WatcherConfig as WatcherConfig
+
+__version__ = VERSION
 
 _HOME = {
     "Action": "runtime.action",
