@@ -24,6 +24,7 @@ from kubectl_runtime.core.clock import Clock, seconds
 from kubectl_runtime.core.errors import RequestTimeout
 
 _PIECE = 1 << 18
+_HTTP_1_1 = 11
 
 
 def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Clock) -> Send:
@@ -104,7 +105,15 @@ def _body(response: Response, call: Call, clock: Clock, *, whole: bool) -> bytes
                 break
             if clock.monotonic() >= call.deadline:
                 raise TimeoutError
+        if not pieces and _ends_with_the_connection(raw):
+            raise urllib3.exceptions.ProtocolError("the answer broke off in its head")
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
     except BaseException:
         response.close()
         raise
+
+
+def _ends_with_the_connection(raw: urllib3.HTTPResponse) -> bool:
+    """Whether nothing says how long the body is. http.client takes a connection that is cut within the head for the head's
+    end; what is left of the head then says no length, and there is no body. (HTTP/1.0 and mocks may do so on purpose.)"""
+    return raw.version == _HTTP_1_1 and raw.length_remaining is None and not raw.chunked

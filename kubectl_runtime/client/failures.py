@@ -160,4 +160,4 @@ def _text(error: BaseException) -> str:
         return str(error).rpartition("] ")[2] or str(error)
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return str(error) or type(error).__name__
+    return " ".join(str(error).split()) or type(error).__name__

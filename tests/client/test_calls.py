@@ -49,6 +49,26 @@ def lost(peer: Peer, _: Received) -> None:
     peer.close()
 
 
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Type: application/js"])
+@pytest.mark.parametrize("request_", [GET, POST], ids=["get", "create"])
+def test_an_answer_that_breaks_off_in_its_head_is_no_answer(request_: Request, head: bytes) -> None:
+    def serve(peer: Peer) -> None:
+        peer.receive()
+        peer.send(head)
+        peer.close()
+
+    with WireServer(serve) as server, server.client(client=FAST) as client:
+        with pytest.raises(TransportError, match="was lost .the answer broke off in its head"):
+            client.request(request_)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("head", [b"204 No Content\r\n", b"200 OK\r\nContent-Length: 0\r\n", b"200 OK\r\nTransfer-Encoding: chunked\r\n"])
+def test_an_empty_answer_is_an_answer(head: bytes) -> None:
+    with WireServer(answering(lambda peer, _: peer.send(b"HTTP/1.1 " + head + b"\r\n0\r\n\r\n"))) as server:
+        assert server.client(client=FAST).request(GET) == b""
+
+
 class TestRetries:
     @pytest.mark.parametrize("code", [429, 503, 504])
     def test_a_get_is_sent_again_until_it_is_answered(self, code: int) -> None:
