@@ -1,11 +1,10 @@
 """A controller whose custom resource, a ConfigMapGenerator, becomes a ConfigMap.
 
+    python examples/configmapgen_controller.py --crd | kubectl apply --server-side -f -     once, before the next
     python examples/configmapgen_controller.py           on the cluster your kubeconfig names, until Ctrl-C or SIGTERM
     python examples/configmapgen_controller.py --demo    on a server of its own, with a short story to follow
 
-Without a configured cluster it plays the demo as well. On a cluster, install the CRD first:
-
-    python examples/configmapgen_controller.py --crd | kubectl apply --server-side -f -
+Where no cluster is configured it plays the demo as well.
 """
 from __future__ import annotations
 
@@ -22,10 +21,11 @@ from kubectl_runtime import (
     Client,
     Condition,
     Config,
-    ConfigError,
     Context,
     Controller,
     CustomResource,
+    KubeError,
+    NotConfiguredError,
     Reconciler,
     set_condition,
 )
@@ -88,20 +88,27 @@ def main() -> int:
     if args.crd:
         print(json.dumps(ConfigMapGenerator.crd(), indent=2))
         return 0
-    level = logging.CRITICAL if args.demo else logging.INFO  # the story tells of its failures itself
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")
     try:
         config = None if args.demo else Config.infer()
-    except ConfigError as error:
-        print(f"No cluster is configured ({error}).\nPlaying the demo on an embedded API server instead.\n")
-        config = None
-    if config is None:
-        from configmapgen_story import play
-
-        return play()
-    with Client(config) as client:
-        controller(client).shutdown_on_signal().run(Generate())
+        if config is None:
+            return demo()
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")
+        with Client(config) as client:
+            controller(client).shutdown_on_signal().run(Generate())
+    except NotConfiguredError as error:
+        print(f"{error}\n\nPlaying the demo on an embedded API server instead.\n")
+        return demo()
+    except KubeError as error:  # a cluster is configured, but not in a way that can work
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     return 0
+
+
+def demo() -> int:
+    from configmapgen_story import play
+
+    logging.basicConfig(level=logging.CRITICAL)  # the story tells of its failures itself
+    return play()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from functools import partial
 
 from configmapgen_controller import ConfigMapGenerator, Generate, Spec, controller
 
-from kubectl_runtime import Action, Api, Client, Condition, Context, KubeError, Patch, Running
+from kubectl_runtime import Action, Api, Client, Condition, Context, KubeError, Patch, PostParams, Running
 from kubectl_runtime.resources import ConfigMap, CustomResourceDefinition
 from kubectl_runtime.testing import ApiServer
 
@@ -83,8 +83,9 @@ class Story:
         self.verify("dinner's ConfigMap follows", lambda: self.content("dinner") == "dinner is late")
 
     def failure(self) -> None:
-        """An immutable ConfigMap is in the way of a new generator."""
-        self.config_maps.create(ConfigMap(name="supper", data={"content": "not yours"}, immutable=True))
+        """Somebody else's ConfigMap is in the way of a new generator."""
+        theirs = ConfigMap(name="supper", data={"content": "not yours"})
+        self.config_maps.create(theirs, PostParams(field_manager="somebody-else"))
         self.create("supper", "supper is ready")
         self.verify("the controller tries again and again", lambda: self.reconciler.errors >= 3)
         say("somebody removes the obstacle")
@@ -144,7 +145,6 @@ def install_crd(client: Client) -> None:
     while not any(one.type == "Established" and one.status == "True" for one in conditions_of(crds.get(name))):
         if time.monotonic() > deadline:
             raise Unhappy(f"the CRD {name} is not served")
-    print(f"The CRD {name} is installed", flush=True)
 
 
 def conditions_of(crd: CustomResourceDefinition) -> list[Condition]:
@@ -161,9 +161,9 @@ def play() -> int:
     reconciler = Counting()
     problem = ""
     with ApiServer() as server, server.client() as client:
-        print(f"An embedded API server listens on {server.url}", flush=True)
         install_crd(client)
         with controller(client).shutdown_on_signal().start(reconciler) as running:
+            print(f"An embedded API server listens on {server.url}; it serves {ConfigMapGenerator.crd_name()}", flush=True)
             story = Story(client, running, reconciler)
             try:
                 story.tell()
@@ -173,7 +173,7 @@ def play() -> int:
     print(f"\n{reconciler.reconciles} reconciles, {reconciler.errors} errors on purpose, "
           f"{story.verified} things verified in {time.monotonic() - started:.1f} s")
     if stopped_by:
-        print(f"stopped by {stopped_by}")
+        print(f"stopped by {stopped_by.split()[0]}")
         return 0
     if problem:
         print(f"NOT as it should be: {problem}")

@@ -5,17 +5,19 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 
 from kubectl_runtime import (
     Api,
     Apply,
     Client,
-    ConfigError,
+    DecodeError,
     Delete,
     Init,
     InitApply,
     InitDone,
+    KubeError,
     StopToken,
     WatcherConfig,
     watcher,
@@ -24,7 +26,10 @@ from kubectl_runtime.resources import Pod
 
 
 def describe(pod: Pod) -> str:
-    phase = pod.status.phase if pod.status else "Unknown"
+    try:
+        phase = pod.status.phase if pod.status else "Unknown"
+    except DecodeError as error:  # one broken object is no reason to stop looking at the others
+        phase = f"unreadable: {error}"
     return f"{pod.namespace}/{pod.name:<40} {phase}"
 
 
@@ -33,7 +38,7 @@ def follow(pods: Api[Pod]) -> None:
     for event in watcher(pods, WatcherConfig(), StopToken()):
         match event:
             case Init():
-                print("listing")
+                print("listing", flush=True)
             case InitApply(pod):
                 print(f"   {describe(pod)}", flush=True)
             case InitDone():
@@ -48,16 +53,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--namespace", "-n", help="only this namespace; all of them without it")
     args = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        client = Client.try_default()
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 1
-    with client:
-        try:
+        with Client.try_default() as client:
             follow(Api.namespaced(client, Pod, args.namespace) if args.namespace else Api.all(client, Pod))
-        except KeyboardInterrupt:
-            print("stopped")
+    except KeyboardInterrupt:
+        print("stopped")
+    except KubeError as error:  # no cluster is configured, or not in a way that can work
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
