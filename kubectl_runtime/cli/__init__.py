@@ -1,1 +1,6 @@
-"""."""
+"""The `kubectl-runtime` command, which is also `python -m kubectl_runtime`.
+
+    main    the command line: which commands there are, and how a failure ends       cli/main.py
+    crd     prints the CustomResourceDefinitions of classes                          cli/crd.py
+    server  the embedded API server until a signal                                   kubectl_runtime.testing.__main__
+"""

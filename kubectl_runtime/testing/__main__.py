@@ -1,6 +1,7 @@
-"""``python -m kubectl_runtime.testing``: an embedded API server until a signal.
+"""``python -m kubectl_runtime.testing``, also ``kubectl-runtime server``: an embedded API server until a signal.
 
-Prints one line, ``ready URL``, when it serves. The options are named as those of kube-apiserver and kube-controller-manager.
+Prints one line, ``ready URL``, when it serves. The options are named as those of kube-apiserver and
+kube-controller-manager.
 """
 
 from __future__ import annotations
@@ -28,30 +29,34 @@ def duration(text: str) -> float:
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    result = argparse.ArgumentParser(prog="python -m kubectl_runtime.testing", description=(
-        "An embedded Kubernetes API server for tests and demos; it runs until a signal."))
-    result.add_argument("--port", type=int, default=0, help="port to serve on (default: a free one)")
-    result.add_argument("--bind-address", default="127.0.0.1", help="address to serve on (default: loopback)")
-    result.add_argument("--kubeconfig", type=Path, help="file to write a kubeconfig to")
-    result.add_argument("--compaction-interval", type=duration, default=300.0, metavar="DURATION",
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of the command line."""
+    parser.add_argument("--port", type=int, default=0, help="port to serve on (default: a free one)")
+    parser.add_argument("--bind-address", default="127.0.0.1", help="address to serve on (default: loopback)")
+    parser.add_argument("--kubeconfig", type=Path, help="file to write a kubeconfig to")
+    parser.add_argument("--compaction-interval", type=duration, default=300.0, metavar="DURATION",
                         help="how often history is compacted, 0 for never (default: 5m)")
-    result.add_argument("--controllers", default=",".join(DEFAULT_CONTROLLERS), metavar="NAMES",
+    parser.add_argument("--controllers", default=",".join(DEFAULT_CONTROLLERS), metavar="NAMES",
                         help=f"controllers to run, or none (default: {','.join(DEFAULT_CONTROLLERS)})")
-    result.add_argument("--token-auth-file", type=Path, metavar="CSV",
+    parser.add_argument("--token-auth-file", type=Path, metavar="CSV",
                         help='users as lines of token,user,uid,"group1,group2"')
-    result.add_argument("--authorization-mode", choices=["AlwaysAllow", "RBAC"], default="AlwaysAllow",
+    parser.add_argument("--authorization-mode", choices=["AlwaysAllow", "RBAC"], default="AlwaysAllow",
                         help="RBAC enforces the Roles and bindings that are in the server (default: AlwaysAllow)")
-    result.add_argument("--tls", action="store_true", help="serve HTTPS with a certificate authority made at the start")
-    result.add_argument("--load", type=Path, action="append", default=[], metavar="PATH",
+    parser.add_argument("--tls", action="store_true", help="serve HTTPS with a certificate authority made at the start")
+    parser.add_argument("--load", type=Path, action="append", default=[], metavar="PATH",
                         help="manifest, or folder of manifests, to load at the start")
-    return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the server; returns the exit status."""
-    options = parser().parse_args(arguments)
+    """The command: parse `arguments` (the process's by default) and `run`. Raises SystemExit as argparse."""
+    parser = argparse.ArgumentParser(prog="python -m kubectl_runtime.testing", description=(
+        "An embedded Kubernetes API server for tests and demos; it runs until a signal."))
+    add_options(parser)
+    return run(parser.parse_args(arguments))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until SIGINT or SIGTERM; returns the exit status. Blocks; for the main thread."""
     signals: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda received, _: signals.put(received))  # takes no lock: the main thread waits below

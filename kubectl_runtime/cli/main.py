@@ -1,0 +1,48 @@
+"""The command line of `kubectl-runtime`.
+
+    kubectl-runtime crd MODULE:CLASS...    CustomResourceDefinitions as YAML on standard output
+    kubectl-runtime server [OPTIONS]       an embedded API server for tests and demos, until a signal
+    kubectl-runtime --version
+
+    exit status   0 done    1 it could not be done; `error: …` on standard error says why    2 the command line is wrong
+
+Each command is a module with `add_options(parser)` and `run(options)`, imported only when it is the one that was asked
+for: the server alone costs more than everything else.
+"""
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from kubectl_runtime.core.version import VERSION
+
+PROGRAM = "kubectl-runtime"
+
+_COMMANDS = {
+    "crd": ("kubectl_runtime.cli.crd", "print the CustomResourceDefinitions of classes, as YAML"),
+    "server": ("kubectl_runtime.testing.__main__", "run an embedded Kubernetes API server until a signal"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit status. `arguments` defaults to those of the process. Raises SystemExit as argparse."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = _parser(given[0] if given else "").parse_args(given)
+    status: int = options.run(options)
+    return status
+
+
+def _parser(chosen: str) -> argparse.ArgumentParser:
+    """The whole command line, with the options of the `chosen` command only."""
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Tools for Kubernetes controllers in Python.")
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {VERSION}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for name, (home, summary) in _COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        if name == chosen:
+            module = importlib.import_module(home)
+            module.add_options(command)
+            command.set_defaults(run=module.run)
+    return parser
