@@ -200,7 +200,9 @@ class SimulatedStory:
         self.client = Client(Config(cluster_url="http://simulated"), session=session, clock=self.sim.clock,
                              retry=RetryPolicy(random=self.sim.random.random))
         self.copier = Copier(rng=self.sim.random)
-        self.controller = self.sim.start(controller(self.client, concurrency=3), self.copier)
+        # While the watch of parents is stalled, the controller makes what the garbage collector deletes. Requests take no simulated
+        # time, so without debounce that would go on for ever at the same moment.
+        self.controller = self.sim.start(controller(self.client, concurrency=3, debounce=1), self.copier)
 
     def act(self, what: str, number: int, amount: int) -> None:
         name = f"p{number}"
