@@ -33,25 +33,26 @@ WriteObserver = Callable[[Write], None]
 
 
 class WriteObservers:
-    """A list of observers. Safe to use from any thread; they run outside its lock."""
+    """A list of observers, in which one may stand twice. Safe to use from any thread; they run outside its lock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._observers: tuple[WriteObserver, ...] = ()
+        self._observers: dict[object, WriteObserver] = {}  # replaced whole, so that telling needs no lock
 
     def add(self, observer: WriteObserver) -> Callable[[], None]:
         """Tell `observer` too; returns a function that takes it back."""
+        key = object()
         with self._lock:
-            self._observers = (*self._observers, observer)
+            self._observers = {**self._observers, key: observer}
 
         def remove() -> None:
             with self._lock:
-                self._observers = tuple(known for known in self._observers if known is not observer)
+                self._observers = {other: known for other, known in self._observers.items() if other is not key}
 
         return remove
 
     def tell(self, write: Write) -> None:
-        for observer in self._observers:
+        for observer in self._observers.values():
             try:
                 observer(write)
             except Exception:  # an observer's mistake must not look like a failed write

@@ -247,6 +247,17 @@ class TestWrites:
         maps.create(ConfigMap(name="b"))
         assert len(writes) == 5
 
+    def test_an_observer_that_was_added_twice_stays_when_one_of_them_is_taken_back(
+        self, client: Client, maps: Api[ConfigMap]
+    ) -> None:
+        writes: list[Write] = []
+        observer = writes.append
+        forget, _ = client.on_write(observer), client.on_write(observer)
+        forget()
+        forget()
+        maps.create(ConfigMap(name="a"))
+        assert len(writes) == 1
+
     def test_dry_runs_and_failures_are_not(self, client: Client, maps: Api[ConfigMap]) -> None:
         writes: list[Write] = []
         client.on_write(writes.append)
