@@ -61,18 +61,23 @@ class AuthProviderCredentials:
                               "use an exec plugin or a token instead")
 
     def header(self) -> str | None:
-        if self._clock.monotonic() - self._checked_at >= _PERIOD:
+        if self._is_due():
             with self._lock:
-                self._renew()
+                if self._is_due():  # no other thread has been here meanwhile
+                    self._renew()
         return self._header
 
     def refresh(self, rejected: str | None) -> bool:
         with self._lock:
-            self._renew()
+            if self._header == rejected:
+                self._renew()
             return self._header != rejected
 
     def certificate(self) -> ClientCertificate | None:
         return None
+
+    def _is_due(self) -> bool:
+        return self._clock.monotonic() - self._checked_at >= _PERIOD
 
     def _renew(self) -> None:
         self._checked_at = self._clock.monotonic()
