@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Generic, TypeVar, overload
 
-import msgspec
-
 from kubectl_runtime.client.client import Client
 from kubectl_runtime.client.failures import KindNotServedError, decode_status
 from kubectl_runtime.client.forms import Form, MetadataForm, WholeForm
@@ -42,6 +40,7 @@ from kubectl_runtime.core.refs import ObjectRef
 from kubectl_runtime.core.request import Place, Request, Retry
 from kubectl_runtime.core.status import Status
 from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.core.views import plain_object
 
 K = TypeVar("K")
 R = TypeVar("R", bound=Resource)
@@ -272,13 +271,15 @@ class Api(Generic[K]):
 
     def create_subresource(self, name: str, subresource: str, body: Any,
                            params: PostParams | None = None) -> dict[str, Any]:
-        """POST to a subresource (`eviction`, `token`, `binding`); the answer as plain JSON values."""
+        """POST to a subresource (`eviction`, `token`, `binding`); the answer as plain JSON values.
+
+        Raises DecodeError when it is no JSON object.
+        """
         request = requests.create(self.place, body, params, name=name, subresource=subresource)
         answer = self.client.request(request)
         if not _dry(params):
             self._tell("create", name, None, "", subresource)
-        found: dict[str, Any] = msgspec.json.decode(answer) if answer else {}
-        return found
+        return plain_object(answer, False, ObjectRef(self.resource, name, self.namespace)) if answer else {}
 
     # Helpers
 

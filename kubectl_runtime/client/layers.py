@@ -21,7 +21,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from urllib.parse import urlencode
 
 from requests.models import Response
 
@@ -84,8 +83,7 @@ def base_url(url: str) -> Layer:
 
     def layer(send: Send) -> Send:
         def located(call: Call) -> Answer:
-            request = call.request
-            call.url = f"{url}{request.path}?{urlencode(request.query)}" if request.query else url + request.path
+            call.url = url + call.request.target
             return send(call)
 
         return located
@@ -112,7 +110,7 @@ def retrying(policy: RetryPolicy, clock: Clock) -> Layer:
                 except ConnectionFailed as lost:
                     error, failure = lost, lost.failure
                 delay = policy.next(call.attempt, failure, repeatable=call.request.retry is Retry.SAFE)
-                if delay is None or clock.monotonic() + delay >= call.deadline or _stopped(call, delay):
+                if delay is None or clock.monotonic() + delay >= call.deadline or call.stop.wait(delay):
                     if error is not None:
                         raise error
                     assert answer is not None
@@ -132,10 +130,6 @@ def _failure(answer: Answer, clock: Clock) -> Failure:
     details = status.details.retry_after_seconds if status is not None and status.details is not None else None
     wait = retry_after(answer.headers.get("Retry-After"), details, clock.now())
     return Failure(code=answer.status, answered=True, retry_after=wait)
-
-
-def _stopped(call: Call, delay: float) -> bool:
-    return call.stop.wait(delay)
 
 
 def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCertificate], None]) -> Layer:

@@ -112,6 +112,12 @@ class TestAnswers:
             assert api.create_subresource("default", "token", {"spec": {}}) == {"status": {"token": "t"}}
         assert (server.requests[0].method, server.requests[0].body) == ("POST", b'{"spec":{}}')
 
+    def test_an_answer_of_a_subresource_that_is_no_object_is_a_decode_error(self) -> None:
+        with WireServer(answering(says(201, b"created"))) as server, server.client() as client:
+            api = Api.namespaced(client, ApiResource("", "v1", "ServiceAccount", "serviceaccounts"), "default")
+            with pytest.raises(DecodeError, match="ServiceAccount"):
+                api.create_subresource("default", "token", {"spec": {}})
+
     def test_discovery_without_aggregation_leaves_a_broken_group_out(self, caplog: pytest.LogCaptureFixture) -> None:
         groups = {
             "kind": "APIGroupList",
