@@ -6,7 +6,6 @@ that they may be defined later in the module, and so that defining a class costs
 from __future__ import annotations
 
 import inspect
-import threading
 import typing
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -80,8 +79,10 @@ def _is_class_variable(annotation: Any) -> bool:
     return annotation is typing.ClassVar or typing.get_origin(annotation) is typing.ClassVar
 
 
+# Both tables are filled without a lock, which would be held while a user's annotations are evaluated: two threads may
+# build the same entry, and `setdefault` gives both the first one.
 _codecs: dict[type, dict[str, ViewCodec]] = {}
-_codecs_lock = threading.Lock()
+_bound: dict[tuple[type, ApiResource], Any] = {}
 
 
 def attributes_of(cls: type) -> dict[str, Attribute]:
@@ -102,11 +103,7 @@ def hints_of(cls: type) -> dict[str, Any]:
 def codecs_of(cls: type) -> dict[str, ViewCodec]:
     """Wire key -> codec, `metadata` included. Built on first use; safe from any thread."""
     found = _codecs.get(cls)
-    if found is None:
-        with _codecs_lock:
-            found = _codecs.get(cls) or _build_codecs(cls)
-            _codecs[cls] = found
-    return found
+    return found if found is not None else _codecs.setdefault(cls, _build_codecs(cls))
 
 
 def _build_codecs(cls: type) -> dict[str, ViewCodec]:
@@ -117,16 +114,10 @@ def _build_codecs(cls: type) -> dict[str, ViewCodec]:
     return codecs
 
 
-_bound: dict[tuple[type, ApiResource], Any] = {}
-_bound_lock = threading.Lock()
-
-
 def bound_class(base: type[R], resource: ApiResource) -> type[R]:
     """The subclass of `base` for `resource`: the same one for the same resource. Safe from any thread."""
-    with _bound_lock:
-        found: Any = _bound.get((base, resource))
-        if found is None:
-            found = ResourceType(resource.kind, (base,), {"api_resource": resource, "__module__": base.__module__})
-            _bound[base, resource] = found
-        bound: type[R] = found
-        return bound
+    bound: type[R] | None = _bound.get((base, resource))
+    if bound is None:
+        made = ResourceType(resource.kind, (base,), {"api_resource": resource, "__module__": base.__module__})
+        bound = _bound.setdefault((base, resource), made)
+    return bound
