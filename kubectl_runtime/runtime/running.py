@@ -19,6 +19,7 @@ goes on half alive.
 from __future__ import annotations
 
 import atexit
+import os
 import random
 import threading
 import time
@@ -66,6 +67,7 @@ class Running(Generic[K]):
         self._threads: list[threading.Thread] = []
         self._heard: SimpleQueue[int | None] = SimpleQueue()
         self._signals = ShutdownSignals(self._heard)
+        self._process = os.getpid()
         self._forget_stop: Callable[[], None] = lambda: None
         self._reporting = threading.Lock()
         self._stuck: list[ObjectRef] | None = None
@@ -106,8 +108,11 @@ class Running(Generic[K]):
     def stop(self, timeout: Duration = DEFAULT_GRACE) -> list[ObjectRef]:
         """End it: no new runs, and at most `timeout` seconds for those in progress. Returns the keys that are stuck.
 
-        Blocks until everything has ended or the time is over; see the module. Later calls return the same.
+        Blocks until everything has ended or the time is over; see the module. Later calls return the same. Does nothing in the
+        child of a fork, where nothing of it runs.
         """
+        if self._is_elsewhere:
+            return []
         self._shutdown.begin("stop() was called", seconds(timeout))
         if threading.current_thread() in self._own_threads():
             return []
@@ -206,6 +211,12 @@ class Running(Generic[K]):
         self._forget_stop()
         atexit.unregister(self._at_exit)
 
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether this is the child of a fork: the threads are its parent's, and to stop would end the connections that both
+        share."""
+        return os.getpid() != self._process
+
     def _own_threads(self) -> list[threading.Thread]:
         return [*self._threads, *self._executor.threads]
 
@@ -233,5 +244,7 @@ class Running(Generic[K]):
 
     def _at_exit(self) -> None:
         """The program ends and nobody called `stop`."""
+        if self._is_elsewhere:
+            return
         self._shutdown.begin("the program ends", self._plan.grace)
         self._finish()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import signal
 import sys
 import threading
@@ -99,7 +100,31 @@ def main(scenario: str) -> None:
         controller().shutdown_on_signal(grace=0.3).start(hang)
         begun.wait(10)
         return
-    if scenario == "embedded-signal":
+    if scenario == "forked":
+        calls: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+        def note(obj: Parent, ctx: Context[Any]) -> Action:
+            calls.put(obj.name)
+            return Action.await_change()
+
+        with controller().start(note) as running:
+            running.wait_until_ready(10)
+            child = os.fork()
+            if not child:
+                sys.exit(3)  # with everything that ends a program
+            say(f"child-{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
+            cluster.put(Parent, "born-later")
+            while calls.get(timeout=10) != "born-later":
+                pass
+            say("goes-on")
+    elif scenario == "two":
+        both = [controller().shutdown_on_signal(grace=5).start(busy) for _ in range(2)]
+        for running in both:
+            assert running.wait(10)
+            say("noticed")
+        for running in both:
+            running.stop()
+    elif scenario == "embedded-signal":
         with controller().shutdown_on_signal(grace=5).start(busy) as running:
             running.wait()
             say("noticed")

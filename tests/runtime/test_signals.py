@@ -153,6 +153,24 @@ def test_an_embedded_controller_stops_on_a_signal_and_the_program_goes_on(progra
         "noticed", "restored", "no-threads", "returned"]
 
 
+def test_two_controllers_stop_on_one_signal_and_then_the_handlers_come_back(program: Callable[[str], Program]) -> None:
+    one = program("two")
+    one.until("busy")
+    one.send(signal.SIGTERM)
+    assert one.end()[0] == 0
+    assert [word for word in one.words if word in ("noticed", "restored", "no-threads", "returned")] == [
+        "noticed", "noticed", "restored", "no-threads", "returned"]
+
+
+def test_a_forked_child_that_ends_leaves_the_controller_of_its_parent_alone(program: Callable[[str], Program]) -> None:
+    one = program("forked")
+    status, log = one.end()
+    assert status == 0, log
+    assert "child-3" in one.words
+    assert "goes-on" in one.words
+    assert one.words.count("stopping") == 1, log
+
+
 def test_a_program_that_ends_without_stopping_finishes_runs_in_progress(program: Callable[[str], Program]) -> None:
     one = program("embedded-falls-off")
     status, log = one.end()
