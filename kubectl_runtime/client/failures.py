@@ -75,10 +75,14 @@ def error_of(request: Request, code: int, headers: Mapping[str, str], body: byte
     if resource is not None and code == HTTPStatus.NOT_FOUND and _is_unserved(request, found):
         return KindNotServedError(msgspec.structs.replace(status, message=_unserved(request, resource)), request.operation)
     if resource is not None and resource.kind == "Secret" and not resource.group and code in _QUOTING:
-        status = msgspec.structs.replace(status, message="the server's message about a Secret is withheld",
+        status = msgspec.structs.replace(status, message=_withheld(status),
                                          details=_without_causes(status.details))
     details = status.details.retry_after_seconds if status.details is not None else None
     return ApiError(status, request.operation, retry_after=retry_after(headers.get("Retry-After"), details, now))
+
+
+def _withheld(status: Status) -> str:
+    return f"{status.code} {status.reason}; what the server says about a Secret is withheld, as it may quote the content"
 
 
 def _made_up(code: int, headers: Mapping[str, str], body: bytes) -> Status:

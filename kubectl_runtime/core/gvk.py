@@ -44,6 +44,10 @@ class ApiResource:
     plural: str
     scope: Scope = Scope.NAMESPACED
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.scope, Scope):
+            raise RequestError(f"the scope of {self.full_name} is Scope.NAMESPACED or Scope.CLUSTER, not {self.scope!r}")
+
     @classmethod
     def from_gvk(cls, gvk: GroupVersionKind, *, plural: str | None = None,
                  scope: Scope = Scope.NAMESPACED) -> ApiResource:

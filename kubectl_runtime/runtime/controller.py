@@ -27,7 +27,7 @@ from kubectl_runtime.runtime.reconciler import ErrorPolicy, ReconcileFunction, R
 from kubectl_runtime.runtime.running import Running
 from kubectl_runtime.runtime.serve import serve
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
-from kubectl_runtime.runtime.sources import TriggerSource
+from kubectl_runtime.runtime.sources import TriggerSource, check_source
 from kubectl_runtime.runtime.triggers import Mapper, name_of, trigger_others, trigger_owners, trigger_self
 from kubectl_runtime.runtime.watcher_config import DEFAULT_CONFIG, WatcherConfig
 
@@ -118,11 +118,13 @@ class Controller(Generic[K]):
 
     def reconcile_on(self, source: TriggerSource) -> Controller[K]:
         """Each item of `source` (an iterable or a queue, pulled by a thread of its own) is an object or ref to reconcile."""
+        check_source(source)
         self._triggers.append(source)
         return self
 
     def reconcile_all_on(self, source: TriggerSource) -> Controller[K]:
         """For each item of `source`, whatever it is, every stored object is reconciled."""
+        check_source(source)
         self._bulk_triggers.append(source)
         return self
 

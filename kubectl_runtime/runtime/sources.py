@@ -39,6 +39,12 @@ TriggerSource = Iterable[Any] | TriggerQueue
 ToRequests = Callable[[Any], Iterable[ReconcileRequest]]
 
 
+def check_source(source: object) -> None:
+    """Raises RequestError for what is neither an iterable nor a queue."""
+    if not isinstance(source, Iterable) and not callable(getattr(source, "get", None)):
+        raise RequestError(f"a trigger source is an iterable or a queue, not {type(source).__name__}")
+
+
 def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopToken) -> None:
     """Pass what comes out of `source` to `sink` until it ends or `stop` is set. The body of the source's thread."""
     items = source if isinstance(source, Iterable) else _from_queue(source, stop)
@@ -55,7 +61,7 @@ def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopT
                 if requests:
                     sink(requests)
     except BaseException as error:  # noqa: BLE001 - the iterable is user code
-        report(error, "a trigger source ended: %r", source)
+        report(error, "a trigger source, a %s, ended: it", type(source).__qualname__)
 
 
 def ref_of(item: Any, own: ApiResource) -> ObjectRef:

@@ -303,7 +303,7 @@ class TestErrors:
                 Api.namespaced(client, Secret, "default").create({"metadata": {"name": "a"}})
         assert "geheim" not in str(error.value)
         assert "geheim" not in repr(error.value.status)
-        assert "create secrets default/a" in str(error.value)
+        assert f"create secrets default/a: {code} Invalid; " in str(error.value)
 
     def test_other_messages_about_secrets_stay(self) -> None:
         with (

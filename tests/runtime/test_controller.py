@@ -347,6 +347,14 @@ def test_queues_and_iterables_trigger_and_so_do_direct_calls(cluster: FakeCluste
     assert "a trigger is ignored: str is neither an object nor an ObjectRef" in caplog.text
 
 
+@pytest.mark.parametrize("source", [5, None, list])
+def test_what_can_be_neither_iterated_nor_asked_is_no_trigger_source(cluster: FakeCluster, source: Any) -> None:
+    controller = Controller(cluster.api(Parent))
+    for take in (controller.reconcile_on, controller.reconcile_all_on):
+        with pytest.raises(RequestError, match="a trigger source is an iterable or a queue"):
+            take(source)
+
+
 def test_a_controller_on_a_stream_of_ones_own(cluster: FakeCluster) -> None:
     records = [cluster.put(Parent, name, 1) for name in "ab"]
     writer = StoreWriter(Parent.api_resource, reader_of(Parent))

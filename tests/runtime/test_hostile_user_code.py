@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -35,6 +35,37 @@ def raises(error: BaseException) -> Callable[[], Any]:
         raise error
 
     return answer
+
+
+class BrokenSource:
+    """An iterable that fails, and cannot be shown either."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def __iter__(self) -> Iterator[Any]:
+        self.asked.set()
+        raise Unprintable
+
+    def __repr__(self) -> str:
+        raise Unprintable
+
+
+def test_a_trigger_source_that_fails_does_not_end_the_controller() -> None:
+    cluster, source, seen = FakeCluster(), BrokenSource(), threading.Event()
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        seen.set()
+        return Action.await_change()
+
+    with Controller(cluster.api(Parent)).reconcile_on(source).start(reconcile) as running:
+        assert source.asked.wait(LIMIT)
+        for thread in threading.enumerate():
+            if "trigger source" in thread.name:
+                thread.join(LIMIT)
+        cluster.put(Parent, "good")
+        assert seen.wait(LIMIT)
+        assert running.error is None
 
 
 HOSTILE = {
