@@ -1,0 +1,89 @@
+"""The README is true: its programs run, its commands are those that CI runs, its links lead somewhere."""
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kubectl_runtime import Api
+from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.testing import ApiServer
+from tests.examples.programs import LIMIT, ROOT, Program, blocks, environment
+
+README = ROOT / "README.md"
+DEMO, TESTS, SERVER = (block.strip() for block in blocks(README, "sh"))
+GREETER, SNIPPET = blocks(README, "python")
+
+
+def test_ci_runs_the_test_command_as_it_is_written() -> None:
+    assert TESTS in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+def test_the_two_commands_install_and_run() -> None:
+    assert DEMO == ("python3 -m venv .venv && .venv/bin/pip install -q -e . && "
+                    ".venv/bin/python examples/configmapgen_controller.py --demo")
+    assert TESTS == "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' && .venv/bin/pytest"
+    assert (ROOT / "examples" / "configmapgen_controller.py").exists()
+
+
+def test_the_controller_has_at_most_25_lines_and_does_what_it_says(tmp_path: Path) -> None:
+    assert len(GREETER.strip().splitlines()) <= 25
+    (tmp_path / "greeter.py").write_text(GREETER)
+    with ApiServer() as server, server.client() as client:
+        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        with Program("-W", "error::ResourceWarning", "greeter.py", env={"KUBECONFIG": kubeconfig}, cwd=tmp_path) as program:
+            maps = Api.namespaced(client, ConfigMap, "default")
+            events = (event for event in maps.watch() if event.object is not None and event.object.name == "greeting")
+            first = next(events)
+            assert first.object is not None
+            assert first.object.data == {"text": "Welcome to default!"}
+            program.until("reconciling")
+            maps.delete("greeting")
+            assert [next(events).type, next(events).type] == ["DELETED", "ADDED"]
+            program.send(signal.SIGINT)
+            assert program.end() == 0, program.text
+    assert "Traceback" not in program.text
+
+
+def test_the_snippet_without_a_cluster_runs(tmp_path: Path) -> None:
+    with Program("-W", "error::ResourceWarning", "-c", SNIPPET, cwd=tmp_path) as program:
+        assert program.end() == 0, program.text
+    assert program.text == ""
+
+
+def test_the_server_beside_other_programs_says_that_it_is_ready(tmp_path: Path) -> None:
+    interpreter, *arguments = SERVER.split()
+    assert interpreter == ".venv/bin/python"
+    arguments[arguments.index("--port") + 1] = "0"  # the port of the README may be taken here
+    with Program(*arguments, cwd=tmp_path) as program:
+        assert re.fullmatch(r"ready http://127\.0\.0\.1:\d+", program.until("ready"))
+        if kubectl := shutil.which("kubectl"):
+            shown = subprocess.run([kubectl, "--kubeconfig", "kubeconfig", "get", "namespaces"], cwd=tmp_path, timeout=LIMIT,
+                                   capture_output=True, text=True, check=True, env=environment({"HOME": tmp_path}))
+            assert "default" in shown.stdout
+        program.send(signal.SIGINT)
+        assert program.end() == 0, program.text
+
+
+def test_the_types_of_the_programs_are_right(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
+    for name, text in (("greeter.py", GREETER), ("snippet.py", SNIPPET)):
+        (tmp_path / name).write_text(text)
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", "greeter.py", "snippet.py"],
+                          cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_links_and_names_lead_somewhere() -> None:
+    text = README.read_text()
+    headings = {re.sub(r"[^a-z0-9 ]", "", line.lstrip("# ").lower()).replace(" ", "-")
+                for line in text.splitlines() if line.startswith("#")}
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        assert target[1:] in headings if target.startswith("#") else (ROOT / target).exists(), target
+    for module in re.findall(r"`(kubectl_runtime(?:\.\w+)+)`", text):
+        assert (ROOT / module.replace(".", "/")).is_dir(), module
