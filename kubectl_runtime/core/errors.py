@@ -92,14 +92,17 @@ class ApiError(KubeError):
 
     @property
     def code(self) -> int:
+        """The HTTP status of the answer; 0 when it is not known."""
         return self.status.code or 0
 
     @property
     def reason(self) -> str:
+        """Kubernetes's word for the error, such as `NotFound`; empty when the server gave none."""
         return self.status.reason or ""
 
     @property
     def is_not_found(self) -> bool:
+        """There is no object of this name, or no such kind: then it is a `KindNotServedError`."""
         return self._is("NotFound", HTTPStatus.NOT_FOUND)
 
     @property
@@ -109,18 +112,22 @@ class ApiError(KubeError):
 
     @property
     def is_conflict(self) -> bool:
+        """The object was changed since it was read, or another manager owns a field that was applied."""
         return self._is("Conflict", HTTPStatus.CONFLICT)
 
     @property
     def is_forbidden(self) -> bool:
+        """The user lacks the right; the message names user, verb and resource."""
         return self._is("Forbidden", HTTPStatus.FORBIDDEN)
 
     @property
     def is_unauthorized(self) -> bool:
+        """The server does not accept the credentials."""
         return self._is("Unauthorized", HTTPStatus.UNAUTHORIZED)
 
     @property
     def is_invalid(self) -> bool:
+        """The object does not fit the schema or a rule of its kind; the message names the fields."""
         return self._is("Invalid", HTTPStatus.UNPROCESSABLE_ENTITY)
 
     @property

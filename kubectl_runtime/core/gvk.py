@@ -31,6 +31,7 @@ class GroupVersionKind:
 
     @property
     def api_version(self) -> str:
+        """As objects carry it: `apps/v1`, or `v1` in the core group."""
         return join_api_version(self.group, self.version)
 
 
@@ -56,14 +57,17 @@ class ApiResource:
 
     @property
     def api_version(self) -> str:
+        """As objects carry it: `apps/v1`, or `v1` in the core group."""
         return join_api_version(self.group, self.version)
 
     @property
     def gvk(self) -> GroupVersionKind:
+        """The kind without plural and scope."""
         return GroupVersionKind(self.group, self.version, self.kind)
 
     @property
     def namespaced(self) -> bool:
+        """Whether its objects live in a namespace."""
         return self.scope is Scope.NAMESPACED
 
     @property
@@ -72,6 +76,7 @@ class ApiResource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def with_version(self, version: str) -> ApiResource:
+        """The same kind in another version of its group."""
         return replace(self, version=version)
 
 
