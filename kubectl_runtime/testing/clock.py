@@ -3,9 +3,9 @@
     threads        SimClock()                     wait() really blocks; advance() wakes every waiter whose time has come
     one thread     SimClock(self_advancing=True)  wait() cannot be ended by anybody else, so it moves the time itself
 
-With threads, `settle(n)` blocks (in real time, with a limit) until n threads wait on the clock: a test advances only then, and
-so never races the thread that it wants to wake. In a simulation of one thread, a wait without a timeout could never end:
-it raises, and names the deadlock instead of being it.
+With threads, `settle(n)` blocks (in real time, with a limit) until n threads wait on the clock: a test advances only
+then, and so never races the thread that it wants to wake. In a simulation of one thread, a wait without a timeout could
+never end: it raises, and names the deadlock instead of being it.
 """
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ class SimClock:
             self._await_departure(woken)
 
     def run_until(self, done: Callable[[], bool], *, step: Duration = 1.0, limit: Duration = 3600.0) -> None:
-        """Advance by `step` until `done()`; raises AssertionError when `limit` seconds of simulated time have passed."""
+        """Advance by `step` until `done()`; raises AssertionError when `limit` seconds of simulated time have passed.
+        """
         end = self._elapsed + seconds(limit)
         while not done():
             if self._elapsed >= end:
@@ -92,7 +93,8 @@ class SimClock:
         return False
 
     def _await_departure(self, woken: list[threading.Condition]) -> None:
-        """Let the woken leave before time goes on, so that each sees the time it asked for (bounded: one may be slow)."""
+        """Let the woken leave before time goes on, so that each sees the time it asked for (bounded: one may be slow).
+        """
         gone = {id(condition) for condition in woken}
         with self._changed:
             deadline = self._elapsed

@@ -1,7 +1,8 @@
 """`SimExecutor`: an `Executor` of one thread that interleaves work in an order given by a seed.
 
-Work is an iterator, and each `yield` a point at which threads could switch. `step` runs one piece of one of the submitted
-iterators, chosen by the seed; so starts, user code and completions mix as they would between threads, and a seed reproduces the mix.
+Work is an iterator, and each `yield` a point at which threads could switch. `step` runs one piece of one of the
+submitted iterators, chosen by the seed; so starts, user code and completions mix as they would between threads, and a
+seed reproduces the mix.
 """
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ class SimExecutor:
         self._work.append(work)
 
     def step(self, choice: int | None = None) -> bool:
-        """Run one piece of one work (`choice` picks which, else the seed); False when there is none. What it raises comes out."""
+        """Run one piece of one work (`choice` picks which, else the seed); False when there is none.
+
+        What it raises comes out.
+        """
         if not self._work:
             return False
         index = self._random.randrange(len(self._work)) if choice is None else choice % len(self._work)

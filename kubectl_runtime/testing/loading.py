@@ -58,7 +58,7 @@ def _files(path: Path) -> Iterator[Object]:
 def _documents(text: str, source: str) -> Iterator[Object]:
     import yaml
 
-    from kubectl_runtime.testing.apiserver.body import json_types_loader
+    from kubectl_runtime.testing.apiserver.yaml_body import json_types_loader
 
     try:
         documents = list(yaml.load_all(text, Loader=json_types_loader()))

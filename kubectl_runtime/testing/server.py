@@ -37,8 +37,8 @@ DEFAULT_CONTROLLERS = ("garbage-collector", "namespace")
 class ApiServer:
     """A Kubernetes API server in this process, which serves from `start` to `stop`, or inside a `with` block.
 
-    `server.client()` is a client for it, `server.write_kubeconfig(path)` lets kubectl and others in. Safe to use from any
-    thread; `start`, `stop` and `restart` by one at a time.
+    `server.client()` is a client for it, `server.write_kubeconfig(path)` lets kubectl and others in. Safe to use from
+    any thread; `start`, `stop` and `restart` by one at a time.
     """
 
     def __init__(self, *, port: int = 0, host: str = "127.0.0.1", clock: Clock = SYSTEM_CLOCK,

@@ -3,13 +3,17 @@
     actors                   one `step` of an actor that has something to do, chosen by the seed
     each watch               reads a page or what has arrived, updates its store, triggers
     the dispatcher           hands due keys to workers
-    each worker              begins a run / runs user code / ends the run and takes the next: three pieces, other actors between them
-    whatever a test adds     a function, called as often as the seed likes: the outside world that creates, breaks and deletes
+    each worker              begins a run / runs user code / ends the run and takes the next: three pieces, and other
+                             actors between them
+    whatever a test adds     a function, called as often as the seed likes: the outside world that creates, breaks and
+                             deletes
 
-When nobody has anything to do, time moves to the next moment at which somebody has, 10 s at most. A run of the same program with
-the same seed is the same run; so a test needs no real time, no threads and no luck, and a failure comes back.
+When nobody has anything to do, time moves to the next moment at which somebody has, 10 s at most. A run of the same
+program with the same seed is the same run; so a test needs no real time, no threads and no luck, and a failure comes
+back.
 
-The clients have to be on `simulation.clock`, and to reach a server without threads or sockets: `ApiServer.transport()`, or a script.
+The clients have to be on `simulation.clock`, and to reach a server without threads or sockets: `ApiServer.transport()`,
+or a script.
 """
 from __future__ import annotations
 
@@ -31,8 +35,8 @@ from kubectl_runtime.testing.executor import SimExecutor
 K = TypeVar("K")
 
 JUMP = 10.0
-"""Seconds that time moves at most at once: watches that have nothing are then asked again, since a stall or a timeout of a
-simulated connection happens on the clock without telling anybody."""
+"""Seconds that time moves at most at once: watches that have nothing are then asked again, since a stall or a timeout
+of a simulated connection happens on the clock without telling anybody."""
 
 PATIENCE = 3
 """How often in a row everybody has to find nothing to do until time moves."""
@@ -96,7 +100,10 @@ class Simulation:
 
     def start(self, controller: Controller[K], reconciler: Reconciler[K] | ReconcileFunction, *,
               error_policy: ErrorPolicy | None = None, context: Any = None) -> SimulatedController[K]:
-        """As `Controller.start`; what follows happens in `step`. Trigger sources that would need a thread are not pulled."""
+        """As `Controller.start`; what follows happens in `step`.
+
+        Trigger sources that would need a thread are not pulled.
+        """
         reconcile, policy = functions_of(reconciler, error_policy)
         executor = SimExecutor(self.random)
         bugs: list[BaseException] = []
@@ -115,7 +122,10 @@ class Simulation:
         self._world.append(actor)
 
     def step(self) -> bool:
-        """One step of one actor; whether it did something. Raises what a test's actor or a defect of the library raises."""
+        """One step of one actor; whether it did something.
+
+        Raises what a test's actor or a defect of the library raises.
+        """
         now = self.clock.monotonic()
         actors: list[Callable[[], object]] = [*self._world]
         for controller in self._controllers:
@@ -135,7 +145,8 @@ class Simulation:
             self.step()
 
     def settle(self, limit: Duration = 0) -> None:
-        """Step, without the actors that a test added, until nothing is left to do within `limit` seconds of simulated time."""
+        """Step, without the actors that a test added, until nothing is left to do within `limit` seconds of simulated
+        time."""
         world, self._world = self._world, []
         try:
             end = self.clock.monotonic() + seconds(limit)
@@ -149,7 +160,10 @@ class Simulation:
             self._world = world
 
     def run_until(self, done: Callable[[], bool], limit: Duration = 3600) -> None:
-        """Settle bit by bit until `done()`. Raises AssertionError, which names the seed, after `limit` simulated seconds."""
+        """Settle bit by bit until `done()`.
+
+        Raises AssertionError, which names the seed, after `limit` simulated seconds.
+        """
         end = self.clock.monotonic() + seconds(limit)
         while True:
             self._exhaust(done)

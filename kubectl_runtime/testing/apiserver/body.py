@@ -12,6 +12,7 @@ from kubectl_runtime.testing.apiserver.kinds import typed
 from kubectl_runtime.testing.apiserver.kinds.typed.protobuf import UnknownTypeError, decode_protobuf
 from kubectl_runtime.testing.apiserver.registry import ResourceType
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
+from kubectl_runtime.testing.apiserver.yaml_body import parse_yaml
 
 Object = dict[str, Any]
 
@@ -31,12 +32,23 @@ def content_type(request: HttpRequest) -> str:
     return request.header("content-type").partition(";")[0].strip().lower()
 
 
+def check_readable(request: HttpRequest) -> None:
+    """Raises the 413 of a body that is too large, and the 500 of one that could not be read to its end.
+
+    Such a 500 is the real server's answer: the error of reading is none that it makes a Status of.
+    """
+    if request.broken_body:
+        raise errors.bare_500(request.broken_body)
+    if len(request.body) > MAX_BODY:
+        raise errors.too_large(MAX_BODY)
+
+
 def parse(request: HttpRequest) -> tuple[Any, list[str]]:
     """The body as JSON value (from JSON or YAML, by Content-Type) and the paths of duplicate keys; ValueError says what is wrong.
 
     Raises the 415 of another media type. Protobuf is read for built-in kinds; custom resources have no such form.
     """
-    media = content_type(request) or JSON
+    media = _media_type(request)
     if media == PROTOBUF:
         try:
             return decode_protobuf(request.body), []
@@ -49,13 +61,23 @@ def parse(request: HttpRequest) -> tuple[Any, list[str]]:
     return parse_json(request.body)
 
 
+def _media_type(request: HttpRequest) -> str:
+    """The media type of an object, JSON if the client sent none; "" if the header is malformed."""
+    header = request.header("content-type")
+    if not header:
+        return JSON
+    parameters = header.split(";")[1:]
+    malformed = any(text.strip() and "=" not in text for text in parameters)
+    return "" if malformed else content_type(request)
+
+
 def parse_json(body: bytes) -> tuple[Any, list[str]]:
     """Decode JSON; ValueError with the real decoder's words."""
     try:
         value = _decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         try:
-            value = json.loads(body)  # deeper nesting than msgspec's, and invalid UTF-8, end here
+            value = _decode_leniently(body)
         except (ValueError, RecursionError):
             too_deep = "exceeded max depth" if isinstance(error, RecursionError) else str(error)
             raise ValueError(gojson.syntax_error(body) or too_deep) from None
@@ -63,6 +85,15 @@ def parse_json(body: bytes) -> tuple[Any, list[str]]:
     if body.count(b'"') == _encode(value).count(b'"'):
         return value, []
     return value, duplicate_keys(body)
+
+
+def _decode_leniently(body: bytes) -> Any:
+    """JSON that msgspec refuses and the real decoder takes: what is no UTF-8, and halves of surrogate pairs, become U+FFFD."""
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is no JSON")  # Python's decoder would take NaN and Infinity
+
+    value = json.loads(body.decode("utf-8", "replace"), parse_constant=refuse)
+    return _decode(json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
 def duplicate_keys(body: bytes) -> list[str]:
@@ -90,27 +121,6 @@ def duplicate_keys(body: bytes) -> list[str]:
     except (ValueError, RecursionError):
         return []
     return found
-
-
-def parse_yaml(body: bytes) -> Any:
-    """Decode the first YAML document of a text with JSON's types (null if there is none); ValueError if it is malformed."""
-    import yaml
-
-    try:
-        value = next(yaml.load_all(body, Loader=json_types_loader()), None)
-        return _decode(_encode(value))
-    except (yaml.YAMLError, msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"error converting YAML to JSON: yaml: {' '.join(str(error).split())}") from None
-
-
-def json_types_loader() -> Any:
-    """A safe loader that leaves dates as text, as JSON has none."""
-    import yaml
-
-    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    resolvers = {first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:timestamp"]
-                 for first, rules in base.yaml_implicit_resolvers.items()}
-    return type("JsonTypesLoader", (base,), {"yaml_implicit_resolvers": resolvers})
 
 
 def summary(data: bytes) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.testing.apiserver import discovery, errors, openapi
 from kubectl_runtime.testing.apiserver.access import Access
-from kubectl_runtime.testing.apiserver.body import MAX_BODY, PROTOBUF
+from kubectl_runtime.testing.apiserver.body import PROTOBUF, check_readable
 from kubectl_runtime.testing.apiserver.context import RequestContext, User
 from kubectl_runtime.testing.apiserver.controllers import Controller
 from kubectl_runtime.testing.apiserver.controllers.bootstrap import create_namespaces
@@ -134,8 +134,6 @@ class ApiCore:
 
     def _answer(self, request: HttpRequest, info: RequestInfo, warnings: list[str], user: User | None) -> HttpResponse:
         user = user or self.access.admit(request, info)
-        if len(request.body) > MAX_BODY:
-            raise errors.too_large(MAX_BODY)
         with self.locked():
             answer = discovery.respond(self.registry, request) or openapi.respond(self.registry, request)
         if answer is not None:
@@ -145,6 +143,8 @@ class ApiCore:
             return HttpResponse(404, [("Content-Type", "text/plain; charset=utf-8")], _NEVER_404_TEXT.encode())
         if resource_type.deprecation:
             warnings.append(resource_type.deprecation)
+        if request.method not in ("GET", "HEAD"):
+            check_readable(request)
         media = accept(request, watch=info.verb == "watch")
         ctx = RequestContext(self, request, info, resource_type, media, user, self.clock.now(), warnings=warnings)
         return handle_resource(ctx)

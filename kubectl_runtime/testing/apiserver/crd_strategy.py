@@ -1,4 +1,7 @@
-"""The kind CustomResourceDefinition: defaults, checks, conditions, and what its deletion sets. (crds.py serves the types.)"""
+"""The kind CustomResourceDefinition: defaults, checks, conditions, and what its deletion sets.
+
+(crds.py serves the types.)
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,8 @@ class CrdStrategy(BuiltinStrategy):
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
         """Status is the server's; the storage version is stored from now on."""
-        obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": _storage(obj)}
+        obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""},
+                         "storedVersions": _storage(obj)}
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
         """A new storage version joins status.storedVersions."""
@@ -68,7 +72,8 @@ class CrdStrategy(BuiltinStrategy):
         if subresource or "status" not in new:
             return
         stored = list(new["status"].get("storedVersions") or ())
-        new["status"] = {**new["status"], "storedVersions": stored + [name for name in _storage(new) if name not in stored]}
+        new["status"] = {**new["status"],
+                         "storedVersions": stored + [name for name in _storage(new) if name not in stored]}
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """The checks without which the type cannot be served; schemas are taken as they are."""
@@ -81,7 +86,8 @@ class CrdStrategy(BuiltinStrategy):
         causes = _spec_causes(new)
         spec, before = new.get("spec") or {}, old.get("spec") or {}
         if is_true(old, "Established"):
-            causes += [errors.immutable(f"spec.{key}", spec.get(key)) for key in ("group", "scope") if spec.get(key) != before.get(key)]
+            causes += [errors.immutable(f"spec.{key}", spec.get(key)) for key in ("group", "scope")
+                       if spec.get(key) != before.get(key)]
             causes += [errors.immutable(f"spec.names.{key}", spec["names"].get(key)) for key in ("kind", "plural")
                        if not causes and spec["names"].get(key) != before["names"].get(key)]
         return causes
@@ -109,7 +115,8 @@ def _spec_causes(crd: Object) -> list[Cause]:
     spec = crd.get("spec") or {}
     names = spec.get("names") or {}
     causes = [errors.required(f"spec.{key}") for key in ("group", "scope") if not spec.get(key)]
-    causes += [errors.required(f"spec.names.{key}") for key in ("plural", "singular", "kind", "listKind") if not names.get(key)]
+    causes += [errors.required(f"spec.names.{key}") for key in ("plural", "singular", "kind", "listKind")
+               if not names.get(key)]
     if not spec.get("versions"):
         causes.append(errors.required("spec.versions", "must have at least one version"))
     elif len(_storage(crd)) != 1:
@@ -122,5 +129,6 @@ def _spec_causes(crd: Object) -> list[Cause]:
         causes.append(errors.not_supported("spec.scope", spec["scope"], ["Cluster", "Namespaced"]))
     wanted = f"{names.get('plural', '')}.{spec.get('group', '')}"
     if not causes and crd["metadata"].get("name") != wanted:
-        causes.append(errors.invalid_value("metadata.name", crd["metadata"].get("name"), 'must be spec.names.plural+"."+spec.group'))
+        causes.append(errors.invalid_value("metadata.name", crd["metadata"].get("name"),
+                                           'must be spec.names.plural+"."+spec.group'))
     return causes

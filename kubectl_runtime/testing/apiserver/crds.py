@@ -44,7 +44,8 @@ def resource_types(crd: Object) -> list[ResourceType]:
     storage_schema = (stored.get("schema") or {}).get("openAPIV3Schema")
     digest = storage_version_hash(spec["group"], stored["name"], names["kind"])
     changed = crd["metadata"].get("generation", 1) > 1
-    return [_resource_type(spec, names, version, CustomStrategy(names["kind"], version, storage_schema, changed=changed), digest)
+    return [_resource_type(spec, names, version,
+                           CustomStrategy(names["kind"], version, storage_schema, changed=changed), digest)
             for version in spec["versions"] if version.get("served")]
 
 
@@ -60,7 +61,8 @@ def _resource_type(spec: Object, names: Object, version: Object, strategy: Custo
 
     return ResourceType(
         group=spec["group"], version=version["name"], kind=names["kind"], plural=names["plural"],
-        singular=names.get("singular", ""), namespaced=spec["scope"] == "Namespaced", list_kind=names.get("listKind", ""),
+        singular=names.get("singular", ""), namespaced=spec["scope"] == "Namespaced",
+        list_kind=names.get("listKind", ""),
         short_names=tuple(names.get("shortNames") or ()), categories=tuple(names.get("categories") or ()),
         subresources=tuple(subresources), strategy=strategy, schema_loader=schema,
         columns=custom_columns(version.get("additionalPrinterColumns") or ()), is_custom=True,
@@ -71,7 +73,8 @@ def _deprecation(spec: Object, names: Object, version: Object) -> str:
     if not version.get("deprecated"):
         return ""
     own = f"{spec['group']}/{version['name']} {names['kind']} is deprecated"
-    better = sorted((other["name"] for other in spec["versions"] if other.get("served") and not other.get("deprecated")),
+    better = sorted((other["name"] for other in spec["versions"]
+                     if other.get("served") and not other.get("deprecated")),
                     key=version_priority)
     default = f"{own}; use {spec['group']}/{better[0]} {names['kind']}" if better else own
     return str(version.get("deprecationWarning") or default)
@@ -138,7 +141,8 @@ class CrdController:
             set_condition(crd, "Established", "False", "NotAccepted", "not all names are accepted", now)
         else:
             set_condition(crd, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now)
-            set_condition(crd, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted", now)
+            set_condition(crd, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted",
+                          now)
             crd["status"]["acceptedNames"] = dict(crd["spec"]["names"])
         self._write(core, crd)
 
@@ -158,7 +162,8 @@ class CrdController:
             taken = {other.plural, other.singular, *other.short_names}
             for name in (names["plural"], names.get("singular", ""), *(names.get("shortNames") or ())):
                 if name and name in taken:
-                    return "ShortNamesConflict" if name in other.short_names else "PluralConflict", f'"{name}" is already in use'
+                    reason = "ShortNamesConflict" if name in other.short_names else "PluralConflict"
+                    return reason, f'"{name}" is already in use'
         return None
 
     def _write(self, core: ApiCore, crd: Object) -> None:
@@ -202,7 +207,8 @@ class CrdController:
                     delete(core, types[0], instance, agent=AGENT)
         now = timestamp(core.clock.now())
         if bucket is not None and bucket.objects:
-            set_condition(crd, "Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress", now)
+            set_condition(crd, "Terminating", "True", "InstanceDeletionInProgress",
+                          "CustomResource deletion is in progress", now)
             self._write(core, crd)
             return
         finalizers = [finalizer for finalizer in version.finalizers if finalizer != CLEANUP]

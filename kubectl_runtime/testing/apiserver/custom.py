@@ -1,4 +1,5 @@
-"""The strategy of custom resources: what a CRD version says about pruning, defaults, generation, scale and selectable fields.
+"""The strategy of custom resources: what a CRD version says about pruning, defaults, generation, scale and selectable
+fields.
 
 `CustomStrategy.validate_*` is where the validation of instances by CEL rules and formats has its place.
 """
@@ -26,7 +27,8 @@ class CustomStrategy(Strategy):
     has_generation = True
 
     def __init__(self, kind: str, version: Object, storage_schema: Object | None, *, changed: bool = False) -> None:
-        """`version` is an entry of the CRD's spec.versions, `storage_schema` the openAPIV3Schema of the storage version.
+        """`version` is an entry of the CRD's spec.versions, `storage_schema` the openAPIV3Schema of the storage
+        version.
 
         `changed` tells that the CRD was different before: then stored objects may lack defaults, which reads fill in.
         """

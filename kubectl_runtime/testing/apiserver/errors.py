@@ -1,7 +1,8 @@
-"""Every Status that the server answers with when it refuses: `StatusError` and one constructor for each kind of refusal.
+"""Every Status that the server answers with when it refuses: `StatusError` and one constructor for each kind of
+refusal.
 
-Texts follow the real server's, since kubectl prints them and controllers match them. A `Cause` is one field that is wrong;
-the helpers below build the causes of the real server's ``field.Error`` kinds.
+Texts follow the real server's, since kubectl prints them and controllers match them. A `Cause` is one field that is
+wrong; the helpers below build the causes of the real server's ``field.Error`` kinds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One cause in ``details.causes``: the reason (FieldValueInvalid, ...), the message without the field, and the field."""
+    """One cause in ``details.causes``: the reason (FieldValueInvalid, ...), the message without the field, and the
+    field."""
 
     reason: str
     message: str

@@ -1,7 +1,7 @@
-"""From stored versions to the bytes of an answer: objects, lists, tables and watch events, in the form the client accepts.
+"""From stored versions to the bytes of an answer: objects, lists, tables, watch events, in the form that is accepted.
 
-A `Form` belongs to one resource type and one form of it. No object is decoded for an answer in its own form: stored bytes are
-put together. Metadata and table rows decode the part they need.
+A `Form` belongs to one resource type and one form of it. No object is decoded for an answer in its own form: stored
+bytes are put together. Metadata and table rows decode the part they need.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class Form:
         return b"".join((head, encode(metadata), b',"items":[', b",".join(items), b"]}"))
 
     def _list_head(self) -> bytes:
-        return b'{"kind":"%s","apiVersion":"%s","metadata":' % (self.type.list_kind.encode(), self.type.api_version.encode())
+        kind, api_version = self.type.list_kind.encode(), self.type.api_version.encode()
+        return b'{"kind":"%s","apiVersion":"%s","metadata":' % (kind, api_version)
 
     def event(self, kind: str, version: Version) -> bytes:
         """A line of a watch."""
@@ -104,7 +105,8 @@ class Form:
         """What the real server's typed objects write though it is empty."""
         if self.is_partial:
             return {}
-        return {key: value for key, value in self.type.strategy.blank().items() if key not in ("metadata", "kind", "apiVersion")}
+        return {key: value for key, value in self.type.strategy.blank().items()
+                if key not in ("metadata", "kind", "apiVersion")}
 
     def _partial(self, version: Version) -> bytes:
         return b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}' % (
@@ -133,6 +135,6 @@ class Form:
 def _include(request: HttpRequest) -> str:
     wanted = request.param("includeObject")
     if wanted not in _INCLUDE:
-        raise errors.bad_request(f'Unable to convert to Table as requested: includeObject: Invalid value: "{wanted}": must be '
-                                 "'Metadata', 'Object', 'None', or empty")
+        raise errors.bad_request(f'Unable to convert to Table as requested: includeObject: Invalid value: "{wanted}": '
+                                 "must be 'Metadata', 'Object', 'None', or empty")
     return _INCLUDE[wanted]

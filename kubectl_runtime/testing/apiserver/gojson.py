@@ -87,9 +87,9 @@ class _Scanner:
 
     def _open(self, closing: int) -> None:
         self.stack.append(closing)
-        self.at += 1
         if len(self.stack) > MAX_DEPTH:
-            raise _Problem("exceeded max depth")
+            raise self._unexpected("exceeded max depth")
+        self.at += 1
 
     def _close(self) -> None:
         self.stack.pop()

@@ -1,4 +1,5 @@
-"""Rules for ``metadata`` that hold for every kind: what is checked on create and update, and what is tidied on the way in."""
+"""Rules for ``metadata`` that hold for every kind: what is checked on create and update, and what is tidied on the way
+in."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ Object = dict[str, Any]
 
 STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
-DUPLICATE_OWNERS = (".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may "
-                    "reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: ")
+DUPLICATE_OWNERS = (".metadata.ownerReferences contains duplicate entries; API server dedups owner references in "
+                    "1.20+, and may reject such requests as early as 1.24; please fix your requests; "
+                    "duplicate UID(s) observed: ")
 
 
 def timestamp(moment: datetime) -> str:
@@ -49,7 +51,8 @@ def validate(metadata: Object, resource_type: ResourceType) -> list[Cause]:
 def validate_common(metadata: Object, resource_type: ResourceType) -> list[Cause]:
     """The causes in labels, annotations, owner references and finalizers."""
     return (_labels(metadata.get("labels") or {}) + _annotations(metadata.get("annotations") or {})
-            + _owners(metadata.get("ownerReferences") or []) + _finalizers(metadata.get("finalizers") or [], resource_type))
+            + _owners(metadata.get("ownerReferences") or [])
+            + _finalizers(metadata.get("finalizers") or [], resource_type))
 
 
 def _labels(labels: Object) -> list[Cause]:
@@ -82,7 +85,8 @@ def _owners(owners: list[Object]) -> list[Cause]:
     controllers = [owner for owner in owners if owner.get("controller")]
     if len(controllers) > 1:
         first, second = (owner_text(owner) for owner in controllers[:2])
-        causes.append(errors.invalid_value(at, owners, "Only one reference can have Controller set to true. Found \"true\" in "
+        causes.append(errors.invalid_value(at, owners,
+                                           "Only one reference can have Controller set to true. Found \"true\" in "
                                            f"references for {first} and {second}"))
     return causes
 
@@ -110,13 +114,15 @@ def _finalizers(finalizers: list[str], resource_type: ResourceType) -> list[Caus
 def validate_update(new: Object, old: Object) -> list[Cause]:
     """The causes that refuse a change of metadata, without those of `validate_common`."""
     causes = []
-    if "deletionGracePeriodSeconds" in new and new["deletionGracePeriodSeconds"] != old.get("deletionGracePeriodSeconds"):
-        causes.append(errors.immutable("metadata.deletionGracePeriodSeconds", new["deletionGracePeriodSeconds"]))
+    grace = "deletionGracePeriodSeconds"
+    if grace in new and new[grace] != old.get(grace):
+        causes.append(errors.immutable(f"metadata.{grace}", new[grace]))
     if "deletionTimestamp" in old:
         added = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
         if added:
             listed = ", ".join(json.dumps(name) for name in added)
-            causes.append(errors.forbidden_field("metadata.finalizers", "no new finalizers can be added if the object is being "
+            causes.append(errors.forbidden_field("metadata.finalizers",
+                                                 "no new finalizers can be added if the object is being "
                                                  f"deleted, found new finalizers []string{{{listed}}}"))
     for key in ("name", "namespace", "uid"):
         if new.get(key, "") != old.get(key, ""):
@@ -136,7 +142,8 @@ def warnings(metadata: Object, old: Object | None, resource_type: ResourceType) 
         if "/" in name or name in known or name in STANDARD_FINALIZERS:
             continue
         how = " including a path (/)" if "." in name and not dns_subdomain_errors(name) else ""
-        texts.append(f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name{how} to avoid accidental '
+        texts.append(f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name{how} '
+                     'to avoid accidental '
                      "conflicts with other finalizer writers")
     return texts
 

@@ -20,21 +20,21 @@ _subdomain = re.compile(_SUBDOMAIN)
 _qualified = re.compile(_QUALIFIED)
 _label_value = re.compile(_LABEL_VALUE)
 
-LABEL_MESSAGE = ("a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
-                 "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+LABEL_MESSAGE = ("a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
+                 "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
                  f"'{_LABEL}')")
-LABEL_1035_MESSAGE = ("a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
-                      "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "
-                      f"validation is '{_LABEL_1035}')")
-SUBDOMAIN_MESSAGE = ("a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-                     "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-                     f"'{_SUBDOMAIN}')")
-_QUALIFIED_MESSAGE = ("must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-                      "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-                      f"'{_QUALIFIED}')")
-LABEL_VALUE_MESSAGE = ("a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
-                       "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used "
-                       f"for validation is '{_LABEL_VALUE}')")
+LABEL_1035_MESSAGE = ("a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
+                      "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
+                      f"regex used for validation is '{_LABEL_1035}')")
+SUBDOMAIN_MESSAGE = ("a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+                     "and must start and end with an alphanumeric character (e.g. 'example.com', regex used for "
+                     f"validation is '{_SUBDOMAIN}')")
+_QUALIFIED_MESSAGE = ("must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+                      "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation "
+                      f"is '{_QUALIFIED}')")
+LABEL_VALUE_MESSAGE = ("a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+                       "and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or "
+                       f"'12345', regex used for validation is '{_LABEL_VALUE}')")
 
 MAX_ANNOTATIONS = 256 * 1024
 MAX_GENERATED = 58  # characters of generateName that are kept, so that five random ones fit into a DNS label

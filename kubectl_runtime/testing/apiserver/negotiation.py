@@ -1,7 +1,7 @@
 """In which form an answer goes out: JSON or YAML, the object itself, its metadata only, or a row of a table.
 
-`accept(request, …)` reads the Accept header; a `Form` then turns stored versions into bytes. Forms are values: equal forms of
-one type give equal bytes, so that watches can share an encoding.
+`accept(request, …)` reads the Accept header; a `Form` then turns stored versions into bytes. Forms are values: equal
+forms of one type give equal bytes, so that watches can share an encoding.
 """
 
 from __future__ import annotations
@@ -100,10 +100,12 @@ def wants_protobuf_only(request: HttpRequest) -> bool:
 def check_transform(media: Media, go_type: str, *, is_list: bool) -> None:
     """Refuse a conversion to a list of a single object, and the reverse."""
     if media.transform == "PartialObjectMetadataList" and not is_list:
-        raise errors.StatusError(406, "NotAcceptable", "you requested PartialObjectMetadataList, but the requested object is "
+        raise errors.StatusError(406, "NotAcceptable",
+                                 "you requested PartialObjectMetadataList, but the requested object is "
                                  f"not a list ({go_type})")
     if media.transform == "PartialObjectMetadata" and is_list:
-        raise errors.StatusError(406, "NotAcceptable", "you requested PartialObjectMetadata, but the requested object is a "
+        raise errors.StatusError(406, "NotAcceptable",
+                                 "you requested PartialObjectMetadata, but the requested object is a "
                                  f"list ({go_type})")
 
 
@@ -121,7 +123,8 @@ def to_yaml(value: Any) -> bytes:
     import yaml
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text: str = yaml.dump(value, Dumper=dumper, sort_keys=True, allow_unicode=True, default_flow_style=False, width=1 << 20)
+    text: str = yaml.dump(value, Dumper=dumper, sort_keys=True, allow_unicode=True, default_flow_style=False,
+                          width=1 << 20)
     return text.encode()
 
 

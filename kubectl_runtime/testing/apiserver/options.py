@@ -67,7 +67,8 @@ def write_options(request: HttpRequest, kind: str, *, apply: bool = False) -> Wr
         causes.append(errors.not_supported("fieldValidation", validation, _VALIDATIONS))
     if causes:
         raise _invalid(kind, causes)
-    return WriteOptions(bool(dry_run), manager or default_manager(request), validation or "Warn", is_true(request, "force"))
+    return WriteOptions(bool(dry_run), manager or default_manager(request), validation or "Warn",
+                        is_true(request, "force"))
 
 
 def default_manager(request: HttpRequest) -> str:
@@ -106,7 +107,8 @@ def delete_options(request: HttpRequest) -> DeleteOptions:
     if raw is None:
         raw = {"gracePeriodSeconds": integer_param(request, "gracePeriodSeconds"),
                "propagationPolicy": request.param("propagationPolicy") or None,
-               "orphanDependents": is_true(request, "orphanDependents") if request.has_param("orphanDependents") else None,
+               "orphanDependents": (is_true(request, "orphanDependents")
+                                    if request.has_param("orphanDependents") else None),
                "dryRun": [value for value in request.params("dryRun") if value]}
     else:
         raw.setdefault("dryRun", [value for value in request.params("dryRun") if value])

@@ -1,7 +1,7 @@
 """Continue tokens: opaque to clients, JSON in URL-safe base64 as the real server's, so that errors come out alike.
 
-A token holds the resourceVersion of the first page and the last key that was sent. A resourceVersion of -1 continues with
-the present: the token that comes with a 410.
+A token holds the resourceVersion of the first page and the last key that was sent. A resourceVersion of -1 continues
+with the present: the token that comes with a 410.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from kubectl_runtime.testing.apiserver.errors import StatusError, bad_request, expired
 
-TOO_OLD = ("The provided continue parameter is too old to display a consistent list result. You can start a new list without "
-           "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
-           "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
-           "deleted between the time the first chunk was returned and now may show up in the list.")
+TOO_OLD = ("The provided continue parameter is too old to display a consistent list result. You can start a new list "
+           "without the continue parameter, or use the continue token in this response to retrieve the remainder of "
+           "the results. Continuing with the provided token results in an inconsistent list - objects that were "
+           "created, modified, or deleted between the time the first chunk was returned and now may "
+           "show up in the list.")
 
 
 @dataclass(frozen=True, slots=True)

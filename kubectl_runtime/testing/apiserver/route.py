@@ -12,7 +12,8 @@ _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH
 
 @dataclass(slots=True)
 class RequestInfo:
-    """What a request asks for; `verb` is RBAC's word for it, for a path outside of resources the method in lower case."""
+    """What a request asks for; `verb` is RBAC's word for it, for a path outside of resources the method in lower case.
+    """
 
     is_resource: bool
     verb: str

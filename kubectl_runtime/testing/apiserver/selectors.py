@@ -1,6 +1,7 @@
 """Label and field selectors: parsing in the real server's words, and matching.
 
-`parse_labels(text)` and `parse_fields(text)` give a selector with `.matches(…)`; both raise a 400. An empty text selects all.
+`parse_labels(text)` and `parse_fields(text)` give a selector with `.matches(…)`; both raise a 400. An empty text
+selects all.
 """
 
 from __future__ import annotations
@@ -136,7 +137,8 @@ def _requirement(lexer: _Lexer) -> Requirement:
     for index, value in enumerate(values):
         if operator in ("<", ">"):
             if not re.fullmatch(r"[+-]?\d+", value):
-                raise _bad(f'values[{index}]: Invalid value: "{value}": for \'Gt\', \'Lt\' operators, the value must be an '
+                raise _bad(f'values[{index}]: Invalid value: "{value}": for \'Gt\', \'Lt\' operators, '
+                           'the value must be an '
                            "integer")
             return Requirement(key, "gt" if operator == ">" else "lt", number=int(value))
         for error in label_value_errors(value):
@@ -173,7 +175,8 @@ def _set(lexer: _Lexer) -> list[str]:
 
 
 def parse_fields(text: str, supported: Collection[str], unsupported: str = "") -> FieldSelector:
-    """Parse a field selector; a field outside of `supported` is a 400 with the text `unsupported` (``{}`` is the field)."""
+    """Parse a field selector; a field outside of `supported` is a 400 with the text `unsupported` (``{}`` is the
+    field)."""
     terms = []
     for term in _split_terms(text):
         match = re.match(r"((?:\\.|[^=!\\])*)(!=|==|=)(.*)", term, re.DOTALL)

@@ -1,9 +1,9 @@
 """What is stored, and what was: one global resourceVersion, the current objects, a history of changes, and watchers.
 
-Objects are kept as encoded JSON without ``kind`` and ``apiVersion`` (`Version.tail`), so that every reader decodes its own
-copy, a list or a watch event is put together from bytes, and several API versions share one encoding. A `Version` never
-changes. `Change` is one write; the changes of a type since the last compaction are its history: reading the past undoes
-them, watches walk along them with a cursor of their own.
+Objects are kept as encoded JSON without ``kind`` and ``apiVersion`` (`Version.tail`), so that every reader decodes its
+own copy, a list or a watch event is put together from bytes, and several API versions share one encoding. A `Version`
+never changes. `Change` is one write; the changes of a type since the last compaction are its history: reading the past
+undoes them, watches walk along them with a cursor of their own.
 
 =============  ==================  =========================  ==================
 write          `Change.old`        `Change.new`               watchers see
@@ -14,7 +14,8 @@ delete         the object before   the object before, with    DELETED
                                    the deletion's version
 =============  ==================  =========================  ==================
 
-Thread safety: none of its own. The core holds its one lock around every call; `Version` and `Change` may be read anywhere.
+Thread safety: none of its own. The core holds its one lock around every call; `Version` and `Change` may be read
+anywhere.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ class Change:
     left: Version | None = None  # `old` with this change's resourceVersion; made when a selector asks for it
 
     def old_as_left(self) -> Version:
-        """The object before the change with the change's resourceVersion: what a selector that no longer matches sees."""
+        """The object before the change with the change's resourceVersion: what a selector that no longer matches sees.
+        """
         if self.left is None:
             assert self.old is not None
             self.left = restamped(self.old, self.rv)
@@ -90,7 +92,8 @@ class Change:
 
 
 def make_version(obj: Object, rv: int, fields: dict[str, str]) -> Version:
-    """Encode an object (with or without kind and apiVersion); sets its metadata.resourceVersion, or drops it if `rv` is 0."""
+    """Encode an object (with or without kind and apiVersion); sets its metadata.resourceVersion, or drops it if `rv` is
+    0."""
     metadata = obj["metadata"]
     metadata.pop("resourceVersion", None)
     if rv:
@@ -115,7 +118,8 @@ class Bucket:
     objects: dict[str, Version] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     history: list[Change] = field(default_factory=list)
-    base: int = 0  # how many changes were dropped from the front of `history`: watchers' cursors count from the beginning
+    # how many changes were dropped from the front of `history`: watchers' cursors count from the beginning
+    base: int = 0
     listeners: list[Callable[[], None]] = field(default_factory=list)
     ended: bool = False  # the type is no longer served
 

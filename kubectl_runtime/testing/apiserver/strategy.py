@@ -1,14 +1,14 @@
-"""The rules of a kind: what is filled in, what is refused, what a deletion does. One `Strategy` object per resource type.
+"""The rules of a kind, one `Strategy` object per resource type: what is filled in or refused, what a deletion does.
 
-Order of a create:   ``decode`` · ``default`` · (managedFields, against ``blank``) · ``to_storage`` · ``prepare_create`` ·
-                     (metadata by the core) · ``validate_create`` · stored
+Order of a create:   ``decode`` · ``default`` · (managedFields, against ``blank``) · ``to_storage`` ·
+                     ``prepare_create`` · (metadata by the core) · ``validate_create`` · stored
 Order of an update:  ``decode`` · ``default`` · (managedFields) · ``to_storage`` · ``prepare_update`` · ``generation`` ·
                      ``validate_update`` · stored
 Order of a delete:   ``grace_period`` · (finalizers by the core) · ``prepare_delete`` when the object stays for now
 
 Objects are plain dicts that belong to the request: the hooks change them in place. `old` is read-only. Validation of
-``metadata`` (names, labels, annotations, finalizers, owner references) is the core's; hooks return the causes of the rest.
-Strategies keep no state; whatever they must know of other objects they ask the `StrategyContext`.
+``metadata`` (names, labels, annotations, finalizers, owner references) is the core's; hooks return the causes of the
+rest. Strategies keep no state; whatever they must know of other objects they ask the `StrategyContext`.
 """
 
 from __future__ import annotations
@@ -68,30 +68,34 @@ class Strategy:
     def decode(self, obj: Object) -> list[str]:
         """Give a received (or patched) object the shape that the real server's typed object has, in place.
 
-        Empty optional fields go, fields that are always written (``status: {}``, ``firstTimestamp: null``) come, times and
-        quantities get their canonical form, unknown fields are dropped. Returns the paths of the unknown ones in order of
-        appearance (``metadata.wrong``, ``spec.containers[0].x``). Raises `DecodeError` (errors.py) for a value of the wrong JSON
-        type; its text follows ``ConfigMap in version "v1" cannot be handled as a ConfigMap: ``. The default does nothing.
+        Empty optional fields go, fields that are always written (``status: {}``, ``firstTimestamp: null``) come, times
+        and quantities get their canonical form, unknown fields are dropped. Returns the paths of the unknown ones in
+        order of appearance (``metadata.wrong``, ``spec.containers[0].x``). Raises `DecodeError` (errors.py) for a value
+        of the wrong JSON type; its text follows ``ConfigMap in version "v1" cannot be handled as a ConfigMap: ``. The
+        default does nothing.
         """
         return []
 
     def default(self, obj: Object) -> None:
         """Fill in the kind's own defaults; runs on every write, on the object in the request's version.
 
-        What is set here is the client's in managedFields; what `prepare_create` sets is nobody's. (Defaults of a CRD's schema
-        are applied here too.)
+        What is set here is the client's in managedFields; what `prepare_create` sets is nobody's. (Defaults of a CRD's
+        schema are applied here too.)
         """
 
     def blank(self) -> Object:
         """An object without content as `decode` shapes it, ``{"status": {"loadBalancer": {}}}`` for one; a fresh copy.
 
-        The managedFields of a create list only what differs from this: so ``resources: {}`` of a container is listed, an
-        empty ``spec: {}`` is not, and an object without content has no managedFields at all.
+        The managedFields of a create list only what differs from this: so ``resources: {}`` of a container is listed,
+        an empty ``spec: {}`` is not, and an object without content has no managedFields at all.
         """
         return {}
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Drop what a client may not set and set what the server sets. The default drops status if there is a /status."""
+        """Drop what a client may not set and set what the server sets.
+
+        The default drops status if there is a /status.
+        """
         if self.has_status:
             obj.pop("status", None)
 

@@ -53,6 +53,7 @@ class HttpRequest:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     peer_cert_subject: tuple[tuple[str, str], ...] | None = None  # (attribute, value) pairs of a verified client certificate
+    broken_body: str = ""  # why the body could not be read to its end
 
     def param(self, name: str, default: str = "") -> str:
         """The first value of a query parameter, or the default."""

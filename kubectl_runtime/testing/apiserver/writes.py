@@ -1,4 +1,4 @@
-"""Create and update, from a decoded body to the stored version: the pipeline that POST, PUT, PATCH and subresources share.
+"""Create and update, from a decoded body to the stored version: what POST, PUT, PATCH and subresources share.
 
 The functions run under the core's lock; `ctx` collects warnings. See strategy.py for the order of the hooks.
 """
@@ -55,7 +55,8 @@ def check_namespace(ctx: RequestContext, obj: Object) -> None:
         meta.pop("namespace", None)  # the real server drops it silently
         return
     if meta.get("namespace") and meta["namespace"] != ctx.namespace:
-        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request")
     meta["namespace"] = ctx.namespace
 
 
@@ -63,10 +64,11 @@ def check_name(ctx: RequestContext, obj: Object) -> None:
     """The name of an object that is updated is the path's."""
     name = obj["metadata"].get("name") or ""
     if not name:
-        raise errors.bad_request(f"the name of the object ({ctx.info.name} based on URL) was undeterminable: name must be "
-                                 "provided")
+        raise errors.bad_request(f"the name of the object ({ctx.info.name} based on URL) was undeterminable: name must "
+                                 "be provided")
     if name != ctx.info.name:
-        raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({ctx.info.name})")
+        raise errors.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({ctx.info.name})")
 
 
 def schema_of(resource_type: ResourceType) -> Schema:
@@ -143,13 +145,14 @@ def with_managers(ctx: RequestContext, old: Object | None, new: Object, subresou
     """The new state with managedFields that tell who changed what against the old one (None: a create)."""
     assert ctx.options is not None
     return managedfields.update(
-        old, new, manager=ctx.options.manager, api_version=ctx.type.api_version, schema=schema_of(ctx.type), now=ctx.now,
+        old, new, manager=ctx.options.manager, api_version=ctx.type.api_version, schema=schema_of(ctx.type),
+        now=ctx.now,
         subresource=subresource, blank=ctx.type.strategy.blank(), reset=ctx.type.strategy.reset(subresource),
         versions=version_schemas(ctx))
 
 
-def update(ctx: RequestContext, current: Version, old: Object, new: Object, subresource: str = "", *, applied: bool = False,
-           ) -> Version:
+def update(ctx: RequestContext, current: Version, old: Object, new: Object, subresource: str = "", *,
+           applied: bool = False) -> Version:
     """Store a new state of an object; `old` is `current` in the request's version, `new` is decoded.
 
     The answer is the stored version: the current one if nothing changed. If the change removed the last finalizer of a
@@ -203,7 +206,8 @@ def is_finished(resource_type: ResourceType, obj: Object) -> bool:
 
 def _without_times(obj: Object) -> Object:
     meta = obj["metadata"]
-    entries = [{key: value for key, value in entry.items() if key != "time"} for entry in meta.get("managedFields") or ()]
+    entries = [{key: value for key, value in entry.items() if key != "time"}
+               for entry in meta.get("managedFields") or ()]
     return {**obj, "metadata": {**meta, "managedFields": entries}}
 
 
@@ -219,7 +223,8 @@ def _check_version(ctx: RequestContext, current: Version, meta: Object) -> None:
     if sent and sent != "0":
         if not sent.isdecimal():
             raise errors.invalid(ctx.type.group, ctx.type.plural, current.name, [
-                errors.invalid_value("metadata.resourceVersion", sent, f'strconv.ParseUint: parsing "{sent}": invalid syntax')])
+                errors.invalid_value("metadata.resourceVersion", sent,
+                                     f'strconv.ParseUint: parsing "{sent}": invalid syntax')])
         if int(sent) != current.rv:
             raise errors.conflict(ctx.type.group, ctx.type.plural, current.name)
     elif not ctx.type.strategy.allow_unconditional_update and ctx.request.method == "PUT":

@@ -3,7 +3,8 @@
 =============  ========================================================================================================
 module         what it is
 =============  ========================================================================================================
-messages       HTTP/1.1 requests from bytes, answers to bytes
+reader         HTTP/1.1 requests from bytes
+messages       answers to bytes
 connection     one connection, one thread: requests in turn, watches as chunks
 reaper         one thread that notices when the client of an idle watch has gone
 listener       the listening socket, the threads, and their end

@@ -15,6 +15,7 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,12 +23,14 @@ from typing import Protocol
 from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse, WatchStream
 from kubectl_runtime.testing.faults import Close, Exchange, Faults, Plan, RecordedRequest, Recording, Send, Stall, Wait
-from kubectl_runtime.testing.http.messages import BadMessage, Reader, chunk, head, whole_head
+from kubectl_runtime.testing.http.messages import BadMessage, chunk, head, whole_head
+from kubectl_runtime.testing.http.reader import Reader
 from kubectl_runtime.testing.http.reaper import Reaper
 
 log = logging.getLogger(__name__)
 
 SEND_TIMEOUT = 60.0  # seconds in which a client must take what it is sent
+LINGER = 0.5  # seconds that a client has to read the last answer while it still sends
 
 
 class Tls(Protocol):
@@ -132,12 +135,27 @@ class Connection:
                 request = reader.next()
             except BadMessage as problem:
                 self._send(problem.answer())
+                self._linger()
                 return
             if request is None or not self._begin():
                 return
             request.peer_cert_subject = subject
             self._answer(request, close=not reader.keep_alive)
-            if not reader.keep_alive or not self._end():
+            if not reader.keep_alive:
+                self._linger()
+                return
+            if not self._end():
+                return
+
+    def _linger(self) -> None:
+        """Take what the client still sends, for a moment: closing with bytes unread would destroy the answer on its way."""
+        if isinstance(self._socket, ssl.SSLSocket):
+            return  # where the end is announced
+        self._socket.shutdown(socket.SHUT_WR)
+        deadline = time.monotonic() + LINGER
+        while not self._stopping and (left := deadline - time.monotonic()) > 0:
+            self._socket.settimeout(left)
+            if not self._socket.recv(1 << 16):
                 return
 
     def _begin(self) -> bool:
@@ -157,7 +175,7 @@ class Connection:
         self._carry(exchange.before)
         for effect in exchange.effects:
             effect()
-        response = exchange.answer(exchange.instead or service.handle(request))
+        response = exchange.answer(exchange.instead or self._handle(request))
         self._note(response.status)
         if response.delay:
             self._wait(service.clock.monotonic() + response.delay, lambda: False)
@@ -166,6 +184,11 @@ class Connection:
         else:
             message = whole_head(response, service.clock.now(), close=close or self._stopping)
             self._carry(exchange.whole(message, b"" if request.method == "HEAD" else response.body))
+
+    def _handle(self, request: HttpRequest) -> HttpResponse:
+        if request.path == "*" and request.method == "OPTIONS":  # about the server itself, which Go answers below the API
+            return HttpResponse(200)
+        return self._service.handle(request)
 
     def _note(self, status: int | None, ended: str = "") -> None:
         if self._entry is not None and self._service.recording is not None:

@@ -1,7 +1,7 @@
 """Controllers that a bare API server lacks, as step functions that the core runs on its clock.
 
-A controller sees every change as it is stored (`Storage.observers`), notes what it has to look at, and does a bounded piece
-of work in `step`. All calls are made under the core's lock.
+A controller sees every change as it is stored (`Storage.observers`), notes what it has to look at, and does a bounded
+piece of work in `step`. All calls are made under the core's lock.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
 if TYPE_CHECKING:
     from kubectl_runtime.testing.apiserver.core import ApiCore
 
-DESCRIPTION = ("Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
-               "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
-               "clusters.")
+DESCRIPTION = ("Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such "
+               "as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across "
+               "distributions of Kubernetes clusters.")
 CA_CONFIG_MAP = "kube-root-ca.crt"
 
 

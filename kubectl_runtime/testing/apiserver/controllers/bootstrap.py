@@ -16,5 +16,5 @@ def create_namespaces(core: ApiCore) -> None:
     """Create the system namespaces that are missing."""
     for name in SYSTEM_NAMESPACES:
         if core.storage.get("/namespaces", "", name) is None:
-            submit(core, "POST", "/api/v1/namespaces", {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}},
-                   agent="kube-apiserver")
+            submit(core, "POST", "/api/v1/namespaces",
+                   {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}, agent="kube-apiserver")

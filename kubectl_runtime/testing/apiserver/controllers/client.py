@@ -30,7 +30,8 @@ def path_of(resource_type: ResourceType, namespace: str, name: str = "", subreso
 
 
 def submit(core: ApiCore, method: str, path: str, body: Object | None = None, *, agent: str) -> HttpResponse | None:
-    """Make a request as a controller; None if the server refused it (gone, conflict): the controller looks again anyway."""
+    """Make a request as a controller; None if the server refused it (gone, conflict): the controller looks again
+    anyway."""
     request = HttpRequest(method, path, headers={
         "user-agent": agent, "content-type": _CONTENT_TYPES.get(method, "application/json")},
         body=encode(body) if body is not None else b"")

@@ -10,8 +10,8 @@ deleted in the foreground (foregroundDeletion)        its finalizer goes when no
 deleted as orphaning (orphan)                         dependents lose their reference to it, then its finalizer goes
 ====================================================  ==============================================================
 
-An owner is known by its uid; a namespaced owner counts only in the dependent's own namespace. An owner of a kind that the
-server does not serve is left alone: it may be served later.
+An owner is known by its uid; a namespaced owner counts only in the dependent's own namespace. An owner of a kind that
+the server does not serve is left alone: it may be served later.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class GarbageCollector:
             self._queued.discard(place)
             self._look_at(core, place)
 
-    # --- what changed -----------------------------------------------------------------------------------------------------
+    # --- what changed -------------------------------------------------------------------------------------------------
 
     def _observe(self, bucket: Bucket, change: Change) -> None:
         place = (bucket.key, change.new.key)
@@ -112,7 +112,7 @@ class GarbageCollector:
             self._queued.add(place)
             self._queue.append(place)
 
-    # --- what is to be done -------------------------------------------------------------------------------------------------
+    # --- what is to be done -------------------------------------------------------------------------------------------
 
     def _look_at(self, core: ApiCore, place: Place) -> None:
         version, resource_type = _stored(core, place), served_type(core, place[0])
@@ -143,8 +143,9 @@ class GarbageCollector:
         elif waiting and version.uid in self._dependents:
             delete(core, resource_type, version, agent=AGENT, policy="Foreground")
         else:
-            policy = "Orphan" if ORPHAN in version.finalizers else "Foreground" if FOREGROUND in version.finalizers else ""
-            delete(core, resource_type, version, agent=AGENT, policy=policy or "Background")
+            held = version.finalizers
+            policy = "Orphan" if ORPHAN in held else "Foreground" if FOREGROUND in held else "Background"
+            delete(core, resource_type, version, agent=AGENT, policy=policy)
 
     def _owner(self, core: ApiCore, version: Version, owner: Object) -> Version | bool | None:
         """The owner; True if it cannot be told because its kind is not served; None if it does not exist."""

@@ -1,4 +1,5 @@
-"""The namespace controller: it empties a Namespace that is being deleted, tells in conditions what keeps it, and lets it go."""
+"""The namespace controller: it empties a Namespace that is being deleted, tells in conditions what keeps it, and lets
+it go."""
 
 from __future__ import annotations
 
@@ -139,5 +140,6 @@ def _conditions(remaining: dict[str, list[Version]]) -> list[tuple[str, str, str
          f"Some resources are remaining: {', '.join(counts)}"),
         ("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain",
          f"Some content in the namespace has finalizers remaining: {', '.join(held)}") if held else
-        ("NamespaceFinalizersRemaining", "False", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+        ("NamespaceFinalizersRemaining", "False", "ContentHasNoFinalizers",
+         "All content-preserving finalizers finished"),
     ]

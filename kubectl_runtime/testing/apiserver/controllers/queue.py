@@ -1,4 +1,5 @@
-"""`KeyQueue`: the objects of one type that a controller has to look at, fed by the changes of that type and of its children."""
+"""`KeyQueue`: the objects of one type that a controller has to look at, fed by the changes of that type and of its
+children."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ class KeyQueue:
         raise AssertionError(f"{type(self).__name__} reconciles nothing")
 
 
-def controlled(core: ApiCore, storage: str, owner: Version, wanted: Callable[[Version], bool] = lambda _: True) -> list[Version]:
+def controlled(core: ApiCore, storage: str, owner: Version,
+               wanted: Callable[[Version], bool] = lambda _: True) -> list[Version]:
     """The objects of a type that an object controls."""
     bucket = core.storage.bucket(storage)
     return [version for version in bucket.scan(owner.namespace) if wanted(version)

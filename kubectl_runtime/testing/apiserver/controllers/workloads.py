@@ -1,7 +1,7 @@
 """Deployments make ReplicaSets, ReplicaSets make Pods: as far as a cluster without nodes goes.
 
-No Pod ever runs, since there is no kubelet: a test that wants ready Pods writes their status, and the counts follow. A rollout
-goes from the old ReplicaSets to the new one at once; surge and pauses between steps are not imitated.
+No Pod ever runs, since there is no kubelet: a test that wants ready Pods writes their status, and the counts follow. A
+rollout goes from the old ReplicaSets to the new one at once; surge and pauses between steps are not imitated.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class DeploymentController(KeyQueue):
             "metadata": {"name": f"{owner.name}-{name}", "labels": labels, "annotations": {REVISION: str(revision)},
                          "ownerReferences": [owner_reference(owner, "Deployment")]},
             "spec": {"replicas": spec.get("replicas", 1), "selector": selector,
-                     "template": {**template, "metadata": {**template.get("metadata", {}), "labels": labels}}}}, agent=AGENT)
+                     "template": {**template, "metadata": {**template.get("metadata", {}), "labels": labels}}}},
+                     agent=AGENT)
 
     @staticmethod
     def _scale(core: ApiCore, found: dict[str, Version], current: str, replicas: int) -> None:
@@ -121,12 +122,14 @@ class ReplicaSetController(KeyQueue):
             if missing:
                 return  # the changes of the Pods come back here
         ready = sum(1 for _, obj in active if _is_ready(obj))
-        counts = {"replicas": len(active), "fullyLabeledReplicas": len(active), "readyReplicas": ready, "availableReplicas": ready}
+        counts = {"replicas": len(active), "fullyLabeledReplicas": len(active), "readyReplicas": ready,
+                  "availableReplicas": ready}
         _write_status(core, REPLICA_SETS, version, replica_set, counts)
 
     @staticmethod
     def _make(core: ApiCore, owner: Version, template: Object) -> None:
-        metadata = {key: value for key, value in template.get("metadata", {}).items() if key in ("labels", "annotations")}
+        metadata = {key: value for key, value in template.get("metadata", {}).items()
+                    if key in ("labels", "annotations")}
         submit(core, "POST", path_of(_type(core, PODS), owner.namespace), {
             "apiVersion": "v1", "kind": "Pod", "spec": template["spec"],
             "metadata": {**metadata, "generateName": f"{owner.name}-",
@@ -155,7 +158,8 @@ def _revised(revision: int) -> Object:
 
 def _write_status(core: ApiCore, storage: str, version: Version, obj: Object, counts: Object,
                   revision: Object | None = None) -> None:
-    """Write what changed of counts and revision; zeros are left out but for terminatingReplicas and a ReplicaSet's replicas."""
+    """Write what changed of counts and revision; zeros are left out but for terminatingReplicas and a ReplicaSet's
+    replicas."""
     kept = {key: value for key, value in counts.items() if value or (key == "replicas" and storage == REPLICA_SETS)}
     status = {"observedGeneration": obj["metadata"].get("generation", 1), **kept, "terminatingReplicas": 0}
     before, keys = obj.get("status") or {}, (*counts, *status)

@@ -35,13 +35,14 @@ def answer_deleted(ctx: RequestContext, version: Version) -> HttpResponse:
     if ctx.type.group:
         details["group"] = ctx.type.group
     details |= {"kind": ctx.type.plural, "uid": version.uid}
-    return answer_object(ctx, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+    return answer_object(ctx, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+                               "details": details})
 
 
 def answer_success(ctx: RequestContext, status: int = 201) -> HttpResponse:
     """The Status of a subresource that has no object to show (binding, eviction)."""
-    return answer_object(ctx, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": status},
-                         status)
+    return answer_object(ctx, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+                               "code": status}, status)
 
 
 def stored(ctx: RequestContext) -> Version | None:

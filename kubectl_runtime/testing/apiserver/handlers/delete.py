@@ -108,12 +108,12 @@ def _terminate(ctx: RequestContext, current: Version, obj: Object, options: Dele
 def _check_preconditions(ctx: RequestContext, current: Version, options: DeleteOptions) -> None:
     if options.uid and options.uid != current.uid:
         raise errors.conflict(ctx.type.group, ctx.type.kind, current.name, (
-            f"the UID in the precondition ({options.uid}) does not match the UID in record ({current.uid}). The object might "
-            "have been deleted and then recreated"))
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({current.uid}). The object "
+            "might have been deleted and then recreated"))
     if options.resource_version and options.resource_version != str(current.rv):
         raise errors.conflict(ctx.type.group, ctx.type.kind, current.name, (
-            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion in "
-            f"record ({current.rv}). The object might have been modified"))
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
+            f"in record ({current.rv}). The object might have been modified"))
 
 
 def _already_pending(meta: Object, options: DeleteOptions) -> bool:
@@ -127,8 +127,8 @@ def _already_pending(meta: Object, options: DeleteOptions) -> bool:
 def _shorten_or_begin(meta: Object, period: int, now: datetime) -> None:
     period = min(period, MAX_GRACE)
     if "deletionTimestamp" in meta:
-        begun = datetime.fromisoformat(meta["deletionTimestamp"]) - timedelta(seconds=meta["deletionGracePeriodSeconds"])
-        meta["deletionTimestamp"] = timestamp(begun + timedelta(seconds=period))
+        sooner = timedelta(seconds=period - meta["deletionGracePeriodSeconds"])
+        meta["deletionTimestamp"] = timestamp(datetime.fromisoformat(meta["deletionTimestamp"]) + sooner)
     else:
         meta["deletionTimestamp"] = timestamp(now + timedelta(seconds=period))
         if meta.get("generation"):

@@ -19,8 +19,8 @@ from kubectl_runtime.testing.apiserver.wire import HttpResponse
 
 Handler = Callable[[RequestContext], HttpResponse]
 
-MAIN: dict[str, Handler] = {"create": create, "get": get, "list": list_, "watch": watch, "update": update, "patch": patch,
-                            "delete": delete, "deletecollection": delete_collection}
+MAIN: dict[str, Handler] = {"create": create, "get": get, "list": list_, "watch": watch, "update": update,
+                            "patch": patch, "delete": delete, "deletecollection": delete_collection}
 PART: dict[str, Handler] = {"get": get, "update": update, "patch": patch}
 SCALE: dict[str, Handler] = {"get": get_scale, "update": update_scale, "patch": patch_scale}
 SUBRESOURCES: dict[str, dict[str, Handler]] = {
@@ -53,7 +53,8 @@ def _subresource(ctx: RequestContext) -> HttpResponse:
         raise _verb_refused(ctx)
     handler = SUBRESOURCES.get(info.subresource, {}).get(info.verb)
     if handler is None:
-        raise errors.StatusError(501, "NotImplemented", f"the embedded API server does not implement {ctx.type.qualified}/"
+        raise errors.StatusError(501, "NotImplemented",
+                                 f"the embedded API server does not implement {ctx.type.qualified}/"
                                  f"{info.subresource}", details={})
     return handler(ctx)
 

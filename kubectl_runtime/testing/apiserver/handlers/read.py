@@ -78,7 +78,8 @@ def select(listing: ListRequest, version: Version) -> bool:
         return False
     if not listing.fields:
         return True
-    return listing.fields.matches({"metadata.name": version.name, "metadata.namespace": version.namespace, **version.fields})
+    return listing.fields.matches({"metadata.name": version.name, "metadata.namespace": version.namespace,
+                                   **version.fields})
 
 
 def list_(ctx: RequestContext) -> HttpResponse:
@@ -101,7 +102,7 @@ def list_(ctx: RequestContext) -> HttpResponse:
 
 
 def _state(ctx: RequestContext, listing: ListRequest) -> tuple[int, str, int, dict[str, Version], list[str]]:
-    """Which state to show: its resourceVersion, the key to go on after, the limit, the objects and their sorted keys."""
+    """Which state to show: its resourceVersion, the key to go on after, the limit, the objects, their sorted keys."""
     storage, key = ctx.core.storage, ctx.type.storage
     bucket = storage.bucket(key)
     if listing.token:
@@ -139,8 +140,8 @@ def parse_version(text: str) -> int:
 
 def bad_version(text: str) -> str:
     """Why a text is no resourceVersion."""
-    return f'resourceVersion: Invalid value: {errors.go_value(text)}: strconv.ParseUint: parsing {errors.go_value(text)}: ' \
-           "invalid syntax"
+    value = errors.go_value(text)
+    return f"resourceVersion: Invalid value: {value}: strconv.ParseUint: parsing {value}: invalid syntax"
 
 
 def _validate(ctx: RequestContext, listing: ListRequest) -> None:
@@ -148,13 +149,15 @@ def _validate(ctx: RequestContext, listing: ListRequest) -> None:
     match, at = listing.match, "resourceVersionMatch"
     if match:
         if not listing.rv:
-            causes.append(errors.forbidden_field(at, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+            causes.append(errors.forbidden_field(
+                at, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
         if listing.token:
             causes.append(errors.forbidden_field(at, "resourceVersionMatch is forbidden when continue is provided"))
         if match not in ("Exact", "NotOlderThan"):
             causes.append(errors.not_supported(at, match, ["Exact", "NotOlderThan", ""]))
         if match == "Exact" and listing.rv == "0":
-            causes.append(errors.forbidden_field(at, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+            causes.append(errors.forbidden_field(
+                at, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
     if ctx.request.has_param("sendInitialEvents"):
         causes.append(errors.forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if causes:

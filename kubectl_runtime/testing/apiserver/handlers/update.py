@@ -36,5 +36,5 @@ def update(ctx: RequestContext) -> HttpResponse:
 def _other_uid(resource_type: ResourceType, key: str, name: str, *, wanted: str, found: str) -> errors.StatusError:
     folder = f"{resource_type.group}/{resource_type.plural}" if resource_type.is_custom else resource_type.plural
     return errors.conflict(resource_type.group, resource_type.plural, name, (
-        f"StorageError: invalid object, Code: 4, Key: /registry/{folder}/{key}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"))
+        f"StorageError: invalid object, Code: 4, Key: /registry/{folder}/{key}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"))

@@ -230,10 +230,11 @@ def _validate(ctx: RequestContext, listing: ListRequest) -> None:
     at, match = "resourceVersionMatch", listing.match
     if ctx.request.has_param("sendInitialEvents"):
         if match != "NotOlderThan":
-            causes.append(errors.forbidden_field(at, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+            causes.append(errors.forbidden_field(
+                at, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
     elif match:
-        causes.append(errors.forbidden_field(at, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is "
-                                             "provided"))
+        causes.append(errors.forbidden_field(
+            at, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
     if match and match != "NotOlderThan":
         causes.append(errors.not_supported(at, match, ["NotOlderThan"]))
     if causes:

@@ -109,7 +109,8 @@ class DeploymentStrategy(WorkloadStrategy):
         put_default(spec, "progressDeadlineSeconds", 600)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Surprising: a write to /status may change annotations, so that the controller's revision raises no generation."""
+        """Surprising: a write to /status may change annotations, so that the controller's revision raises no
+        generation."""
         annotations = new["metadata"].get("annotations")
         super().prepare_update(new, old, subresource, ctx)
         if subresource == "status":

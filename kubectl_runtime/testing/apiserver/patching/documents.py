@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_runtime.testing.apiserver.body import parse_json, parse_yaml
+from kubectl_runtime.testing.apiserver.body import parse_json
 from kubectl_runtime.testing.apiserver.errors import bad_request
+from kubectl_runtime.testing.apiserver.yaml_body import parse_yaml
 
 Object = dict[str, Any]
 
