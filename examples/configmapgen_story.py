@@ -163,7 +163,8 @@ def play() -> int:
     with ApiServer() as server, server.client() as client:
         install_crd(client)
         with controller(client).shutdown_on_signal().start(reconciler) as running:
-            print(f"An embedded API server listens on {server.url}; it serves {ConfigMapGenerator.crd_name()}", flush=True)
+            print(f"An embedded API server listens on {server.url}; it serves {ConfigMapGenerator.crd_name()}",
+                  flush=True)
             story = Story(client, running, reconciler)
             try:
                 story.tell()

@@ -36,7 +36,8 @@ def test_the_controller_has_at_most_25_lines_and_does_what_it_says(tmp_path: Pat
     (tmp_path / "greeter.py").write_text(GREETER)
     with ApiServer() as server, server.client() as client:
         kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-        with Program("-W", "error::ResourceWarning", "greeter.py", env={"KUBECONFIG": kubeconfig}, cwd=tmp_path) as program:
+        with Program("-W", "error::ResourceWarning", "greeter.py", env={"KUBECONFIG": kubeconfig},
+                     cwd=tmp_path) as program:
             maps = Api.namespaced(client, ConfigMap, "default")
             events = (event for event in maps.watch() if event.object is not None and event.object.name == "greeting")
             first = next(events)
@@ -63,7 +64,8 @@ def test_the_server_beside_other_programs_says_that_it_is_ready(tmp_path: Path) 
     with Program(*arguments, cwd=tmp_path) as program:
         assert re.fullmatch(r"ready http://127\.0\.0\.1:\d+", program.until("ready"))
         if kubectl := shutil.which("kubectl"):
-            shown = subprocess.run([kubectl, "--kubeconfig", "kubeconfig", "get", "namespaces"], cwd=tmp_path, timeout=LIMIT,
+            shown = subprocess.run([kubectl, "--kubeconfig", "kubeconfig", "get", "namespaces"], cwd=tmp_path,
+                                   timeout=LIMIT,
                                    capture_output=True, text=True, check=True, env=environment({"HOME": tmp_path}))
             assert "default" in shown.stdout
         program.send(signal.SIGINT)
@@ -74,7 +76,8 @@ def test_the_types_of_the_programs_are_right(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
     for name, text in (("greeter.py", GREETER), ("snippet.py", SNIPPET)):
         (tmp_path / name).write_text(text)
-    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", "greeter.py", "snippet.py"],
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", "greeter.py",
+                           "snippet.py"],
                           cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=LIMIT, check=False)
     assert done.returncode == 0, done.stdout
 

@@ -64,7 +64,8 @@ class Api(Generic[K]):
         """The class of what comes back."""
         self.place = place
         self.form = form or (MetadataForm if place.metadata_only else WholeForm)(place.resource)
-        self._from_record: Callable[[Record], K] = kind.from_record  # type: ignore[attr-defined] # kinds are resource classes
+        # Kinds are resource classes, which a type variable cannot say of views and models alike.
+        self._from_record: Callable[[Record], K] = kind.from_record  # type: ignore[attr-defined]
 
     @overload
     @classmethod
@@ -288,7 +289,7 @@ class Api(Generic[K]):
 
     def _object(self, record: Record) -> K:
         if record.problem is not None:
-            return InvalidObject(record)  # type: ignore[return-value] # by design: its content raises what is wrong with it
+            return InvalidObject(record)  # type: ignore[return-value] # its content raises what is wrong with it
         return self._from_record(record)
 
     def _apply(self, body: Any, field_manager: str, force: bool, dry_run: bool,

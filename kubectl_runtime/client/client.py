@@ -110,9 +110,9 @@ class Client:
     def request(self, request: Request, *, deadline: float | None = None, stop: StopToken | None = None) -> bytes:
         """Send one request; the body of its answer.
 
-        `deadline`: a point on the client's clock; by default the Config's `timeout` from now. When `stop` is set, retries
-        end, and so does waiting for the answer of a GET. Raises ApiError for an answer that is an error, TransportError
-        (RequestTimeout) for none, AuthError.
+        `deadline`: a point on the client's clock; by default the Config's `timeout` from now. When `stop` is set,
+        retries end, and so does waiting for the answer of a GET. Raises ApiError for an answer that is an error,
+        TransportError (RequestTimeout) for none, AuthError.
         """
         return self._answer(self._call(request, deadline, stop)).body
 

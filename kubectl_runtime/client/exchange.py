@@ -114,6 +114,7 @@ def _body(response: Response, call: Call, clock: Clock, *, whole: bool) -> bytes
 
 
 def _ends_with_the_connection(raw: urllib3.HTTPResponse) -> bool:
-    """Whether nothing says how long the body is. http.client takes a connection that is cut within the head for the head's
-    end; what is left of the head then says no length, and there is no body. (HTTP/1.0 and mocks may do so on purpose.)"""
+    """Whether nothing says how long the body is. http.client takes a connection that is cut within the head for the
+    head's end; what is left of the head then says no length, and there is no body. (HTTP/1.0 and mocks may do so on
+    purpose.)"""
     return raw.version == _HTTP_1_1 and raw.length_remaining is None and not raw.chunked

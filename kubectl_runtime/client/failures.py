@@ -73,7 +73,8 @@ def error_of(request: Request, code: int, headers: Mapping[str, str], body: byte
         status = msgspec.structs.replace(status, code=code)
     resource = request.resource
     if resource is not None and code == HTTPStatus.NOT_FOUND and _is_unserved(request, found):
-        return KindNotServedError(msgspec.structs.replace(status, message=_unserved(request, resource)), request.operation)
+        return KindNotServedError(msgspec.structs.replace(status, message=_unserved(request, resource)),
+                                  request.operation)
     if resource is not None and resource.kind == "Secret" and not resource.group and code in _QUOTING:
         status = msgspec.structs.replace(status, message=_withheld(status),
                                          details=_without_causes(status.details))
@@ -82,7 +83,7 @@ def error_of(request: Request, code: int, headers: Mapping[str, str], body: byte
 
 
 def _withheld(status: Status) -> str:
-    return f"{status.code} {status.reason}; what the server says about a Secret is withheld, as it may quote the content"
+    return f"{status.code} {status.reason}; what the server says about a Secret is withheld, it may quote the content"
 
 
 def _made_up(code: int, headers: Mapping[str, str], body: bytes) -> Status:

@@ -4,9 +4,9 @@
     the token is set the socket is shut down, which wakes the reading thread within milliseconds; `stopped` is True
     left             the token is forgotten
 
-An answer that was opened as a stream is `ByteStream`'s to end; this one is for everything before that, where a server that
-accepts a connection and says nothing would otherwise hold the thread until its time is up. Not for writes: whether one that
-was interrupted has happened, nobody could know.
+An answer that was opened as a stream is `ByteStream`'s to end; this one is for everything before that, where a server
+that accepts a connection and says nothing would otherwise hold the thread until its time is up. Not for writes: whether
+one that was interrupted has happened, nobody could know.
 """
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def load(selected: Selected) -> Any:
         config.load_kube_config_from_dict(document, client_configuration=configuration, persist_config=False)
     except config.ConfigException as error:
         raise ConfigError(f"{selected.origin}: {error}") from None
-    except Exception as error:  # noqa: BLE001 - auth providers raise whatever their libraries do; its text may quote a token
+    except Exception as error:  # noqa: BLE001 - whatever a provider's library raises; its text may quote a token
         raise ConfigError(f"{selected.origin}: the official client cannot load it ({type(error).__name__})") from None
     return configuration
 

@@ -31,8 +31,8 @@ from kubectl_runtime.core.stop import StopToken
 log = logging.getLogger(__name__)
 
 PIECE = 1 << 18
-"""The most bytes that one read takes. Each read lets other threads run, so under a flood of events larger pieces mean fewer
-switches between the watch and the workers: with 256 KiB the whole pipeline was a quarter faster than with 64."""
+"""The most bytes that one read takes. Each read lets other threads run, so under a flood of events larger pieces mean
+fewer switches between the watch and the workers: with 256 KiB the whole pipeline was a quarter faster than with 64."""
 
 
 class ByteStream:

@@ -47,7 +47,8 @@ class ApiResource:
 
     def __post_init__(self) -> None:
         if not isinstance(self.scope, Scope):
-            raise RequestError(f"the scope of {self.full_name} is Scope.NAMESPACED or Scope.CLUSTER, not {self.scope!r}")
+            raise RequestError(f"the scope of {self.full_name} is Scope.NAMESPACED or Scope.CLUSTER, "
+                               f"not {self.scope!r}")
 
     @classmethod
     def from_gvk(cls, gvk: GroupVersionKind, *, plural: str | None = None,

@@ -270,7 +270,7 @@ class Resource(metaclass=ResourceType):
         def __getattr__(self, name: str) -> Any:
             snake = next((known for known in dir(type(self)) if camel(known) == name), None)
             if snake is not None:
-                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: attributes are written {snake!r}, "
-                                     "only keys as on the wire") from None
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: attributes are written "
+                                     f"{snake!r}, only keys as on the wire") from None
             raise AttributeError(f"{type(self).__name__} declares no attribute {name!r}: declare it in the class, "
                                  f"or use obj[{name!r}], which reads any key of the object") from None

@@ -143,8 +143,9 @@ def patch(place: Place, name: str, patch: Patch, params: PatchParams | None = No
           subresource: str | None = None) -> Request:
     """Patch an object or a subresource. `force` needs server-side apply, and that a field manager."""
     if not isinstance(patch, Patch):
-        raise RequestError(f"{place.words('patch', name, subresource)}: what kind of patch is it? Use Patch.merge({{...}}), "
-                           f"Patch.json, Patch.strategic or Patch.apply, not {type(patch).__name__}")
+        raise RequestError(f"{place.words('patch', name, subresource)}: what kind of patch is it? Use "
+                           "Patch.merge({...}), Patch.json, Patch.strategic or Patch.apply, not "
+                           f"{type(patch).__name__}")
     chosen = params or PatchParams()
     operation = place.words("apply" if patch.is_apply else "patch", name, subresource)
     if patch.is_apply and not chosen.field_manager:

@@ -61,7 +61,8 @@ class CustomResource(Resource):
                           **more: Any) -> None:
         super().__init_subclass__(**more)
         if "api_resource" in cls.__dict__ and "." not in cls.api_resource.group:
-            raise TypeError(f"class {cls.__name__}: a custom resource needs a group= with a dot in it, such as 'example.com'")
+            raise TypeError(f"class {cls.__name__}: a custom resource needs a group= with a dot in it, "
+                            "such as 'example.com'")
         given = CrdOptions(singular, tuple(short_names), tuple(categories), tuple(printer_columns))
         if given != CrdOptions():
             cls.crd_options = given

@@ -23,7 +23,8 @@ class Action:
 
     @classmethod
     def requeue(cls, after: Duration) -> Action:
-        """Reconcile again `after` this long (seconds or a timedelta) even if nothing changes; a change comes first as always.
+        """Reconcile again `after` this long (seconds or a timedelta) even if nothing changes; a change comes first as
+        always.
 
         Raises ValueError when `after` is negative, TypeError when it is neither.
         """

@@ -12,7 +12,6 @@ Never raises, except KeyboardInterrupt in the main thread (a simulation's). Hold
 """
 from __future__ import annotations
 
-import logging
 import threading
 from typing import Any
 
@@ -25,8 +24,6 @@ from kubectl_runtime.runtime.runs import GONE, SKIPPED, SUCCEEDED, Outcome, Run,
 from kubectl_runtime.runtime.store import Store
 from kubectl_runtime.runtime.triggers import name_of
 from kubectl_runtime.runtime.usercode import described
-
-log = logging.getLogger(__name__)
 
 
 class Applier:
@@ -80,24 +77,27 @@ class Applier:
                 raise _wrong_type(self._error_policy, action, ctx.ref)
             return action.requeue_after
         except BaseException as second:
-            log.error("[%s] the error policy %s failed on %s: %s; the default backoff applies", self._environment.logger.name,
-                      name_of(self._error_policy), ctx.ref, described(second), exc_info=second)
+            logger = self._environment.logger
+            logger.error("the error policy %s failed on %s: %s; the default backoff applies",
+                         name_of(self._error_policy), ctx.ref, described(second), exc_info=second)
             return ctx.backoff_delay
 
     def _log_failure(self, error: BaseException, ctx: Context[Any], delay: float | None) -> None:
         logger = self._environment.logger
         again = "waits for a change" if delay is None else f"again in {_readable(delay)}"
         if isinstance(error, ApiError) and error.is_conflict:
-            logger.info("%s: conflict, somebody else changed it meanwhile (attempt %d, %s): %s", ctx.ref, ctx.attempt, again, error)
+            logger.info("%s: conflict, somebody else changed it meanwhile (attempt %d, %s): %s", ctx.ref, ctx.attempt,
+                        again, error)
         elif ctx.stop.is_set():
             logger.warning("%s: ended by the shutdown: %s", ctx.ref, described(error))
         else:
-            logger.error("%s: reconcile failed (attempt %d, %s): %s", ctx.ref, ctx.attempt, again, described(error), exc_info=error,
-                         extra={"ref": ctx.ref, "reconcile_id": ctx.reconcile_id})
+            logger.error("%s: reconcile failed (attempt %d, %s): %s", ctx.ref, ctx.attempt, again, described(error),
+                         exc_info=error, extra={"ref": ctx.ref, "reconcile_id": ctx.reconcile_id})
 
     def _undecodable(self, obj: Any, error: DecodeError) -> Outcome:
-        self._environment.logger.error("%s; at resourceVersion %s this cannot get better: waits for the object to change",
-                                       error, obj.resource_version or "unknown")
+        logger = self._environment.logger
+        logger.error("%s; at resourceVersion %s this cannot get better: waits for the object to change",
+                     error, obj.resource_version or "unknown")
         return Outcome(failed=True, decode_failed_at=obj.resource_version)
 
 

@@ -1,4 +1,4 @@
-"""A controller's parts, wired together but not running: what `Running` gives threads to, and a simulation steps by hand.
+"""A controller's parts, wired together but not running: `Running` gives them threads, a simulation steps them by hand.
 
     Plan       what the `Controller` was told, frozen
     Assembly   watches -> subscriptions -> runner -> applier, with gate, store and shutdown tokens
@@ -21,7 +21,7 @@ from kubectl_runtime.runtime.backoff import DEFAULT_BACKOFF, WatchBackoff
 from kubectl_runtime.runtime.context import Environment
 from kubectl_runtime.runtime.events import Event, InitDone
 from kubectl_runtime.runtime.executor import Executor
-from kubectl_runtime.runtime.failures import KeyBackoff
+from kubectl_runtime.runtime.failures import DEFAULT_KEY_BACKOFF, KeyBackoff
 from kubectl_runtime.runtime.gate import Gate
 from kubectl_runtime.runtime.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.runner import Runner
@@ -79,7 +79,7 @@ class Plan:
     concurrency: int = 10
     debounce: float = 0.0
     max_wait: float | None = None
-    backoff: KeyBackoff = KeyBackoff()
+    backoff: KeyBackoff = DEFAULT_KEY_BACKOFF
     sync_timeout: float | None = None
     watch_backoff: WatchBackoff = DEFAULT_BACKOFF
     grace: float = 30.0
@@ -91,7 +91,8 @@ class Assembly(Generic[K]):
     """The parts of one running life of a controller."""
 
     def __init__(self, plan: Plan, reconcile: ReconcileFunction, error_policy: ErrorPolicy | None, data: Any, *,
-                 executor: Executor, on_bug: Callable[[str, BaseException], None], rng: random.Random | None = None) -> None:
+                 executor: Executor, on_bug: Callable[[str, BaseException], None],
+                 rng: random.Random | None = None) -> None:
         """`on_bug(what, error)` hears of defects of the library; `rng` draws all jitter."""
         self.plan = plan
         self.logger = logging.getLogger(f"kubectl_runtime.controller.{plan.name}")
@@ -110,20 +111,20 @@ class Assembly(Generic[K]):
             self._plan_watch(related)
         self.store: Store[K] = main.store if isinstance(main, StreamPlan) else next(iter(self.watches.values())).store
         environment: Environment[Any] = Environment(
-            client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown, backoff=plan.backoff, rng=self._rng,
-            store_of=self.store_of)
+            client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown, backoff=plan.backoff,
+            rng=self._rng, store_of=self.store_of)
         queue = RunQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait))
         self.runner = Runner(queue, Applier(reconcile, error_policy, self.store, environment), executor,
                              concurrency=plan.concurrency, clock=plan.clock)
         names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, StreamPlan) else [])]
-        self.gate = Gate(names, on_open=self.runner.open, trouble_of=self._trouble_of, clock=plan.clock, logger=self.logger,
-                         timeout=plan.sync_timeout)
+        self.gate = Gate(names, on_open=self.runner.open, trouble_of=self._trouble_of, clock=plan.clock,
+                         logger=self.logger, timeout=plan.sync_timeout)
         self._plan_pulls()
         self.shutdown.draining.on_set(self._drain)
         self.shutdown.aborted.on_set(self.runner.wake)
 
     def subscribe(self) -> None:
-        """Connect the watches with the runner; from now on steps of theirs lead to runs, and writes are told to these."""
+        """Connect the watches with the runner: from now on their steps lead to runs, and runs are told of writes."""
         self.shutdown.draining.on_set(self.plan.client.on_write(record_write))
         for watch, plan, name in self._watch_plans:
             watch.subscribe(self._with_arrival(name, plan.subscription), self.sink)
@@ -134,7 +135,7 @@ class Assembly(Generic[K]):
         try:
             accepted = requests if all(request.ref.resource is own for request in requests) else self._own(requests)
             self.runner.trigger_all(accepted)
-        except Exception as error:  # noqa: BLE001 - a defect here would be a controller that looks alive and hears nothing
+        except Exception as error:  # noqa: BLE001 - a defect here: a controller that looks alive and hears nothing
             self._on_bug("the queue", error)
 
     def trigger(self, item: Any) -> None:
@@ -212,7 +213,8 @@ class Assembly(Generic[K]):
         accepted = []
         for request in requests:
             try:
-                accepted.append(ReconcileRequest(ref_of(request.ref, self.plan.resource), request.reason, request.cause))
+                accepted.append(ReconcileRequest(ref_of(request.ref, self.plan.resource), request.reason,
+                                                 request.cause))
             except RequestError as error:
                 self.logger.error("a trigger (%s) is ignored: %s", request.reason, error)
         return accepted

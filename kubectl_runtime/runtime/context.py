@@ -91,7 +91,10 @@ class Context(Generic[T]):
         return self._environment.shutdown.deadline
 
     def store(self, kind: HasApiResource | ApiResource) -> Store[Any]:
-        """The store of a kind that this controller watches (metadata only for `owns`). Raises RequestError for other kinds."""
+        """The store of a kind that this controller watches (metadata only for `owns`).
+
+        Raises RequestError for other kinds.
+        """
         return self._environment.store_of(kind)
 
     @property
@@ -105,7 +108,8 @@ class Context(Generic[T]):
     def logger(self) -> ReconcileLogger:
         """Logs with the object and the run's id in front, and as `extra` fields `ref` and `reconcile_id`."""
         if self._logger is None:
-            self._logger = ReconcileLogger(self._environment.logger, {"ref": self.ref, "reconcile_id": self.reconcile_id})
+            self._logger = ReconcileLogger(self._environment.logger,
+                                           {"ref": self.ref, "reconcile_id": self.reconcile_id})
         return self._logger
 
 

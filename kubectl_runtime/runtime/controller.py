@@ -22,7 +22,7 @@ from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.assembly import Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.backoff import DEFAULT_BACKOFF, WatchBackoff
-from kubectl_runtime.runtime.failures import KeyBackoff
+from kubectl_runtime.runtime.failures import DEFAULT_KEY_BACKOFF, KeyBackoff
 from kubectl_runtime.runtime.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
 from kubectl_runtime.runtime.running import Running
 from kubectl_runtime.runtime.serve import serve
@@ -45,35 +45,37 @@ K = TypeVar("K")
 class Controller(Generic[K]):
     """Reconciles the objects of an Api: `Controller(api).owns(other_api).shutdown_on_signal().run(reconciler)`.
 
-    The methods that set it up change it and return it, so that they can be chained; they are for one thread. `run` blocks,
-    `start` does not. Nothing is watched before one of them is called.
+    The methods that set it up change it and return it, so that they can be chained; they are for one thread. `run`
+    blocks, `start` does not. Nothing is watched before one of them is called.
     """
 
-    def __init__(self, api: Api[K], *, watch: WatcherConfig = DEFAULT_CONFIG, concurrency: int = 10, debounce: Duration = 0,
-                 max_wait: Duration | None = None, backoff: KeyBackoff = KeyBackoff(), name: str | None = None,  # noqa: B008 - frozen
-                 sync_timeout: Duration | None = None, watch_backoff: WatchBackoff = DEFAULT_BACKOFF) -> None:
+    def __init__(self, api: Api[K], *, watch: WatcherConfig = DEFAULT_CONFIG, concurrency: int = 10,
+                 debounce: Duration = 0, max_wait: Duration | None = None, backoff: KeyBackoff = DEFAULT_KEY_BACKOFF,
+                 name: str | None = None, sync_timeout: Duration | None = None,
+                 watch_backoff: WatchBackoff = DEFAULT_BACKOFF) -> None:
         """Reconcile the objects of `api`, at most `concurrency` at once and each at most once.
 
-        `debounce`: a changed object waits for so many seconds of quiet, but at most `max_wait` (default: ten times that).
-        `backoff`: how long a failing object waits. `name`: for logs and threads; the kind in lower case by default.
-        `sync_timeout`: end with SyncTimeoutError when the stores are not complete after so many seconds (default: wait, and
-        warn every 30 s). `watch_backoff`: how long each watch waits after a failure of its own.
+        `debounce`: a changed object waits for so many seconds of quiet, but at most `max_wait` (default: ten times
+        that). `backoff`: how long a failing object waits. `name`: for logs and threads; the kind in lower case by
+        default. `sync_timeout`: end with SyncTimeoutError when the stores are not complete after so many seconds
+        (default: wait, and warn every 30 s). `watch_backoff`: how long each watch waits after a failure of its own.
         Raises RequestError when a number makes no sense.
         """
         _check_api(api, "Controller")
         main = WatchPlan(api, watch, trigger_self(api.resource))
-        self._set_up(main, api.client, concurrency, debounce, max_wait, backoff, name or api.resource.kind.lower(), sync_timeout)
+        self._set_up(main, api.client, concurrency, debounce, max_wait, backoff, name or api.resource.kind.lower(),
+                     sync_timeout)
         self._watch_backoff = watch_backoff
 
     @classmethod
     def for_stream(cls, events: Iterable[Event[K]], store: Store[K], *, client: Client, stop: StopToken | None = None,
                    concurrency: int = 10, debounce: Duration = 0, max_wait: Duration | None = None,
-                   backoff: KeyBackoff = KeyBackoff(), name: str | None = None,  # noqa: B008 - frozen
+                   backoff: KeyBackoff = DEFAULT_KEY_BACKOFF, name: str | None = None,
                    sync_timeout: Duration | None = None) -> Controller[K]:
         """Reconcile the objects of `store`, whenever `events` says that one changed.
 
-        `events` is a `reflector`'s stream, which keeps `store`; the controller pulls and closes it in a thread of its own.
-        `stop` is the token that ends it: the controller sets it when it stops.
+        `events` is a `reflector`'s stream, which keeps `store`; the controller pulls and closes it in a thread of its
+        own. `stop` is the token that ends it: the controller sets it when it stops.
         """
         self: Controller[K] = cls.__new__(cls)
         self._set_up(StreamPlan(events, store, stop), client, concurrency, debounce, max_wait, backoff,
@@ -99,9 +101,10 @@ class Controller(Generic[K]):
         self._stop: StopToken | None = None
 
     def owns(self, api: Api[Any], *, watch: WatcherConfig = DEFAULT_CONFIG) -> Controller[K]:
-        """Objects of `api` are made by the reconciler, with an owner reference: each change or deletion of one triggers its owner.
+        """Objects of `api` are made by the reconciler, with an owner reference; changes of one trigger its owner.
 
-        Only their metadata is watched and kept. The owner's group and kind decide, not the version.
+        A deletion is a change as well. Only their metadata is watched and kept. The owner's group and kind decide, not
+        the version.
         """
         _check_api(api, "owns")
         self._related.append(WatchPlan(api.with_metadata_only(), watch, trigger_owners(self._resource)))
@@ -110,14 +113,16 @@ class Controller(Generic[K]):
     def watches(self, api: Api[Any], mapper: Mapper[Any], *, watch: WatcherConfig = DEFAULT_CONFIG) -> Controller[K]:
         """Each change or deletion of an object of `api` triggers what `mapper(obj)` returns: refs, one ref, or None.
 
-        The mapper runs in the watch's thread: it must not block. What it raises is logged, and that event triggers nothing.
+        The mapper runs in the watch's thread: it must not block. What it raises is logged, and that event triggers
+        nothing.
         """
         _check_api(api, "watches")
         self._related.append(WatchPlan(api, watch, trigger_others(mapper)))
         return self
 
     def reconcile_on(self, source: TriggerSource) -> Controller[K]:
-        """Each item of `source` (an iterable or a queue, pulled by a thread of its own) is an object or ref to reconcile."""
+        """Each item of `source`, an iterable or queue pulled by a thread of its own, is an object or ref to reconcile.
+        """
         check_source(source)
         self._triggers.append(source)
         return self
@@ -129,16 +134,20 @@ class Controller(Generic[K]):
         return self
 
     def shutdown_on_signal(self, grace: Duration = DEFAULT_GRACE) -> Controller[K]:
-        """Stop on SIGINT and SIGTERM, with `grace` seconds for runs in progress; a second signal n ends the process with 128 + n.
+        """Stop on SIGINT and SIGTERM, with `grace` seconds for runs in progress.
 
-        Only for controllers that are started in the main thread; elsewhere it warns and does nothing. When `run` finds a
-        reconciler stuck after the grace period, it flushes the logs and ends the process with status 1.
+        A second signal n ends the process at once, with status 128 + n. Only for controllers that are started in the
+        main thread; elsewhere it warns and does nothing. When `run` finds a reconciler stuck after the grace period, it
+        flushes the logs and ends the process with status 1.
         """
         self._signals, self._grace = True, _duration("grace", grace)
         return self
 
     def graceful_shutdown_on(self, stop: StopToken, grace: Duration = DEFAULT_GRACE) -> Controller[K]:
-        """Stop when `stop` is set, with `grace` seconds for runs in progress. For `run` in a thread of the program's own."""
+        """Stop when `stop` is set, with `grace` seconds for runs in progress.
+
+        For `run` in a thread of the program's own.
+        """
         self._stop, self._grace = stop, _duration("grace", grace)
         return self
 
@@ -162,8 +171,8 @@ class Controller(Generic[K]):
     def plan(self) -> Plan:
         """What `start` would run, frozen. For simulations."""
         return Plan(
-            name=self._name, client=self._client, clock=getattr(self._client, "clock", SYSTEM_CLOCK), resource=self._resource,
-            main=self._main, related=tuple(self._related), triggers=tuple(self._triggers),
+            name=self._name, client=self._client, clock=getattr(self._client, "clock", SYSTEM_CLOCK),
+            resource=self._resource, main=self._main, related=tuple(self._related), triggers=tuple(self._triggers),
             bulk_triggers=tuple(self._bulk_triggers), concurrency=self._concurrency, debounce=self._debounce,
             max_wait=self._max_wait, backoff=self._backoff, sync_timeout=self._sync_timeout,
             watch_backoff=self._watch_backoff, grace=self._grace,
@@ -189,8 +198,8 @@ def _check_api(api: Any, taker: str) -> None:
     """Raises RequestError for what is likely to be passed instead of an Api: a kind, or the client."""
     if isinstance(api, type) or not hasattr(api, "resource"):
         given = api.__name__ if isinstance(api, type) else repr(api)
-        raise RequestError(f"{taker} takes an Api, such as Api.all(client, Kind) or Api.namespaced(client, Kind, namespace), "
-                           f"not {given}")
+        raise RequestError(f"{taker} takes an Api, such as Api.all(client, Kind) or "
+                           f"Api.namespaced(client, Kind, namespace), not {given}")
 
 
 def functions_of(reconciler: Reconciler[Any] | ReconcileFunction,
@@ -200,7 +209,8 @@ def functions_of(reconciler: Reconciler[Any] | ReconcileFunction,
         raise RequestError(f"{reconciler.__name__} is a class: pass an instance of it, {reconciler.__name__}()")
     function = reconciler.reconcile if isinstance(reconciler, Reconciler) else reconciler
     if inspect.iscoroutinefunction(function):
-        raise RequestError(f"{name_of(function)} is async: reconcilers run in threads; write a plain function, which may block")
+        raise RequestError(f"{name_of(function)} is async: reconcilers run in threads; write a plain "
+                           "function, which may block")
     if isinstance(reconciler, Reconciler):
         if error_policy is None and type(reconciler).error_policy is not Reconciler.error_policy:
             error_policy = reconciler.error_policy

@@ -1,11 +1,11 @@
 """Who runs the work: threads of our own, or a simulation.
 
-Work is an iterator. Each `yield` is a point at which another thread could be scheduled, so a simulation that steps many of them in
-a seeded order sees the interleavings that threads would produce; threads simply run it to its end.
+Work is an iterator. Each `yield` is a point at which another thread could be scheduled, so a simulation that steps many
+of them in a seeded order sees the interleavings that threads would produce; threads simply run it to its end.
 
-Not `concurrent.futures.ThreadPoolExecutor`: Python joins that one's threads when the interpreter exits, so that a single
-reconciler which never returns would keep the process for ever. These threads are daemons; a graceful end is the business of
-`Running.stop`, which also happens when the program ends without it.
+Not `concurrent.futures.ThreadPoolExecutor`: Python joins that one's threads when the interpreter exits, so that a
+single reconciler which never returns would keep the process for ever. These threads are daemons; a graceful end is the
+business of `Running.stop`, which also happens when the program ends without it.
 """
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from typing import Protocol
 Work = Iterator[None]
 
 PATIENCE = 0.015
-"""Seconds; three of the intervals after which Python lets another thread run (5 ms), so that a worker which only waits for its
-turn is not taken for one that is stuck."""
+"""Seconds; three of the intervals after which Python lets another thread run (5 ms), so that a worker which only waits
+for its turn is not taken for one that is stuck."""
 
 
 class Executor(Protocol):
@@ -37,7 +37,8 @@ class ThreadExecutor:
     """A fixed number of daemon threads over one queue. `submit` is safe from any thread."""
 
     def __init__(self, size: int, name: str, on_bug: Callable[[BaseException], None]) -> None:
-        """`size` threads called `name` plus their number. `on_bug` hears of an exception out of the work; the thread goes on.
+        """`size` threads called `name` plus their number. `on_bug` hears of an exception out of the work; the thread
+        goes on.
 
         The threads are not started: the owner starts `threads`, and joins them after `close`.
         """

@@ -49,6 +49,9 @@ class KeyBackoff:
         return exact * (1 - self.jitter * rng.random())
 
 
+DEFAULT_KEY_BACKOFF = KeyBackoff()
+
+
 @dataclass(slots=True)
 class FailureState:
     """A key that failed the last time it ran."""

@@ -26,8 +26,8 @@ class SyncTimeoutError(KubeError, TimeoutError):
 class Gate:
     """Safe to use from any thread. `on_open` and `trouble_of` are called without a lock."""
 
-    def __init__(self, names: Iterable[str], *, on_open: Callable[[], None], trouble_of: Callable[[str], str], clock: Clock,
-                 logger: logging.Logger, timeout: float | None = None) -> None:
+    def __init__(self, names: Iterable[str], *, on_open: Callable[[], None], trouble_of: Callable[[str], str],
+                 clock: Clock, logger: logging.Logger, timeout: float | None = None) -> None:
         """`names` of what has to arrive; `trouble_of(name)` is its last error, empty when there is none."""
         self._missing = dict.fromkeys(names)
         self._on_open = on_open

@@ -1,18 +1,18 @@
 """`Pace`: how many workers a runner uses, and when. Pure: no clock, no lock, no thread.
 
-Threads of one interpreter take turns. A worker whose runs wait for something (a request to an API server takes milliseconds) loses
-nothing to others, so as many as may be work at once. A worker whose runs only look and find nothing to do competes: with other
-workers (ten were 2.5 times slower than one, measured), and with the watch that feeds it, which has to wait for its turn (5 ms)
-after each read from its socket.
+Threads of one interpreter take turns. A worker whose runs wait for something (a request to an API server takes
+milliseconds) loses nothing to others, so as many as may be work at once. A worker whose runs only look and find nothing
+to do competes: with other workers (ten were 2.5 times slower than one, measured), and with the watch that feeds it,
+which has to wait for its turn (5 ms) after each read from its socket.
 
-    runs usually take      keys are due, workers there are         a run ended
-    1 ms or more           call another one                        take the next
-    less: *short*          call one if there is none, or if none   go home if another worker has begun a run since and is at it;
-                           began a run for the `patience`          else rest if triggers keep coming and this one has worked
-                                                                   for `SLICE`; else take the next
+    runs usually take   keys are due, workers there are         a run ended
+    1 ms or more        call another one                        take the next
+    less: *short*       call one if there is none, or if none   go home if another worker has begun a run since and is
+                        began a run for the `patience`          at it; else rest if triggers keep coming and this one
+                                                                has worked for `SLICE`; else take the next
 
-Resting means that no worker is called for `REST`. Meanwhile the watch catches up, and keys that change again run once instead of
-twice: under a flood of events the last versions are reconciled sooner.
+Resting means that no worker is called for `REST`. Meanwhile the watch catches up, and keys that change again run once
+instead of twice: under a flood of events the last versions are reconciled sooner.
 
 An executor without patience (a simulation, an interpreter without a global lock) never has short runs.
 """
@@ -26,10 +26,10 @@ SHORT = 0.001
 """Seconds. A run below this has asked nobody for anything."""
 
 SMOOTHING = 8
-"""Runs over which the usual duration is averaged: one that the operating system interrupts does not change the picture."""
+"""Runs over which the usual duration is averaged: one that the operating system interrupts does not change much."""
 
 SLICE, REST = 0.001, 0.004
-"""Seconds of work and of rest in turn, while triggers keep coming: four fifths of the interpreter are the watch's then."""
+"""Seconds of work and of rest in turn, while triggers keep coming: four fifths of the time are the watch's then."""
 
 LULL = 0.01
 """Seconds without a trigger after which they do not keep coming any more; two turns of another thread."""

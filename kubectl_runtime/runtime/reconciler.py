@@ -24,8 +24,8 @@ class Reconciler(ABC, Generic[K]):
     def reconcile(self, obj: K, ctx: Context[Any]) -> Action:
         """Look at `obj`, do what is missing, and say when to look again.
 
-        May block. Raise to report a failure: the error policy then decides. Runs again after any change, so it has to reach the
-        same end however often it is called. Never runs twice at once for one object.
+        May block. Raise to report a failure: the error policy then decides. Runs again after any change, so it has to
+        reach the same end however often it is called. Never runs twice at once for one object.
         """
 
     def error_policy(self, obj: K, error: BaseException, ctx: Context[Any]) -> Action:  # noqa: ARG002 - for overriding

@@ -1,16 +1,18 @@
 """`Runner`: the run queue under one lock, with an executor to do the work and a dispatcher that waits for timers.
 
-Work enters by `trigger_all` (watch threads) and by timers (the dispatcher); either submits a worker when one is free. A worker
-ends one run and takes the next in the same hold of the lock, and leaves when nothing is due; so a loaded queue costs no hand-over
-between threads, and a key that waits occupies nobody.
+Work enters by `trigger_all` (watch threads) and by timers (the dispatcher); either submits a worker when one is free. A
+worker ends one run and takes the next in the same hold of the lock, and leaves when nothing is due; so a loaded queue
+costs no hand-over between threads, and a key that waits occupies nobody.
 
-How many workers there are at a time is `Pace`'s decision; the dispatcher also looks when that one wants to be asked again.
+How many workers there are at a time is `Pace`'s decision; the dispatcher also looks when that one wants to be asked
+again.
 
     closed gate   triggers are collected, nothing runs            open()  -> open
     open          runs                                            drain() -> draining
     draining      nothing new runs, pending dropped; running runs finish; idle when the last has
 
-No lock is held while `execute` (user code) runs. `step` and the work's yields make it a machine that a simulation can drive.
+No lock is held while `execute` (user code) runs. `step` and the work's yields make it a machine that a simulation can
+drive.
 """
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ Execute = Callable[[Run], Outcome]
 class Runner:
     """Runs the keys of one controller, each at most once at a time. Safe to use from any thread."""
 
-    def __init__(self, queue: RunQueue, execute: Execute, executor: Executor, *, concurrency: int, clock: Clock) -> None:
+    def __init__(self, queue: RunQueue, execute: Execute, executor: Executor, *, concurrency: int,
+                 clock: Clock) -> None:
         """At most `concurrency` runs at once. Starts with the gate closed."""
         self._queue = queue
         self._execute = execute
@@ -72,7 +75,8 @@ class Runner:
             return dropped
 
     def wait_idle(self, until: Callable[[], float]) -> bool:
-        """Block until no run is in progress (only meaningful after `drain`) or the clock reaches `until()`; whether it is so.
+        """Block until no run is in progress (only meaningful after `drain`) or the clock reaches `until()`; whether it
+        is so.
 
         `until` is asked again after each `wake`, so another thread can cut the wait short.
         """
@@ -107,7 +111,8 @@ class Runner:
     def dispatch(self, housekeeping: Callable[[], float | None]) -> None:
         """The dispatcher's thread: `step` whenever there is something to do, until `drain`.
 
-        `housekeeping` is called in between, outside the lock; it returns the seconds after which it wants to be called again.
+        `housekeeping` is called in between, outside the lock; it returns the seconds after which it wants to be called
+        again.
         """
         while True:
             limit = housekeeping()

@@ -7,14 +7,14 @@
     one per trigger source       when `draining` is set; one that blocks in the user's iterable does not
     signals (only with start)    when `draining` is set
 
-    stop(timeout)   sets `draining`; waits for the runs in progress; shortly before the timeout sets `aborted`; waits on;
-                    joins the threads; names by key and stack what did not end. Works at any moment, also before the first sync,
-                    twice, from several threads at once. From one of the controller's own threads, a reconciler for instance, it
-                    only begins the stop, as no thread can wait for itself.
+    stop(timeout)   sets `draining`; waits for the runs in progress; shortly before the timeout sets `aborted`; waits
+                    on; joins the threads; names by key and stack what did not end. Works at any moment, also before the
+                    first sync, twice, from several threads at once. From one of the controller's own threads, a
+                    reconciler for instance, it only begins the stop, as no thread can wait for itself.
 
-All threads are daemons, so a stuck one cannot keep the process; that the end is graceful nevertheless when the program just ends
-is the work of an `atexit` hook. If a thread of the library dies of a defect, the controller stops and says so in `error`: it never
-goes on half alive.
+All threads are daemons, so a stuck one cannot keep the process; that the end is graceful nevertheless when the program
+just ends is the work of an `atexit` hook. If a thread of the library dies of a defect, the controller stops and says so
+in `error`: it never goes on half alive.
 """
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ class ControllerError(KubeError):
 
 
 class Running(Generic[K]):
-    """Made by `Controller.start`. Safe to use from any thread. As a context manager it stops at the end of the block."""
+    """Made by `Controller.start`. Safe to use from any thread.
+
+    As a context manager it stops at the end of the block.
+    """
 
     def __init__(self, plan: Plan, reconcile: ReconcileFunction, error_policy: ErrorPolicy | None, data: Any, *,
                  rng: random.Random | None = None) -> None:
@@ -60,7 +63,8 @@ class Running(Generic[K]):
         self.name = plan.name
         self.error: BaseException | None = None
         """Why the controller ended by itself; None as long as it has not."""
-        self._executor = ThreadExecutor(plan.concurrency, f"{plan.name} worker", lambda error: self._fail("a worker", error))
+        self._executor = ThreadExecutor(plan.concurrency, f"{plan.name} worker",
+                                        lambda error: self._fail("a worker", error))
         self._assembly: Assembly[K] = Assembly(plan, reconcile, error_policy, data, executor=self._executor,
                                                on_bug=self._fail, rng=rng)
         self._shutdown = self._assembly.shutdown
@@ -80,16 +84,20 @@ class Running(Generic[K]):
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
         """Block until all stores are complete and reconciling has begun, at most `timeout` seconds.
 
-        Raises SyncTimeoutError after that, naming what is missing and why; ControllerError when the controller ends before.
+        Raises SyncTimeoutError after that, naming what is missing and why; ControllerError when the controller ends
+        before.
         """
         gate, draining = self._assembly.gate, self._shutdown.draining
         if not gate.wait(None if timeout is None else seconds(timeout), draining):
             if draining.is_set():
-                raise ControllerError(f"controller {self.name} ended ({draining.reason}) before it was ready") from self.error
-            raise SyncTimeoutError(f"controller {self.name} is not ready after {seconds(timeout or 0):g} s: {gate.missing()}")
+                ended = f"controller {self.name} ended ({draining.reason}) before it was ready"
+                raise ControllerError(ended) from self.error
+            raise SyncTimeoutError(f"controller {self.name} is not ready after {seconds(timeout or 0):g} s: "
+                                   f"{gate.missing()}")
 
     def wait(self, timeout: Duration | None = None) -> bool:
-        """Block until the controller begins to stop, for whatever reason, at most `timeout` seconds; whether it does."""
+        """Block until the controller begins to stop, for whatever reason, at most `timeout` seconds; whether it does.
+        """
         return self._shutdown.draining.wait(None if timeout is None else seconds(timeout))
 
     @property
@@ -98,7 +106,7 @@ class Running(Generic[K]):
         return self._shutdown.draining.reason
 
     def trigger(self, item: Any) -> None:
-        """Reconcile an object or an `ObjectRef` soon. Raises RequestError when it is of another kind. Does not block."""
+        """Reconcile an object or ObjectRef soon; does not block. Raises RequestError when it is of another kind."""
         self._assembly.trigger(item)
 
     def trigger_all(self) -> None:
@@ -108,8 +116,8 @@ class Running(Generic[K]):
     def stop(self, timeout: Duration = DEFAULT_GRACE) -> list[ObjectRef]:
         """End it: no new runs, and at most `timeout` seconds for those in progress. Returns the keys that are stuck.
 
-        Blocks until everything has ended or the time is over; see the module. Later calls return the same. Does nothing in the
-        child of a fork, where nothing of it runs.
+        Blocks until everything has ended or the time is over; see the module. Later calls return the same. Does nothing
+        in the child of a fork, where nothing of it runs.
         """
         if self._is_elsewhere:
             return []
@@ -121,7 +129,8 @@ class Running(Generic[K]):
     def __enter__(self) -> Running[K]:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self.stop()
         if error is None:
             self.raise_error()
@@ -132,7 +141,8 @@ class Running(Generic[K]):
             raise ControllerError(f"controller {self.name} ended by itself: {self.error}") from self.error
 
     def launch(self, *, signal_thread: bool) -> None:
-        """Start every thread, for `signal_thread` also one that obeys signals; else the caller does, by `obey_signal`."""
+        """Start every thread, for `signal_thread` also one that obeys signals; else the caller does, by `obey_signal`.
+        """
         plan, assembly = self._plan, self._assembly
         plan.client.grow(plan.concurrency)
         if plan.signals:
@@ -150,7 +160,8 @@ class Running(Generic[K]):
         if plan.stop is not None:
             self._forget_stop = plan.stop.on_set(self._stop_was_set)
         atexit.register(self._at_exit)
-        assembly.logger.info("starting: watches %s; %d workers", ", ".join(assembly.watches) or "a given stream", plan.concurrency)
+        assembly.logger.info("starting: watches %s; %d workers", ", ".join(assembly.watches) or "a given stream",
+                             plan.concurrency)
         try:
             for thread in self._own_threads():
                 thread.start()
@@ -159,7 +170,8 @@ class Running(Generic[K]):
             raise
 
     def obey_signal(self) -> int | None:
-        """Block until a signal comes or the controller stops, and begin the stop; the signal's number, None without one."""
+        """Block until a signal comes or the controller stops, and begin the stop; the signal's number, None without
+        one."""
         number = self._heard.get()
         if number is not None:
             self._shutdown.begin(f"{Signals(number).name} (a second one ends the process at once)", self._plan.grace)
@@ -213,8 +225,8 @@ class Running(Generic[K]):
 
     @property
     def _is_elsewhere(self) -> bool:
-        """Whether this is the child of a fork: the threads are its parent's, and to stop would end the connections that both
-        share."""
+        """Whether this is the child of a fork: the threads are its parent's, and to stop would end the connections that
+        both share."""
         return os.getpid() != self._process
 
     def _own_threads(self) -> list[threading.Thread]:

@@ -2,22 +2,25 @@
 
 It joins the scheduler (when), the set of running keys (not twice at once) and the failures (how long to wait):
 
-    state of a key      trigger                          take                finish
-    idle                -> scheduled                     -                   -
-    scheduled           merged by the scheduler          -> running, slot    -
-                                                         emptied
-    backing off         own echo: absorbed by the retry; as scheduled        -
-                        else runs now, count kept
-    running             -> running + scheduled           skipped             success   -> scheduled (requeue) or idle; count 0
-                                                                             failure   -> backing off; count + 1
-                                                                             gone      -> idle; count 0
-                                                                             skipped   -> idle; count kept
-    running + scheduled merged                           skipped             -> scheduled, at the earlier of both; after a
-                                                                             failure triggers that were only the run's
-                                                                             own echoes are absorbed by the retry
+    state of a key       trigger                    take             finish
+    idle                 -> scheduled               -                -
+    scheduled            merged by the scheduler    -> running,      -
+                                                    slot emptied
+    backing off          own echo: absorbed by the  as scheduled     -
+                         retry; else runs now,
+                         count kept
+    running              -> running + scheduled     skipped          success  -> scheduled (requeue) or idle; count 0
+                                                                     failure  -> backing off; count + 1
+                                                                     gone     -> idle; count 0
+                                                                     skipped  -> idle; count kept
+    running + scheduled  merged                     skipped          -> scheduled, at the earlier of both; after a
+                                                                     failure triggers that were only the run's own
+                                                                     echoes are absorbed by the retry
 
-A trigger that says the object itself was deleted is a `forget` instead: it drops the count and the slot, since there is nothing to
-reconcile; a run in progress then leaves nothing behind. If the object is created again, that is a new trigger.
+A trigger that says the object itself was deleted is a `forget` instead: it drops the count and the slot, since there is
+nothing to reconcile; a run in progress then leaves nothing behind. If the object is created again, that is a new
+trigger.
+
 `close` drops everything pending and refuses what comes later; runs in progress may still finish.
 """
 from __future__ import annotations
@@ -34,7 +37,10 @@ RETRIED = "error policy requested retry"
 
 
 class RunQueue:
-    """The decisions of one controller's queue. The owner serialises calls and passes the time of one monotonic clock."""
+    """The decisions of one controller's queue.
+
+    The owner serialises calls and passes the time of one monotonic clock.
+    """
 
     def __init__(self, scheduler: Scheduler[Key, ReconcileRequest]) -> None:
         self._scheduler = scheduler
@@ -63,7 +69,10 @@ class RunQueue:
         return self._scheduler.due_at(key)
 
     def trigger(self, request: ReconcileRequest, now: float) -> None:
-        """Something changed that `request.ref` may care about. The ref is already of the controller's own kind and scope."""
+        """Something changed that `request.ref` may care about.
+
+        The ref is already of the controller's own kind and scope.
+        """
         if self._closed:
             return
         ref, cause = request.ref, request.cause

@@ -42,9 +42,11 @@ SKIPPED = Outcome(skipped=True)
 class Run:
     """A key that runs now. `writes` belongs to the running thread, the rest to the queue."""
 
-    __slots__ = ("arrivals", "decode_failed_at", "failures", "forgotten", "key", "request", "started", "thread_id", "writes")
+    __slots__ = ("arrivals", "decode_failed_at", "failures", "forgotten", "key", "request", "started", "thread_id",
+                 "writes")
 
-    def __init__(self, key: Key, request: ReconcileRequest, failures: int, decode_failed_at: str | None, started: float) -> None:
+    def __init__(self, key: Key, request: ReconcileRequest, failures: int, decode_failed_at: str | None,
+                 started: float) -> None:
         self.key = key
         self.request = request
         self.failures = failures
@@ -85,7 +87,8 @@ def current_run() -> Run | None:
 
 
 def record_write(write: Write) -> None:
-    """For `Client.on_write`: this thread wrote an object and was answered this version, whose echo will come on a watch."""
+    """For `Client.on_write`: this thread wrote an object and was answered this version, whose echo will come on a
+    watch."""
     run = _this_thread.run
     if run is not None and write.uid and write.resource_version:
         run.writes[(write.uid, write.resource_version)] = None

@@ -1,4 +1,4 @@
-"""`Scheduler`: which key is to run when. Pure: no clock, no lock, no thread; its owner passes the time and serialises calls.
+"""`Scheduler`: which key is to run when. Pure: no clock, lock or thread; its owner passes the time, serialises calls.
 
 One entry per key, in one of three places:
 
@@ -14,8 +14,8 @@ One entry per key, in one of three places:
     pop_due          nothing       -> ready when due                           -> gone, or ready -> held if its key runs
     remove           nothing       -> gone                                     -> gone
 
-The *limit* is what makes debouncing safe: it is the earliest of first trigger + maximum wait and of every exact time asked
-for, only ever decreases, and `at` never exceeds it. A key that is triggered for ever still runs.
+The *limit* is what makes debouncing safe: it is the earliest of first trigger + maximum wait and of every exact time
+asked for, only ever decreases, and `at` never exceeds it. A key that is triggered for ever still runs.
 """
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ MAX_WAIT_FACTOR = 10
 
 
 class Entry(Generic[K, M]):
-    """A key that is to run: its message (the request that decided the time) and when. Private to the scheduler until popped."""
+    """A key that is to run: its message (the request that decided the time) and when.
+
+    Private to the scheduler until popped.
+    """
 
     __slots__ = ("at", "key", "limit", "message", "place")
 
@@ -55,7 +58,7 @@ class Scheduler(Generic[K, M]):
     """A delay queue with one entry per key. Times are seconds of one monotonic clock."""
 
     def __init__(self, *, debounce: float = 0.0, max_wait: float | None = None) -> None:
-        """`debounce` seconds of quiet are awaited before a triggered key runs, but at most `max_wait` (default: 10 debounces)."""
+        """`debounce`: seconds of quiet before a triggered key runs, but at most `max_wait` (default: 10 debounces)."""
         if debounce < 0 or (max_wait is not None and max_wait < debounce):
             raise ValueError(f"debounce must be at least 0 and at most max_wait, not {debounce} and {max_wait}")
         self._debounce = debounce

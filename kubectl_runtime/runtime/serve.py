@@ -39,7 +39,10 @@ def serve(running: Running[Any], grace: float) -> None:
 
 
 def end_process(status: int) -> None:
-    """Flush logs and output, then end, whatever other threads do. Flushing takes locks that a stuck thread may hold: it gets 2 s."""
+    """Flush logs and output, then end, whatever other threads do.
+
+    Flushing takes locks that a stuck thread may hold: it gets 2 s.
+    """
     flusher = threading.Thread(target=_flush, name="flush before exit", daemon=True)
     flusher.start()
     flusher.join(FLUSH_SECONDS)

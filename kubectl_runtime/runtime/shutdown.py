@@ -4,8 +4,9 @@
     draining   -> aborted    the grace period nears its end, or a second signal came: runs in progress are told to stop
     aborted    nothing more; a run that still does not return is reported as stuck
 
-`draining` is what the library's own threads watch. `aborted` is what a reconciler sees as `ctx.stop`, so that a run which only needs
-a moment more is left alone. The last tenth of the grace period, at most 2 s, is the time to heed `aborted`.
+`draining` is what the library's own threads watch. `aborted` is what a reconciler sees as `ctx.stop`, so that a run
+which only needs a moment more is left alone. The last tenth of the grace period, at most 2 s, is the time to heed
+`aborted`.
 """
 from __future__ import annotations
 
@@ -55,5 +56,6 @@ class Shutdown:
 
 def stack_of(thread_id: int | None) -> str:
     """The stack of a thread as text; empty when it has ended. The current line of each frame, no values."""
-    frame = sys._current_frames().get(thread_id) if thread_id is not None else None  # the documented way to another's stack
+    # Private by name only: this is the documented way to another thread's stack.
+    frame = sys._current_frames().get(thread_id) if thread_id is not None else None
     return "".join(traceback.format_stack(frame)) if frame is not None else ""

@@ -7,10 +7,10 @@
 
 Signals belong to the process, so all controllers that obey them share one pair of handlers.
 
-A signal handler runs in the main thread between any two instructions, also while that thread holds a lock. So these take none:
-they put a number into a `SimpleQueue` (which is made for it) and leave the rest to whoever waits there. For the same reason the
-second signal writes one line with `os.write` and ends with `os._exit`. It does not leave this to the default disposition, because
-the kernel ignores that for process 1 of a container.
+A signal handler runs in the main thread between any two instructions, also while that thread holds a lock. So these
+take none: they put a number into a `SimpleQueue` (which is made for it) and leave the rest to whoever waits there. For
+the same reason the second signal writes one line with `os.write` and ends with `os._exit`. It does not leave this to
+the default disposition, because the kernel ignores that for process 1 of a container.
 """
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class ShutdownSignals:
     def install(self) -> None:
         """Take over the signals. Off the main thread, where Python allows no handlers, only warns."""
         if threading.current_thread() is not threading.main_thread():
-            log.warning("shutdown_on_signal has no effect in thread %r: Python handles signals in the main thread only; "
-                        "stop the controller by other means", threading.current_thread().name)
+            log.warning("shutdown_on_signal has no effect in thread %r: Python handles signals in the main thread "
+                        "only; stop the controller by other means", threading.current_thread().name)
             return
         _process.add(self)
 
     def close(self) -> None:
-        """Give the signals back to whom they belonged, if no other controller has them. Harmless when nothing was installed,
-        or twice.
+        """Give the signals back to whom they belonged, if no other controller has them. Harmless when nothing was
+        installed, or twice.
 
         Off the main thread this is not allowed; it then happens when the next signal comes.
         """
@@ -58,8 +58,8 @@ class ShutdownSignals:
 
 
 class _ProcessSignals:
-    """The handlers of the process. `previous` belongs to the main thread; `listeners` is replaced under the lock, and read
-    by the handler without it."""
+    """The handlers of the process. `previous` belongs to the main thread; `listeners` is replaced under the lock, and
+    read by the handler without it."""
 
     def __init__(self) -> None:
         self.listeners: tuple[ShutdownSignals, ...] = ()

@@ -3,8 +3,9 @@
     reconcile_on(source)       each item is an object or a ref: reconcile it
     reconcile_all_on(source)   each item, whatever it is, means: reconcile everything in the store
 
-A source is pulled by a thread of its own, in which it may block. A queue (anything with `get(timeout=)`) is asked twice a second
-whether to stop; an iterable cannot be asked, so one that blocks for ever keeps its thread until the process ends.
+A source is pulled by a thread of its own, in which it may block. A queue (anything with `get(timeout=)`) is asked twice
+a second whether to stop; an iterable cannot be asked, so one that blocks for ever keeps its thread until the process
+ends.
 """
 from __future__ import annotations
 

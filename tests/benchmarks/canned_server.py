@@ -1,9 +1,10 @@
 """A canned API server over plain HTTP, as fast as the socket takes it, so that what is timed is the client.
 
-    python tests/benchmarks/canned_server.py OBJECTS EVENTS [PORT]     prints `ready URL`, runs until its input is closed
+    python tests/benchmarks/canned_server.py OBJECTS EVENTS [PORT]    prints `ready URL`, runs until its input is closed
 
-A list answers OBJECTS Pods of 4.6 KB, paged; pod i has version 1000 + i, the list 1000 + OBJECTS. A watch sends EVENTS changes, round
-robin over the Pods, each with the next version, in chunks of at most 2 KiB as a real server does; then a bookmark, then nothing.
+A list answers OBJECTS Pods of 4.6 KB, paged; pod i has version 1000 + i, the list 1000 + OBJECTS. A watch sends EVENTS
+changes, round robin over the Pods, each with the next version, in chunks of at most 2 KiB as a real server does; then a
+bookmark, then nothing.
 """
 from __future__ import annotations
 
@@ -39,11 +40,13 @@ def _container(name: str, number: int) -> dict[str, Any]:
             "resources": {"limits": {"cpu": "1", "memory": "512Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}},
             "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http", "scheme": "HTTP"}, "periodSeconds": 10,
                               "timeoutSeconds": 1, "successThreshold": 1, "failureThreshold": 3},
-            "volumeMounts": [{"mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "name": "kube-api", "readOnly": True}]}
+            "volumeMounts": [{"mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "name": "kube-api",
+                              "readOnly": True}]}
 
 
 def _status_of(name: str) -> dict[str, Any]:
-    return {"name": name, "ready": True, "restartCount": 0, "started": True, "image": f"registry.example.com/team/{name}:1.2",
+    return {"name": name, "ready": True, "restartCount": 0, "started": True,
+            "image": f"registry.example.com/team/{name}:1.2",
             "imageID": "sha256:" + "ab" * 32, "containerID": "containerd://" + "cd" * 32,
             "state": {"running": {"startedAt": "2026-01-01T00:00:04Z"}}, "lastState": {}}
 
@@ -53,7 +56,8 @@ def _managed_fields() -> list[dict[str, Any]]:
         ".": {}, "f:app": {}, "f:pod-template-hash": {}}, "f:ownerReferences": {".": {}, 'k:{"uid":"aaaa"}': {}}}
     env = {".": {}, 'k:{"name":"A"}': {".": {}, "f:name": {}, "f:value": {}}}
     spec = {"f:containers": {'k:{"name":"main"}': {".": {}, "f:image": {}, "f:env": env}}}
-    status = {"f:conditions": {'k:{"type":"Ready"}': {".": {}, "f:status": {}}}, "f:containerStatuses": {}, "f:phase": {}, "f:podIP": {}}
+    status = {"f:conditions": {'k:{"type":"Ready"}': {".": {}, "f:status": {}}}, "f:containerStatuses": {},
+              "f:phase": {}, "f:podIP": {}}
     common = {"operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1"}
     return [{"manager": "kube-controller-manager", **common, "fieldsV1": {"f:metadata": metadata, "f:spec": spec}},
             {"manager": "kubelet", **common, "subresource": "status", "fieldsV1": {"f:status": status}}]
@@ -66,12 +70,13 @@ def pod(number: int, version: int) -> dict[str, Any]:
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
             "name": pod_name(number), "namespace": "default", "uid": f"{number:08x}-1111-4222-8333-{number:012x}",
-            "resourceVersion": str(version), "generateName": "web-6f7d9c5b8-", "creationTimestamp": "2026-01-01T00:00:00Z",
+            "resourceVersion": str(version), "generateName": "web-6f7d9c5b8-",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
             "labels": {"app": "web", "pod-template-hash": "6f7d9c5b8", "team": f"t{number % 13}", "tier": "frontend"},
             "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "9090",
                             "checksum/config": f"{number * 2654435761 % 2**64:064x}"},
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"web-{number // 10}", "uid": "aaaa",
-                                 "controller": True, "blockOwnerDeletion": True}],
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"web-{number // 10}",
+                                 "uid": "aaaa", "controller": True, "blockOwnerDeletion": True}],
             "managedFields": _managed_fields()},
         "spec": {
             "nodeName": f"node-{number % 50}", "restartPolicy": "Always", "serviceAccountName": "default",
@@ -80,7 +85,8 @@ def pod(number: int, version: int) -> dict[str, Any]:
                              "tolerationSeconds": 300}],
             "volumes": [{"name": "kube-api", "projected": {"defaultMode": 420, "sources": [
                 {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}}]}}]},
-        "status": {"phase": "Running", "podIP": "10.0.0.1", "qosClass": "Burstable", "startTime": "2026-01-01T00:00:00Z",
+        "status": {"phase": "Running", "podIP": "10.0.0.1", "qosClass": "Burstable",
+                   "startTime": "2026-01-01T00:00:00Z",
                    "conditions": conditions, "containerStatuses": [_status_of(name) for name in ("main", "sidecar")]}}
 
 
@@ -122,7 +128,8 @@ class CannedServer:
         if not path.endswith("/pods"):
             connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
         elif query.get("watch") in ("true", "1"):
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: "
+                               b"application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
             if int(query["resourceVersion"]) < self.last:
                 connection.sendall(self.stream)
             connection.sendall(self.end)
@@ -132,7 +139,8 @@ class CannedServer:
             meta = {"resourceVersion": str(self.version)} | ({"continue": str(stop)} if stop < len(self.items) else {})
             body = (b'{"kind":"PodList","apiVersion":"v1","metadata":' + _dumps(meta) + b',"items":['
                     + b",".join(self.items[start:stop]) + b"]}")
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+            connection.sendall(head + body)
 
 
 def main(objects: int, events: int, port: int = 0) -> None:

@@ -1,7 +1,7 @@
 """What decoding costs: python tests/benchmarks/decode.py [OBJECTS] [EVENTS] -> one JSON line.
 
-Pods of about 4.6 KB, as watch lines and as list pages, into a dict keyed by namespace and name; and the same events with
-declared fields only. Times are the best of three, in µs per object; memory is what the process gained, in MiB.
+Pods of about 4.6 KB, as watch lines and as list pages, into a dict keyed by namespace and name; and the same events
+with declared fields only. Times are the best of three, in µs per object; memory is what the process gained, in MiB.
 """
 from __future__ import annotations
 
@@ -38,17 +38,21 @@ def pod(index: int, version: int) -> dict[str, Any]:
         "resources": {"limits": {"cpu": "1", "memory": "512Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}},
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http", "scheme": "HTTP"}, "periodSeconds": 10,
                           "timeoutSeconds": 1, "successThreshold": 1, "failureThreshold": 3},
-        "volumeMounts": [{"mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "name": "token", "readOnly": True}],
+        "volumeMounts": [{"mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "name": "token",
+                          "readOnly": True}],
     } for name in ("main", "sidecar")]
     managed = [{"manager": manager, "operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
-                "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {f"k:{{\"name\":\"VAR_{number}\"}}": {".": {}, "f:name": {},
+                "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:spec": {f"k:{{\"name\":\"VAR_{number}\"}}": {".": {}, "f:name": {},
                                                        "f:value": {}} for number in range(6)}}}
                for manager in ("kube-controller-manager", "kubelet")]
     return {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
-            "name": f"web-{index:06d}-6f7d9c5b8-x2zq", "namespace": "default", "uid": f"{index:08x}-1111-4222-8333-{index:012x}",
-            "resourceVersion": str(version), "generateName": "web-6f7d9c5b8-", "creationTimestamp": "2026-01-01T00:00:00Z",
+            "name": f"web-{index:06d}-6f7d9c5b8-x2zq", "namespace": "default",
+            "uid": f"{index:08x}-1111-4222-8333-{index:012x}",
+            "resourceVersion": str(version), "generateName": "web-6f7d9c5b8-",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
             "labels": {"app": "web", "pod-template-hash": "6f7d9c5b8", "team": f"t{index % 13}", "tier": "frontend"},
             "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "9090",
                             "checksum/config": f"{index * 2654435761 % 2**64:064x}"},
@@ -60,8 +64,10 @@ def pod(index: int, version: int) -> dict[str, Any]:
         "status": {"phase": "Running", "podIP": f"10.0.{index >> 8 & 255}.{index & 255}", "conditions": [
             {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": "2026-01-01T00:00:09Z"}
             for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")], "containerStatuses": [
-                {"name": name, "ready": True, "restartCount": 0, "started": True, "image": f"registry.example.com/{name}:1",
-                 "imageID": f"registry.example.com/{name}@sha256:{index:064x}", "containerID": f"containerd://{index:064x}",
+                {"name": name, "ready": True, "restartCount": 0, "started": True,
+                 "image": f"registry.example.com/{name}:1",
+                 "imageID": f"registry.example.com/{name}@sha256:{index:064x}",
+                 "containerID": f"containerd://{index:064x}",
                  "state": {"running": {"startedAt": "2026-01-01T00:00:05Z"}}} for name in ("main", "sidecar")]}}
 
 

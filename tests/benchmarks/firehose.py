@@ -2,8 +2,8 @@
 
     python tests/benchmarks/firehose.py [OBJECTS] [EVENTS]     default 20000 50000; starts its own canned server
 
-`events_per_s` is EVENTS divided by the time from the complete list until every object was reconciled in its last version.
-Compare only figures of one run on one machine.
+`events_per_s` is EVENTS divided by the time from the complete list until every object was reconciled in its last
+version. Compare only figures of one run on one machine.
 """
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def measure(url: str, objects: int, events: int) -> dict[str, object]:
 
 def main(objects: int = 20_000, events: int = 50_000) -> None:
     server = Path(__file__).with_name("canned_server.py")
-    with subprocess.Popen([sys.executable, server, str(objects), str(events)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          text=True) as process:
+    with subprocess.Popen([sys.executable, server, str(objects), str(events)], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().split()[1]
         print(json.dumps(measure(url, objects, events)), flush=True)

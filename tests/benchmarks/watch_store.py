@@ -1,7 +1,9 @@
-"""A watch into a store, without subscriptions: `python tests/benchmarks/watch_store.py URL OBJECTS EVENTS` -> one JSON line.
+"""A watch into a store, without subscriptions: `python tests/benchmarks/watch_store.py URL OBJECTS EVENTS` -> one JSON
+line.
 
-URL is that of a server which lists OBJECTS pods at version 1000 + OBJECTS and then sends EVENTS changes, one version each; it
-should be faster than any client, so that what is timed is this library. Figures of one run on one machine compare, no others.
+URL is that of a server which lists OBJECTS pods at version 1000 + OBJECTS and then sends EVENTS changes, one version
+each; it should be faster than any client, so that what is timed is this library. Figures of one run on one machine
+compare, no others.
 """
 from __future__ import annotations
 

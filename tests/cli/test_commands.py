@@ -39,7 +39,8 @@ class Plain: ...
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with a module of custom resources in it that is forgotten afterwards."""
-    for name, text in (("cli_kinds", KINDS), ("cli_broken", "import no_such_thing"), ("cli_exits", "raise SystemExit(3)")):
+    for name, text in (("cli_kinds", KINDS), ("cli_broken", "import no_such_thing"),
+                       ("cli_exits", "raise SystemExit(3)")):
         (tmp_path / f"{name}.py").write_text(text)
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -98,8 +99,8 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_crd_looks_in_the_current_folder_and_imports_no_server(folder: Path) -> None:
-    program = ("import sys; sys.path = [entry for entry in sys.path if entry]; from kubectl_runtime.cli.main import main; "
-               "main(['crd', 'cli_kinds:Widget']); assert 'kubectl_runtime.testing' not in sys.modules")
+    program = ("import sys; sys.path = [entry for entry in sys.path if entry]; from kubectl_runtime.cli.main import "
+               "main; main(['crd', 'cli_kinds:Widget']); assert 'kubectl_runtime.testing' not in sys.modules")
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=60,
                           check=True, env={"PYTHONPATH": str(Path(kubectl_runtime.__file__).parents[1])})
     assert yaml.safe_load(done.stdout)["metadata"]["name"] == "widgets.example.com"

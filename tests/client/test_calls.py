@@ -63,7 +63,9 @@ def test_an_answer_that_breaks_off_in_its_head_is_no_answer(request_: Request, h
         assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("head", [b"204 No Content\r\n", b"200 OK\r\nContent-Length: 0\r\n", b"200 OK\r\nTransfer-Encoding: chunked\r\n"])
+@pytest.mark.parametrize("head",
+                         [b"204 No Content\r\n", b"200 OK\r\nContent-Length: 0\r\n",
+                          b"200 OK\r\nTransfer-Encoding: chunked\r\n"])
 def test_an_empty_answer_is_an_answer(head: bytes) -> None:
     with WireServer(answering(lambda peer, _: peer.send(b"HTTP/1.1 " + head + b"\r\n0\r\n\r\n"))) as server:
         assert server.client(client=FAST).request(GET) == b""

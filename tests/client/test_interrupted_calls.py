@@ -36,7 +36,8 @@ def half_a_chunk(peer: Peer) -> None:
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
 @pytest.mark.parametrize("part", [nothing, half_a_head, half_a_body, half_a_chunk])
-def test_a_call_ends_when_its_token_is_set_whatever_the_server_has_said(part: Callable[[Peer], None], tls: bool) -> None:
+def test_a_call_ends_when_its_token_is_set_whatever_the_server_has_said(part: Callable[[Peer], None],
+                                                                        tls: bool) -> None:
     stop = StopToken()
 
     def serve(peer: Peer) -> None:
@@ -112,6 +113,7 @@ def test_a_write_under_way_gets_its_answer() -> None:
         stop.set("the test says so")
         peer.answer(201, config_map())
 
-    post = Request("POST", "/api/v1/namespaces/default/configmaps", "create", RESOURCE, "create configmaps default/a", body=b"{}")
+    post = Request("POST", "/api/v1/namespaces/default/configmaps", "create", RESOURCE, "create configmaps default/a",
+                   body=b"{}")
     with WireServer(serve) as server, server.client(client={"retry": RetryPolicy.never()}) as client:
         assert b'"uid-a"' in client.request(post, stop=stop)

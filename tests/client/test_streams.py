@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from wire_server import Peer, Serve, WireServer
+from wire_server import Peer, Serve, WireServer, answering, says
 
 from kubectl_runtime import ApiResource, RequestTimeout, StopToken, TransportError
 from kubectl_runtime.client.stream import ByteStream, _raw_file, lines
@@ -81,7 +81,7 @@ def test_a_character_cut_in_two_stays_whole() -> None:
 
 
 def test_a_body_with_content_length_is_read_to_its_end() -> None:
-    with WireServer(lambda peer: (peer.receive(), peer.answer(200, b"one\ntwo\n"))) as server:  # type: ignore[arg-type, return-value]
+    with WireServer(answering(says(200, b"one\ntwo\n"))) as server:
         assert read(server) == [b"one", b"two"]
 
 

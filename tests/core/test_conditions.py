@@ -19,11 +19,13 @@ def test_a_first_condition_begins_now_in_whole_seconds():
 
 
 def test_the_same_status_keeps_its_transition_time():
-    assert set_condition([ready("True", THEN)], ready("True"), now=LATER)[0]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+    [placed] = set_condition([ready("True", THEN)], ready("True"), now=LATER)
+    assert placed["lastTransitionTime"] == "2026-01-01T00:00:00Z"
 
 
 def test_another_status_moves_the_transition_time():
-    assert set_condition([ready("True", THEN)], ready("False"), now=LATER)[0]["lastTransitionTime"] == "2026-01-01T00:05:00Z"
+    [placed] = set_condition([ready("True", THEN)], ready("False"), now=LATER)
+    assert placed["lastTransitionTime"] == "2026-01-01T00:05:00Z"
 
 
 def test_conditions_of_other_types_stay_in_place():

@@ -21,7 +21,8 @@ def record_of(line: bytes) -> Record:
 
 
 def page(*items: Any, **fields: Any) -> bytes:
-    return encoded({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items, **fields})
+    return encoded({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items,
+                    **fields})
 
 
 def test_a_head_holds_the_metadata_that_the_library_works_with() -> None:
@@ -47,7 +48,8 @@ def test_a_watch_object_keeps_its_line_without_a_copy() -> None:
 
 def test_list_items_are_copied_out_of_their_page() -> None:
     meta, records = decode_list(page({"metadata": metadata("a")}, {"metadata": metadata("b")},
-                                     metadata={"resourceVersion": "9", "continue": "tok", "remainingItemCount": 7}), PODS)
+                                     metadata={"resourceVersion": "9", "continue": "tok", "remainingItemCount": 7}),
+                                PODS)
     assert (meta.resource_version, meta.continue_token, meta.remaining_item_count) == ("9", "tok", 7)
     assert [record.name for record in records] == ["a", "b"]
     assert all(type(record.raw) is bytes and not record.enveloped for record in records)
@@ -63,7 +65,8 @@ def test_null_and_absent_items_are_an_empty_list(text: bytes) -> None:
     assert (meta.resource_version, records) == ("9", [])
 
 
-@pytest.mark.parametrize("text", [b"{}", b'{"kind":"Status","status":"Failure"}', b"[]", b"", b"<html>", b'{"items":[{}'])
+@pytest.mark.parametrize("text",
+                         [b"{}", b'{"kind":"Status","status":"Failure"}', b"[]", b"", b"<html>", b'{"items":[{}'])
 def test_what_is_no_list_is_not_taken_for_an_empty_one(text: bytes) -> None:
     with pytest.raises(DecodeError, match="pods"):
         decode_list(text, PODS)
@@ -80,15 +83,16 @@ def test_a_bookmark_is_its_version_whatever_else_it_says() -> None:
 
 
 def test_an_error_event_is_its_status() -> None:
-    kind, status = decode_event(event("ERROR", {"kind": "Status", "metadata": {}, "code": 410, "reason": "Expired"}), PODS)
+    kind, status = decode_event(event("ERROR", {"kind": "Status", "metadata": {}, "code": 410, "reason": "Expired"}),
+                                PODS)
     assert kind == "ERROR"
     assert isinstance(status, Status)
     assert (status.code, status.reason) == (410, "Expired")
 
 
 def test_nulls_in_metadata_count_as_absent() -> None:
-    nulls = dict.fromkeys(("namespace", "uid", "resourceVersion", "generation", "labels", "annotations", "ownerReferences",
-                           "finalizers", "creationTimestamp"))
+    nulls = dict.fromkeys(("namespace", "uid", "resourceVersion", "generation", "labels", "annotations",
+                           "ownerReferences", "finalizers", "creationTimestamp"))
     for raw in (encoded({"metadata": {"name": "a", **nulls}}),
                 encoded({"metadata": {"name": "a", "labels": {"x": None, "y": "z"}, "finalizers": ["f", None]}})):
         record = decode_object(raw, PODS)
@@ -125,7 +129,8 @@ def test_text_beyond_ascii_is_intact(text: str) -> None:
 
 
 def test_content_nested_too_deep_for_any_parser_still_has_a_name() -> None:
-    body = b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"ns","resourceVersion":"5"},"spec":' + DEEP
+    head = b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"ns","resourceVersion":"5"},"spec":'
+    body = head + DEEP
     for record in (decode_object(body + b"}", PODS), record_of(b'{"type":"MODIFIED","object":' + body + b"}}")):
         assert (record.name, record.namespace, record.resource_version) == ("a", "ns", "5")
 

@@ -15,7 +15,18 @@ from kubectl_runtime.core.head import decode_event, decode_object
 from kubectl_runtime.core.metav1 import ObjectMeta, OwnerReference
 from kubectl_runtime.core.objects import Resource
 from kubectl_runtime.core.record import Record
-from tests.core.examples import PODS, Cluster, Endpoint, Widget, WidgetSpec, WidgetStatus, encoded, event, metadata, widget
+from tests.core.examples import (
+    PODS,
+    Cluster,
+    Endpoint,
+    Widget,
+    WidgetSpec,
+    WidgetStatus,
+    encoded,
+    event,
+    metadata,
+    widget,
+)
 
 
 def test_a_class_knows_its_kind() -> None:
@@ -79,7 +90,8 @@ def test_a_bad_time_raises_when_it_is_read() -> None:
 
 def test_typed_views_of_structs_and_dataclasses() -> None:
     obj = widget(spec={"replicas": 3, "minReadySeconds": 4, "unknown": 1},
-                 status={"readyReplicas": 2, "podIP": "10.0.0.1", "endPoints": [{"ipAddress": "1.1.1.1", "portNumber": 8}],
+                 status={"readyReplicas": 2, "podIP": "10.0.0.1",
+                         "endPoints": [{"ipAddress": "1.1.1.1", "portNumber": 8}],
                          "byZone": {"zone_a": {"ipAddress": "2.2.2.2"}}})
     assert (obj.spec.replicas, obj.spec.min_ready_seconds) == (3, 4)
     assert obj.status == WidgetStatus(2, "10.0.0.1", [Endpoint("1.1.1.1", 8)], {"zone_a": Endpoint("2.2.2.2")})
@@ -138,7 +150,8 @@ def test_nulls_below_a_view_count_as_absent() -> None:
 
 
 def test_a_body_that_does_not_decode_raises_on_access_with_ref_and_path() -> None:
-    carried = decode_event(event("ADDED", {"metadata": metadata(), "spec": {"replicas": "three"}}), Widget.api_resource)[1]
+    carried = decode_event(event("ADDED", {"metadata": metadata(), "spec": {"replicas": "three"}}),
+                           Widget.api_resource)[1]
     assert isinstance(carried, Record)
     obj = Widget.from_record(carried)
     assert obj.name == "a"
@@ -361,7 +374,8 @@ def test_enums_and_subclasses_of_text_are_written_as_json() -> None:
 
 def test_a_name_as_on_the_wire_is_answered_with_the_attribute() -> None:
     obj = Widget(name="a")
-    with pytest.raises(AttributeError, match="no attribute 'resourceVersion': attributes are written 'resource_version'"):
+    with pytest.raises(AttributeError,
+                       match="no attribute 'resourceVersion': attributes are written 'resource_version'"):
         obj.resourceVersion  # type: ignore[attr-defined]  # noqa: B018 - reading it is the test
     with pytest.raises(AttributeError, match=r"declares no attribute 'sizes'.*obj\['sizes'\]"):
         obj.sizes  # type: ignore[attr-defined]  # noqa: B018

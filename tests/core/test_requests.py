@@ -57,7 +57,8 @@ def test_paths(place: Place, name: str | None, subresource: str | None, path: st
 
 def test_operations_are_said_in_words() -> None:
     assert requests.get(PLACE, "a").operation == "get pods ns/a"
-    assert requests.get(Place(DEPLOYMENTS, "ns"), "a", subresource="scale").operation == "get deployments.apps/scale ns/a"
+    assert requests.get(Place(DEPLOYMENTS, "ns"), "a",
+                        subresource="scale").operation == "get deployments.apps/scale ns/a"
     assert requests.list_(Place(PODS)).operation == "list pods in all namespaces"
     assert requests.list_(Place(NODES)).operation == "list nodes"
 
@@ -79,7 +80,8 @@ def test_what_cannot_be_a_name_is_refused_before_any_request(name: str) -> None:
 
 
 def test_an_object_of_a_namespaced_kind_needs_a_namespace() -> None:
-    for build in (lambda: requests.get(Place(PODS), "a"), lambda: requests.create(Place(PODS), {"metadata": {"name": "a"}})):
+    for build in (lambda: requests.get(Place(PODS), "a"),
+                  lambda: requests.create(Place(PODS), {"metadata": {"name": "a"}})):
         with pytest.raises(RequestError, match="which namespace"):
             build()
 
@@ -108,7 +110,8 @@ def test_a_list_at_a_version_is_exact() -> None:
 
 def test_a_following_page_has_no_version_of_its_own() -> None:
     assert query(requests.list_(PLACE, ListParams(limit=5).at("20").page("tok"))) == {"limit": "5", "continue": "tok"}
-    assert query(requests.list_(PLACE, ListParams(limit=5).match_any().page("tok"))) == {"limit": "5", "continue": "tok"}
+    assert query(requests.list_(PLACE, ListParams(limit=5).match_any().page("tok"))) == {"limit": "5",
+                                                                                         "continue": "tok"}
 
 
 def test_selectors_and_timeouts_of_lists() -> None:
@@ -218,7 +221,8 @@ def test_replace_checks_the_name() -> None:
 
 
 def test_apply_identifies_the_object_and_leaves_out_what_is_the_servers() -> None:
-    bare = Widget.from_dict({"metadata": metadata(managedFields=[{"manager": "x"}], creationTimestamp="2026-01-01T00:00:00Z",
+    bare = Widget.from_dict({"metadata": metadata(managedFields=[{"manager": "x"}],
+                                                  creationTimestamp="2026-01-01T00:00:00Z",
                                                   generation=3, labels={"a": "b"}), "spec": {"replicas": 2}})
     request = requests.patch(WIDGETS, "a", Patch.apply(bare), PatchParams.apply("mgr").forced())
     assert (request.method, request.verb, request.retry) == ("PATCH", "apply", Retry.SAFE)
@@ -263,7 +267,8 @@ def test_apply_to_another_name_is_refused() -> None:
     (Patch.json([{"op": "remove", "path": "/a"}]), "application/json-patch+json", Retry.UNSENT_ONLY),
     (Patch.json([{"op": "test", "path": "/a", "value": 1}]), "application/json-patch+json", Retry.SAFE),
 ])
-def test_patches_have_their_content_types_and_are_safe_when_guarded(patch: Patch, content_type: str, retry: Retry) -> None:
+def test_patches_have_their_content_types_and_are_safe_when_guarded(patch: Patch, content_type: str,
+                                                                    retry: Retry) -> None:
     request = requests.patch(PLACE, "a", patch, PatchParams(field_manager="m", dry_run=True))
     assert (header(request, "Content-Type"), request.retry, query(request)) == (
         content_type, retry, {"dryRun": "All", "fieldManager": "m"})

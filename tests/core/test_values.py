@@ -122,5 +122,6 @@ def test_scopes_are_named_as_the_api_names_them() -> None:
 
 
 def test_a_scope_is_no_text() -> None:
-    with pytest.raises(RequestError, match=r"the scope of widgets\.example\.com is Scope\.NAMESPACED or Scope\.CLUSTER"):
+    with pytest.raises(RequestError,
+                       match=r"the scope of widgets\.example\.com is Scope\.NAMESPACED or Scope\.CLUSTER"):
         ApiResource("example.com", "v1", "Widget", "widgets", "Cluster")  # type: ignore[arg-type]

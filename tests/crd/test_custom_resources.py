@@ -124,7 +124,8 @@ def test_the_root_schema() -> None:
     ("weight", {"type": "number", "format": "double", "minimum": 0, "exclusiveMinimum": True, "maximum": 1,
                 "exclusiveMaximum": True, "nullable": True}),
     ("limits", {"type": "object", "description": "How much.", "default": {"maxSize": 10, "hard": True}, "properties": {
-        "maxSize": {"type": "integer", "format": "int64", "default": 10}, "hard": {"type": "boolean", "default": True}}}),
+        "maxSize": {"type": "integer", "format": "int64", "default": 10},
+        "hard": {"type": "boolean", "default": True}}}),
     ("tags", {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}),
     ("labels", {"type": "object", "additionalProperties": {"type": "string"}}),
     ("anything", {"x-kubernetes-preserve-unknown-fields": True}),
@@ -157,7 +158,8 @@ def unstructural(node: Any, path: str = "") -> Iterator[str]:
     typed = "type" in node or node.get("x-kubernetes-int-or-string") or node.get("x-kubernetes-preserve-unknown-fields")
     if not typed:
         yield f"{path}: no type"
-    yield from (f"{path}: {key}" for key in ("$ref", "title", "definitions", "uniqueItems", "patternProperties") if key in node)
+    yield from (f"{path}: {key}" for key in ("$ref", "title", "definitions", "uniqueItems", "patternProperties")
+                if key in node)
     if "properties" in node and "additionalProperties" in node:
         yield f"{path}: properties and additionalProperties"
     for key, inner in node.get("properties", {}).items():
@@ -172,9 +174,9 @@ def test_the_schema_is_structural() -> None:
 
 
 def test_objects_written_by_the_class_fit_its_schema_and_nothing_is_pruned() -> None:
-    spec = Spec("text", color=Color.RED, weight=0.5, ports=[Port("http", 80)], tags={"x"}, labels={"a": "b"}, anything=[1],
-                open={"deep": {"er": 1}}, target="50%", when=datetime(2026, 1, 1), day=date(2026, 1, 1), blob=b"\x00",
-                id=UUID(int=1), matrix=[[1], [2]])
+    spec = Spec("text", color=Color.RED, weight=0.5, ports=[Port("http", 80)], tags={"x"}, labels={"a": "b"},
+                anything=[1], open={"deep": {"er": 1}}, target="50%", when=datetime(2026, 1, 1), day=date(2026, 1, 1),
+                blob=b"\x00", id=UUID(int=1), matrix=[[1], [2]])
     content = Generator(name="a", spec=spec, status=Status(3)).to_dict()
     schema = schema_of(Generator)
     without_metadata = {key: content[key] for key in ("spec", "status")}

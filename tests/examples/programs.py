@@ -11,16 +11,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 60
-"""Real seconds after which a program is hanging; it is killed then, which the reader notices as the end of its output."""
+"""Real seconds after which a program is hanging; it is killed then, which the reader notices as the end of its output.
+"""
 
 
 class Program:
     """A Python program. A context manager: it does not outlive the block."""
 
     def __init__(self, *arguments: str | Path, env: Mapping[str, str | Path] | None = None, cwd: Path = ROOT) -> None:
-        """Standard error goes where standard output goes. `env` is added to an environment in which no cluster is configured."""
+        """Standard error goes where standard output goes.
+
+        `env` is added to an environment in which no cluster is configured.
+        """
         self.lines: list[str] = []
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what is ignored here would be ignored by the child
+        # what is ignored here would be ignored by the child
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             self._process = subprocess.Popen(
                 [sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd,

@@ -1,4 +1,5 @@
-"""The manifests of the example controller: they load, they fit the program, and they give no right too many and none too few."""
+"""The manifests of the example controller: they load, they fit the program, and they give no right too many and none
+too few."""
 from __future__ import annotations
 
 import json
@@ -67,7 +68,8 @@ def test_the_controller_does_its_work_with_the_rights_it_gets(refusals: Refusals
     assert refusals.line == ""
 
 
-@pytest.mark.parametrize(("number", "verb"), NEEDED, ids=[f"{ROLE['rules'][n]['resources'][0]}-{verb}" for n, verb in NEEDED])
+@pytest.mark.parametrize(("number", "verb"), NEEDED,
+                         ids=[f"{ROLE['rules'][n]['resources'][0]}-{verb}" for n, verb in NEEDED])
 def test_each_right_is_needed(refusals: Refusals, number: int, verb: str) -> None:
     access = deepcopy(ACCESS)
     role = next(document for document in access if document["kind"] == "ClusterRole")

@@ -91,7 +91,8 @@ def test_an_object_of_which_nothing_is_known_can_be_read(kind: type[Resource]) -
     obj = kind.from_dict({"metadata": {"name": "a"}})
     obj.validate()
     assert set(codecs_of(kind)) >= {"metadata"}
-    assert obj.to_dict() == {"apiVersion": kind.api_resource.api_version, "kind": kind.__name__, "metadata": {"name": "a"}}
+    assert obj.to_dict() == {"apiVersion": kind.api_resource.api_version, "kind": kind.__name__,
+                             "metadata": {"name": "a"}}
 
 
 def test_an_unknown_kind_is_an_error_that_helps() -> None:
@@ -126,7 +127,8 @@ def test_a_pod_keeps_what_its_view_does_not_name() -> None:
 
 
 def test_a_deployment_is_scaled_by_one_assignment() -> None:
-    content = {"metadata": {"name": "a"}, "spec": {"replicas": 1, "template": {"spec": {"containers": [{"name": "c"}]}}}}
+    content = {"metadata": {"name": "a"},
+               "spec": {"replicas": 1, "template": {"spec": {"containers": [{"name": "c"}]}}}}
     obj = Deployment.from_dict(content)
     obj.spec.replicas = 3
     assert obj.to_dict()["spec"] == {**content["spec"], "replicas": 3}  # type: ignore[dict-item]

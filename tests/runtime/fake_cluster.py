@@ -70,7 +70,8 @@ class FakeCluster:
     def api(self, kind: type[Resource]) -> FakeApi:
         return FakeApi(self, kind)
 
-    def put(self, kind: type[Resource], name: str, value: int = 0, *, owner: str | None = None, verb: str = "") -> Record:
+    def put(self, kind: type[Resource], name: str, value: int = 0, *, owner: str | None = None,
+            verb: str = "") -> Record:
         """Create or change an object; with `verb`, as a write of this process's client."""
         resource = kind.api_resource
         with self.changed:
@@ -79,8 +80,10 @@ class FakeCluster:
             metadata = {"name": name, "namespace": "default", "uid": old.uid if old else f"uid-{name}-{self.version}",
                         "resourceVersion": str(self.version)}
             if owner is not None:
-                metadata["ownerReferences"] = [{"apiVersion": "test.example/v1", "kind": "Parent", "name": owner, "uid": "u"}]
-            content = {"apiVersion": "test.example/v1", "kind": resource.kind, "metadata": metadata, "spec": {"value": value}}
+                metadata["ownerReferences"] = [{"apiVersion": "test.example/v1", "kind": "Parent", "name": owner,
+                                                "uid": "u"}]
+            content = {"apiVersion": "test.example/v1", "kind": resource.kind, "metadata": metadata,
+                       "spec": {"value": value}}
             record = decode_object(json.dumps(content).encode(), resource)
             self.objects[resource][name] = record
             self._append(resource, Item("MODIFIED" if old else "ADDED", record, record.resource_version))

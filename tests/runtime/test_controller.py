@@ -135,7 +135,8 @@ def test_a_mapper_that_names_something_else_is_told_so(cluster: FakeCluster, cap
     calls = Calls()
 
     def mapper(child: Child) -> list[ObjectRef]:
-        return [child.ref, ObjectRef(Parent.api_resource, "a"), ObjectRef(Parent.api_resource.with_version("v9"), "a", "default")]
+        return [child.ref, ObjectRef(Parent.api_resource, "a"),
+                ObjectRef(Parent.api_resource.with_version("v9"), "a", "default")]
 
     with Controller(cluster.api(Parent)).watches(cluster.api(Child), mapper).start(calls) as running:
         running.wait_until_ready(LIMIT)
@@ -195,8 +196,8 @@ def test_a_mapper_that_returns_names_is_told_so_and_the_controller_lives_on(
 
 
 @pytest.mark.parametrize("numbers", [
-    {"concurrency": 0}, {"concurrency": 2.5}, {"debounce": -1}, {"debounce": 5, "max_wait": 1}, {"debounce": float("nan")},
-    {"debounce": 1, "max_wait": float("nan")}, {"sync_timeout": -1}])
+    {"concurrency": 0}, {"concurrency": 2.5}, {"debounce": -1}, {"debounce": 5, "max_wait": 1},
+    {"debounce": float("nan")}, {"debounce": 1, "max_wait": float("nan")}, {"sync_timeout": -1}])
 def test_numbers_that_make_no_sense_are_refused(cluster: FakeCluster, numbers: dict[str, Any]) -> None:
     with pytest.raises(RequestError, match=f"^{next(iter(numbers))}|^max_wait"):
         Controller(cluster.api(Parent), **numbers)
@@ -228,7 +229,8 @@ def test_an_infinite_wait_is_a_wait_without_limit(cluster: FakeCluster) -> None:
     assert running.error is None
 
 
-@pytest.mark.parametrize("error", [ValueError("planned"), SystemExit(3), KeyboardInterrupt(), MemoryError(), RecursionError()])
+@pytest.mark.parametrize("error",
+                         [ValueError("planned"), SystemExit(3), KeyboardInterrupt(), MemoryError(), RecursionError()])
 def test_no_exception_of_a_reconciler_ends_a_thread_and_each_is_logged_once_with_key_attempt_and_delay(
         cluster: FakeCluster, caplog: pytest.LogCaptureFixture, error: BaseException) -> None:
     cluster.put(Parent, "a")
@@ -305,7 +307,8 @@ def test_an_object_that_does_not_decode_is_reported_once_per_version_and_hinders
 
 def test_an_object_whose_metadata_does_not_decode_is_never_shown_to_the_reconciler(
         cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
-    cluster.put_raw(Parent, "bad", b'{"apiVersion":"test.example/v1","kind":"Parent","metadata":{"name":"bad","namespace":'
+    cluster.put_raw(Parent, "bad",
+                    b'{"apiVersion":"test.example/v1","kind":"Parent","metadata":{"name":"bad","namespace":'
                                    b'"default","resourceVersion":"@VERSION","labels":[1]},"spec":{}}')
     cluster.put(Parent, "good", 1)
     calls = Calls()
@@ -324,7 +327,8 @@ def test_what_is_gone_is_not_reconciled_and_is_no_error(cluster: FakeCluster, ca
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
 
-def test_queues_and_iterables_trigger_and_so_do_direct_calls(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_queues_and_iterables_trigger_and_so_do_direct_calls(cluster: FakeCluster,
+                                                             caplog: pytest.LogCaptureFixture) -> None:
     cluster.put(Parent, "a")
     cluster.put(Parent, "b")
     calls, one, every = Calls(), queue.Queue[Any](), queue.SimpleQueue[Any]()
@@ -381,7 +385,8 @@ def test_a_controller_on_a_stream_of_ones_own(cluster: FakeCluster) -> None:
 
 def test_a_stream_that_ends_ends_the_controller_with_an_error(cluster: FakeCluster) -> None:
     writer = StoreWriter(Parent.api_resource, reader_of(Parent))
-    running = Controller.for_stream(reflector(writer, [INIT, INIT_DONE]), writer.store, client=cluster.client).start(Calls())
+    running = Controller.for_stream(reflector(writer, [INIT, INIT_DONE]), writer.store,
+                                    client=cluster.client).start(Calls())
     assert running.wait(LIMIT)
     running.stop()
     with pytest.raises(ControllerError, match="stream ended"):
@@ -421,7 +426,8 @@ def test_while_a_watch_is_missing_nothing_runs_and_a_warning_names_it_every_30_s
         for _ in range(130):
             clock.settle(2)  # the dispatcher and the failing watch wait
             clock.advance(0.5)
-        warnings = [record.getMessage() for record in caplog.records if "nothing is reconciled yet" in record.getMessage()]
+        warnings = [record.getMessage() for record in caplog.records
+                    if "nothing is reconciled yet" in record.getMessage()]
         assert len(warnings) == 2
         assert "children.test.example" in warnings[0]
         assert "cannot be reached" in warnings[0]
@@ -581,7 +587,8 @@ def test_a_defect_in_a_worker_ends_the_controller_and_run_raises_it(
 
 def test_threads_are_watches_workers_and_named_helpers_and_each_says_what_it_does(cluster: FakeCluster) -> None:
     before = set(threading.enumerate())
-    controller = Controller(cluster.api(Parent), concurrency=2, name="mine").owns(cluster.api(Child)).reconcile_on(queue.Queue())
+    controller = Controller(cluster.api(Parent), concurrency=2,
+                            name="mine").owns(cluster.api(Child)).reconcile_on(queue.Queue())
     with controller.start(Calls()) as running:
         running.wait_until_ready(LIMIT)
         names = sorted(thread.name for thread in set(threading.enumerate()) - before)

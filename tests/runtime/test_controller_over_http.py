@@ -1,7 +1,8 @@
-"""Controllers against the embedded API server: over real sockets under hammering and outages, and in simulation with its faults.
+"""Controllers against the embedded API server: over real sockets under hammering and outages, and in simulation with
+its faults.
 
-The controller copies `data` of labelled ConfigMaps into Secrets that they own. With threads only invariants and the final state are
-asserted; the simulation also reproduces.
+The controller copies `data` of labelled ConfigMaps into Secrets that they own. With threads only invariants and the
+final state are asserted; the simulation also reproduces.
 """
 from __future__ import annotations
 
@@ -185,8 +186,9 @@ def test_after_an_outage_the_controller_recovers_by_itself(server: ApiServer, cl
 
 
 SEEDS = st.integers(0, 2**32)
-WORLD = st.lists(st.tuples(st.sampled_from(["write", "write", "delete", "orphan", "drop", "expire", "stall", "cut", "refuse", "steps",
-                                            "steps", "time"]), st.integers(0, 3), st.integers(1, 30)), min_size=5, max_size=30)
+WORLD = st.lists(st.tuples(st.sampled_from(["write", "write", "delete", "orphan", "drop", "expire", "stall", "cut",
+                                            "refuse", "steps", "steps", "time"]),
+                           st.integers(0, 3), st.integers(1, 30)), min_size=5, max_size=30)
 
 
 class SimulatedStory:
@@ -200,8 +202,8 @@ class SimulatedStory:
         self.client = Client(Config(cluster_url="http://simulated"), session=session, clock=self.sim.clock,
                              retry=RetryPolicy(random=self.sim.random.random))
         self.copier = Copier(rng=self.sim.random)
-        # While the watch of parents is stalled, the controller makes what the garbage collector deletes. Requests take no simulated
-        # time, so without debounce that would go on for ever at the same moment.
+        # While the watch of parents is stalled, the controller makes what the garbage collector deletes. Requests take
+        # no simulated time, so without debounce that would go on for ever at the same moment.
         self.controller = self.sim.start(controller(self.client, concurrency=3, debounce=1), self.copier)
 
     def act(self, what: str, number: int, amount: int) -> None:

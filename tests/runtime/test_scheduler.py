@@ -159,8 +159,8 @@ def test_a_maximum_wait_below_the_debounce_is_refused() -> None:
         Scheduler(debounce=5, max_wait=1)
 
 
-STEPS = st.lists(st.tuples(st.sampled_from(["trigger", "add", "pop", "finish", "remove", "time"]), st.sampled_from("abc"),
-                           st.integers(0, 12)), max_size=60)
+STEPS = st.lists(st.tuples(st.sampled_from(["trigger", "add", "pop", "finish", "remove", "time"]),
+                           st.sampled_from("abc"), st.integers(0, 12)), max_size=60)
 
 
 @given(STEPS, st.sampled_from([(0.0, 0.0), (2.0, 2.0), (2.0, 5.0)]))

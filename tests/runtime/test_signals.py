@@ -21,8 +21,8 @@ class Program:
     def __init__(self, scenario: str) -> None:
         # A pipe that nobody reads would block the program's logging.
         self.log = TemporaryFile("w+")  # noqa: SIM115 - closed by the fixture
-        self.process = subprocess.Popen([sys.executable, "-m", "tests.runtime.signal_program", scenario], stdout=subprocess.PIPE,
-                                        stderr=self.log, text=True)
+        self.process = subprocess.Popen([sys.executable, "-m", "tests.runtime.signal_program", scenario],
+                                        stdout=subprocess.PIPE, stderr=self.log, text=True)
         self.words: list[str] = []
 
     def until(self, word: str) -> None:
@@ -65,7 +65,8 @@ def program() -> Iterator[Callable[[str], Program]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_in_the_busy_part_ends_it_with_no_thread_left(program: Callable[[str], Program], number: signal.Signals) -> None:
+def test_a_signal_in_the_busy_part_ends_it_with_no_thread_left(program: Callable[[str], Program],
+                                                               number: signal.Signals) -> None:
     one = program("busy")
     one.until("busy")
     sent = time.monotonic()
@@ -100,7 +101,8 @@ def test_a_second_signal_ends_the_process_at_once(
     assert "returned" not in one.words
 
 
-def test_a_handler_that_the_program_had_gets_the_second_signal_and_comes_back(program: Callable[[str], Program]) -> None:
+def test_a_handler_that_the_program_had_gets_the_second_signal_and_comes_back(
+        program: Callable[[str], Program]) -> None:
     one = program("custom-handler")
     one.until("begun")
     one.send(signal.SIGTERM)
@@ -111,7 +113,8 @@ def test_a_handler_that_the_program_had_gets_the_second_signal_and_comes_back(pr
     assert "restored" in one.words
 
 
-def test_a_reconciler_that_never_returns_is_named_by_key_and_stack_and_the_process_ends(program: Callable[[str], Program]) -> None:
+def test_a_reconciler_that_never_returns_is_named_by_key_and_stack_and_the_process_ends(
+        program: Callable[[str], Program]) -> None:
     one = program("stuck")
     one.until("begun")
     one.send(signal.SIGTERM)
@@ -187,7 +190,8 @@ def test_a_program_that_ends_with_a_stuck_reconciler_still_ends(program: Callabl
     assert "in stuck_in_here" in log
 
 
-def test_without_shutdown_on_signal_an_interrupt_stops_the_controller_and_is_raised(program: Callable[[str], Program]) -> None:
+def test_without_shutdown_on_signal_an_interrupt_stops_the_controller_and_is_raised(
+        program: Callable[[str], Program]) -> None:
     one = program("keyboard")
     one.until("busy")
     one.send(signal.SIGINT)

@@ -1,6 +1,8 @@
 """Triggers: from events to refs."""
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kubectl_runtime.core.gvk import ApiResource
@@ -85,14 +87,14 @@ def test_a_deleted_child_asks_for_its_owners_too() -> None:
 
 @pytest.mark.parametrize(("found", "expected"), [(None, 0), ((), 0), (ObjectRef(FOO, "f"), 1),
                                                  ([ObjectRef(FOO, "f"), ObjectRef(FOO, "g")], 2)])
-def test_a_mapper_names_none_one_or_many(found: object, expected: int) -> None:
-    assert len(refs(trigger_others(lambda obj: found), InitApply(child()))) == expected  # type: ignore[arg-type, return-value]
+def test_a_mapper_names_none_one_or_many(found: Any, expected: int) -> None:
+    assert len(refs(trigger_others(lambda obj: found), InitApply(child()))) == expected
 
 
 @pytest.mark.parametrize("found", ["f", ["f"], 5, [FOO], ObjectRef(Foo, "f"), child()])  # type: ignore[arg-type]
-def test_a_mapper_that_returns_something_else_is_told_what_to_return(found: object) -> None:
+def test_a_mapper_that_returns_something_else_is_told_what_to_return(found: Any) -> None:
     with pytest.raises(TypeError, match=r"a mapper returns ObjectRefs.*ObjectRef\.of\(Kind, name, namespace\)"):
-        refs(trigger_others(lambda obj: found), InitApply(child()))  # type: ignore[arg-type, return-value]
+        refs(trigger_others(lambda obj: found), InitApply(child()))
 
 
 def test_the_stream_form_lives_on_when_a_mapper_raises(caplog: pytest.LogCaptureFixture) -> None:

@@ -78,7 +78,8 @@ def test_the_stage_waits_after_failures_and_init_does_not_reset_it() -> None:
             times.append(clock.monotonic())
             yield FAILED
 
-    assert list(backoff(steps(), StopToken(clock=clock), TARGET, PLAIN, clock=clock)) == [INIT] * 4  # type: ignore[arg-type]
+    events = backoff(steps(), StopToken(clock=clock), TARGET, PLAIN, clock=clock)  # type: ignore[arg-type]
+    assert list(events) == [INIT] * 4
     assert times == pytest.approx([0, 0.8, 2.4, 5.6])
 
 

@@ -321,7 +321,8 @@ def test_late_subscriptions_in_many_threads_miss_nothing_and_hear_nothing_twice(
     batches = [[modified(record) if n % 5 else deleted(record)] for n, record in enumerate(objects)]
     started = threading.Barrier(5)
     stop = StopToken()
-    api = ScriptedApi(stop, [page(1, *[thing(f"n{n}") for n in range(7)])], [[started.wait, *batches]])  # type: ignore[list-item]
+    pages = [page(1, *[thing(f"n{n}") for n in range(7)])]
+    api = ScriptedApi(stop, pages, [[started.wait, *batches]])  # type: ignore[list-item]
     watch: Watch[Thing] = Watch(api, stop=StopToken())
     copies: list[dict[str, str]] = []
     order: list[str] = []

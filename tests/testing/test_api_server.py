@@ -72,8 +72,10 @@ def test_manifests_are_loaded_from_text_files_folders_and_objects(server, tmp_pa
 
 
 @pytest.mark.parametrize(("manifest", "complaint"), [
-    ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Bad_Name"}}, "ConfigMap default/Bad_Name.*RFC 1123"),
-    ({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}, "Gadget 'g'.*CustomResourceDefinition"),
+    ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "Bad_Name"}},
+     "ConfigMap default/Bad_Name.*RFC 1123"),
+    ({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}},
+     "Gadget 'g'.*CustomResourceDefinition"),
     ({"metadata": {"name": "nameless"}}, "without kind"),
     ("a: [", "no YAML"),
     ("- a\n- b\n", "list where a Kubernetes object is expected"),
@@ -88,7 +90,8 @@ def test_twenty_thousand_pods_are_loaded_within_ten_seconds():
     clock = server.clock.monotonic
     begun = clock()
     count = server.load({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{number}", "labels": {"app": "a"}},
-                         "spec": {"containers": [{"name": "main", "image": "example/app:1"}]}} for number in range(20_000))
+                         "spec": {"containers": [{"name": "main", "image": "example/app:1"}]}}
+                         for number in range(20_000))
     assert count == 20_000
     assert clock() - begun < 10
 

@@ -71,7 +71,8 @@ def test_a_wait_that_is_never_over_names_the_seed() -> None:
     sim = Simulation(4711)
     cluster = FakeCluster(sim.clock)
     cluster.failing.add(Child.api_resource)
-    controller = sim.start(Controller(cluster.api(Parent)).owns(cluster.api(Child)), lambda obj, ctx: Action.await_change())
+    controller = sim.start(Controller(cluster.api(Parent)).owns(cluster.api(Child)), lambda obj,
+                           ctx: Action.await_change())
     with pytest.raises(AssertionError, match="seed 4711"):
         sim.run_until(lambda: controller.is_ready, limit=60)
 

@@ -43,12 +43,13 @@ RESOURCES = {
     "/apis/example.com/v1/namespaces/default/widgets": ("example.com/v1", "Widget"),
 }
 WORDS = ("", "a", "b", "metadata", "name", "namespace", "spec", "status", "data", "default", "labels", "annotations",
-         "finalizers", "ownerReferences", "uid", "replicas", "containers", "image", "selector", "matchLabels", "template",
-         "conditions", "type", "rules", "ports", "port", "list", "kubernetes", "example.com/f", "v1", "Always", "items",
+         "finalizers", "ownerReferences", "uid", "replicas", "containers", "image", "selector", "matchLabels",
+         "template", "conditions", "type", "rules", "ports", "port", "list", "kubernetes", "example.com/f", "v1", "Always", "items",
          "generateName", "managedFields", "resourceVersion", "deletionTimestamp", "2024-01-01T00:00:00Z", "versions",
-         "names", "group", "scope", "schema", "openAPIV3Schema", "properties", "preconditions", "propagationPolicy", "$patch")
-SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-2**70, 2**70), st.floats(allow_nan=False, allow_infinity=False),
-                    st.sampled_from(WORDS), st.text(max_size=5))
+         "names", "group", "scope", "schema", "openAPIV3Schema", "properties", "preconditions", "propagationPolicy",
+         "$patch")
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-2**70, 2**70),
+                    st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(WORDS), st.text(max_size=5))
 VALUES = st.recursive(SCALARS, lambda inner: st.one_of(
     st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(WORDS), inner, max_size=4)), max_leaves=12)
 BODIES = st.one_of(
@@ -61,12 +62,14 @@ ACCEPTS = st.sampled_from(("", "*/*", "application/yaml", "application/json;as=T
                            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", ";;q=x",
                            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"))
 PARAMETERS = st.lists(st.tuples(
-    st.sampled_from(("watch", "limit", "continue", "labelSelector", "fieldSelector", "resourceVersion", "dryRun", "force",
+    st.sampled_from(("watch", "limit", "continue", "labelSelector", "fieldSelector", "resourceVersion", "dryRun",
+                     "force",
                      "resourceVersionMatch", "sendInitialEvents", "allowWatchBookmarks", "timeoutSeconds", "pretty",
                      "fieldManager", "fieldValidation", "gracePeriodSeconds", "propagationPolicy", "orphanDependents",
                      "includeObject")),
     st.one_of(st.sampled_from(("", "0", "1", "true", "All", "Strict", "a=b", "a in (b", "metadata.name=a", "Foreground",
-                               "Exact", "NotOlderThan", "99999999999999999999", "-1", "²")), st.text(max_size=6))), max_size=4)
+                               "Exact", "NotOlderThan", "99999999999999999999", "-1", "²")), st.text(max_size=6))),
+    max_size=4)
 METHODS = st.sampled_from(("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "BREW"))
 TAILS = st.sampled_from(("", "/a", "/b", "/a/status", "/a/scale", "/a/binding", "/a/eviction", "/a/log", "/a/finalize",
                          "/a/status/x", "/%2e%2e", "/%00", "//", "/a/"))
@@ -120,7 +123,8 @@ def test_objects_with_anything_in_them_are_stored_or_refused(core, resource, con
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_patches_with_anything_in_them_are_applied_or_refused(core, resource, content, format_, tail):
     api_version, kind = RESOURCES[resource]
-    ask(core, "POST", resource, body=json.dumps({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}}).encode())
+    ask(core, "POST", resource,
+        body=json.dumps({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}}).encode())
     if format_.startswith("apply"):
         content = {"metadata": {"name": "a"}, **content, "apiVersion": api_version, "kind": kind}
     response = ask(core, "PATCH", f"{resource}/a{tail}", [("fieldManager", "fuzz")],
@@ -136,7 +140,8 @@ def test_any_path_gets_an_answer(core, path, method):
 
 
 POD_SPEC = {"containers": [{"name": "main", "image": "example/app:1", "ports": [{"containerPort": 80}],
-                            "env": [{"name": "A", "value": "b"}], "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}],
+                            "env": [{"name": "A", "value": "b"}],
+                            "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}],
             "volumes": [{"name": "v", "emptyDir": {}}], "tolerations": [{"key": "k", "operator": "Exists"}]}
 TEMPLATE = {"metadata": {"labels": {"app": "a"}}, "spec": POD_SPEC}
 META = {"name": "a", "labels": {"app": "a"}, "annotations": {"x": "y"}, "finalizers": ["example.com/f"],
@@ -148,28 +153,33 @@ VALID = {
     "/api/v1/namespaces/default/secrets": {"data": {"k": "eA=="}, "stringData": {"s": "v"}, "type": "Opaque"},
     "/api/v1/namespaces/default/pods": {"spec": POD_SPEC, "status": {"phase": "Running", "conditions": [
         {"type": "Ready", "status": "True"}]}},
-    "/api/v1/namespaces/default/services": {"spec": {"ports": [{"port": 80, "targetPort": "http"}], "selector": {"a": "b"},
-                                                     "clusterIP": "None", "type": "ClusterIP"}},
+    "/api/v1/namespaces/default/services": {"spec": {"ports": [{"port": 80, "targetPort": "http"}],
+                                                     "selector": {"a": "b"}, "clusterIP": "None", "type": "ClusterIP"}},
     "/apis/events.k8s.io/v1/namespaces/default/events": {
         "eventTime": "2024-01-01T00:00:00.000000Z", "reportingController": "example.com/c", "reportingInstance": "i",
-        "action": "a", "reason": "r", "type": "Normal", "regarding": {"kind": "Pod", "name": "a", "namespace": "default"},
+        "action": "a", "reason": "r", "type": "Normal",
+        "regarding": {"kind": "Pod", "name": "a", "namespace": "default"},
         "series": {"count": 2, "lastObservedTime": "2024-01-01T00:00:00.000000Z"}},
     "/apis/apps/v1/namespaces/default/deployments": {"spec": {
         "replicas": 2, "selector": {"matchLabels": {"app": "a"}, "matchExpressions": [
             {"key": "app", "operator": "Exists"}]}, "template": TEMPLATE, "strategy": {"type": "RollingUpdate"}}},
     "/apis/batch/v1/namespaces/default/jobs": {"spec": {"template": {
         **TEMPLATE, "spec": {**POD_SPEC, "restartPolicy": "Never"}}, "parallelism": 1}},
-    "/apis/batch/v1/namespaces/default/cronjobs": {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": {
-        **TEMPLATE, "spec": {**POD_SPEC, "restartPolicy": "Never"}}}}}},
+    "/apis/batch/v1/namespaces/default/cronjobs": {"spec": {
+        "schedule": "* * * * *", "jobTemplate": {"spec": {"template": {
+            **TEMPLATE, "spec": {**POD_SPEC, "restartPolicy": "Never"}}}}}},
     "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers": {"spec": {
-        "scaleTargetRef": {"kind": "Deployment", "name": "a", "apiVersion": "apps/v1"}, "minReplicas": 1, "maxReplicas": 2}},
+        "scaleTargetRef": {"kind": "Deployment", "name": "a", "apiVersion": "apps/v1"}, "minReplicas": 1,
+        "maxReplicas": 2}},
     "/apis/coordination.k8s.io/v1/namespaces/default/leases": {"spec": {
         "holderIdentity": "h", "leaseDurationSeconds": 15, "renewTime": "2024-01-01T00:00:00.000000Z"}},
-    "/apis/networking.k8s.io/v1/namespaces/default/ingresses": {"spec": {"rules": [{"host": "example.com", "http": {"paths": [
-        {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "s", "port": {"number": 80}}}}]}}]}},
+    "/apis/networking.k8s.io/v1/namespaces/default/ingresses": {"spec": {"rules": [{
+        "host": "example.com", "http": {"paths": [
+            {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "s", "port": {"number": 80}}}}]}}]}},
     "/apis/rbac.authorization.k8s.io/v1/clusterroles": {"rules": [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]},
-    "/apis/example.com/v1/namespaces/default/widgets": {"spec": {"replicas": 1, "list": [{"name": "x"}]}, "status": {"y": 1}},
+    "/apis/example.com/v1/namespaces/default/widgets": {"spec": {"replicas": 1, "list": [{"name": "x"}]},
+                                                        "status": {"y": 1}},
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": {
         "spec": {**CRD["spec"], "group": "fuzz.example.com"}},
 }
@@ -205,7 +215,8 @@ def spoiled(draw):
     return resource, name, obj
 
 
-@given(spoiled(), st.sampled_from(("POST", "PUT", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml")),
+@given(spoiled(),
+       st.sampled_from(("POST", "PUT", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml")),
        st.sampled_from(("", "", "/status", "/scale")))
 @settings(max_examples=800, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_valid_objects_with_some_values_spoiled_are_stored_or_refused(core, sample, how, tail):
@@ -215,8 +226,8 @@ def test_valid_objects_with_some_values_spoiled_are_stored_or_refused(core, samp
     else:
         method = "PUT" if how == "PUT" else "PATCH"
         content_type = "application/json" if how == "PUT" else f"application/{how}"
-        response = ask(core, method, f"{resource}/{name}{tail}", [("fieldManager", "fuzz")], {"content-type": content_type},
-                       json.dumps(obj).encode())
+        response = ask(core, method, f"{resource}/{name}{tail}", [("fieldManager", "fuzz")],
+                       {"content-type": content_type}, json.dumps(obj).encode())
     assert answers(core, response)
     for accept in ("application/json;as=Table;g=meta.k8s.io;v=v1", "application/yaml"):
         assert answers(core, ask(core, "GET", resource, (), {"accept": accept}))

@@ -150,7 +150,8 @@ def test_a_closed_watch_is_forgotten(core):
 
 def test_a_table_watch_names_its_columns_once(core):
     create(core, "a")
-    request = HttpRequest("GET", CONFIG_MAPS, [("watch", "1")], {"accept": "application/json;as=Table;g=meta.k8s.io;v=v1"})
+    request = HttpRequest("GET", CONFIG_MAPS, [("watch", "1")],
+                          {"accept": "application/json;as=Table;g=meta.k8s.io;v=v1"})
     stream = core.handle(request).stream
     create(core, "b")
     first, second = events(stream)

@@ -25,7 +25,8 @@ def comparable(answer, step):
         if not isinstance(status, dict) or status.get("kind") != "Status":
             continue
         causes = (status.get("details") or {}).get("causes") or []
-        causes.sort(key=lambda cause: [cause.get(key, "") for key in ("field", "reason", "message")])  # no order: Go maps
+        # no order: Go maps
+        causes.sort(key=lambda cause: [cause.get(key, "") for key in ("field", "reason", "message")])
         for part in [] if step.get("compareMessage") else [status, *causes]:
             part.pop("message", None)
     for pointer in step.get("ignore", []):
@@ -47,7 +48,8 @@ def differences(expected, actual, mode="full", at=""):
                     for item in expected if all(differences(item, other, mode) for other in actual)]
         lines = [line for index, (one, other) in enumerate(zip(expected, actual, strict=False))
                  for line in differences(one, other, mode, f"{at}/{index}")]
-        lines += [f"{at}/{i}: expected {json.dumps(expected[i])}, got nothing" for i in range(len(actual), len(expected))]
+        lines += [f"{at}/{i}: expected {json.dumps(expected[i])}, got nothing"
+                  for i in range(len(actual), len(expected))]
         lines += [f"{at}/{i}: expected nothing, got {json.dumps(actual[i])}" for i in range(len(expected), len(actual))]
         return lines
     same = expected == actual and isinstance(expected, bool) == isinstance(actual, bool)

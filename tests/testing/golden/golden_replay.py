@@ -1,6 +1,7 @@
 """Replays golden vectors: short scripts of requests with the answers that a real kube-apiserver 1.36 gave.
 
-The vectors lie beside this module, one file for each topic; `check` runs one against a server and returns the differences.
+The vectors lie beside this module, one file for each topic; `check` runs one against a server and returns the
+differences.
 """
 
 from __future__ import annotations

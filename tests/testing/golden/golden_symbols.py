@@ -43,7 +43,8 @@ class Symbols:
         return result
 
     def order(self, steps):
-        """The resourceVersion symbols that occur in the steps' expected answers, from the lowest to the highest value."""
+        """The resourceVersion symbols that occur in the steps' expected answers, from the lowest to the highest value.
+        """
         shown = set(re.findall(r'"(\$rv\d+)"', json.dumps([step.get("expect") for step in steps])))
         return [self.rvs[version] for version in sorted(self.rvs, key=int) if self.rvs[version] in shown]
 
@@ -84,7 +85,9 @@ class Symbols:
         for literal in sorted(self.texts, key=len, reverse=True):
             text = text.replace(literal, self.texts[literal])
         match = TIME.fullmatch(text)
-        if match and abs(datetime.datetime.fromisoformat(text[:19] + "+00:00") - datetime.datetime.now(datetime.UTC)).days < 1:
-            return "$microtime" if match[1] else "$time"
+        if match:
+            age = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(text[:19] + "+00:00")
+            if abs(age).days < 1:
+                return "$microtime" if match[1] else "$time"
         return UUID.sub(lambda match: match[0] if match[0] in self.given else self.uids.setdefault(
             match[0], f"$uid{len(self.uids) + 1}"), text)

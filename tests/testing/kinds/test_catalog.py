@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kubectl_runtime.testing.apiserver.kinds import typed
@@ -27,7 +29,7 @@ def test_beta_versions_are_off_as_in_the_real_server() -> None:
 
 
 @pytest.mark.parametrize("found", TYPES, ids=lambda found: f"{found.qualified}/{found.version}")
-def test_each_kind_has_a_typed_shape_a_schema_and_columns_that_bear_an_empty_object(found) -> None:  # type: ignore[no-untyped-def]
+def test_each_kind_has_a_typed_shape_a_schema_and_columns_that_bear_an_empty_object(found: Any) -> None:
     assert typed.known(found.strategy.type_name)
     assert found.schema is not None
     if "list" in found.verbs:

@@ -27,8 +27,8 @@ class Kubectl:
         return result.stdout
 
     def run(self, *args: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*self._command, *args], input=stdin, env=self._environment, capture_output=True, text=True,
-                              timeout=60, check=False)
+        return subprocess.run([*self._command, *args], input=stdin, env=self._environment, capture_output=True,
+                              text=True, timeout=60, check=False)
 
     def start(self, *args: str) -> subprocess.Popen[str]:
         """A call that goes on, as `get -w`; the caller ends it."""
