@@ -211,9 +211,9 @@ class Running(Generic[K]):
 
     def _report(self, stuck: list[tuple[str, int]]) -> None:
         known = {thread for _, thread in stuck}
-        for thread in self._own_threads():
-            if thread.is_alive() and thread.ident not in known and thread.ident is not None:
-                stuck.append((f"thread {thread.name!r}", thread.ident))
+        others = [(f"thread {thread.name!r}", thread.ident) for thread in self._own_threads()
+                  if thread.is_alive() and thread.ident is not None and thread.ident not in known]
+        stuck = stuck + others
         for what, thread_id in stuck:
             self._assembly.logger.error("%s does not end; it is here:\n%s", what, stack_of(thread_id))
         self._assembly.logger.info("stopped%s", f", but {len(stuck)} threads are stuck" if stuck else "")

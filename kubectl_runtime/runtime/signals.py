@@ -104,6 +104,6 @@ class _ProcessSignals:
 _process = _ProcessSignals()
 
 
-def _exit_at_once(number: int, frame: FrameType | None) -> None:
+def _exit_at_once(number: int, _frame: FrameType | None) -> None:
     os.write(2, f"{signal.Signals(number).name} again: ending at once\n".encode())
     os._exit(128 + number)

@@ -1,7 +1,7 @@
 """`load_objects`: objects into a server's storage by way of its handlers, so that every rule holds for them.
 
-Namespaces that are missing are made, CRDs are established before what follows them is loaded, and an object that is there
-is replaced. A status in a manifest is written through /status.
+Namespaces that are missing are made, CRDs are established before what follows them is loaded, and an object that is
+there is replaced. A status in a manifest is written through /status.
 """
 
 from __future__ import annotations
@@ -86,11 +86,12 @@ def _load(core: ApiCore, obj: Object) -> None:
     group, _, version = api_version.rpartition("/")
     resource_type = core.registry.by_kind(group, version, kind)
     if resource_type is None:
-        raise ValueError(f"cannot load {kind or 'an object without kind'} {name!r}: the server does not serve {kind!r} of "
-                         f"{api_version!r}; load its CustomResourceDefinition first")
+        raise ValueError(f"cannot load {kind or 'an object without kind'} {name!r}: the server does not serve {kind!r} "
+                         f"of {api_version!r}; load its CustomResourceDefinition first")
     namespace = (obj.get("metadata") or {}).get("namespace") or "default" if resource_type.namespaced else ""
     if namespace and core.storage.get("/namespaces", "", namespace) is None:
-        _send(core, "POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        _send(core, "POST", "/api/v1/namespaces",
+              {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     response = _send(core, "POST", path_of(resource_type, namespace), obj)
     if response.status == 409 and (obj.get("metadata") or {}).get("name"):
         response = _replace(core, resource_type, namespace, obj)
@@ -122,4 +123,5 @@ def _replace(core: ApiCore, resource_type: ResourceType, namespace: str, obj: Ob
 def _send(core: ApiCore, method: str, path: str, body: Object | None = None) -> HttpResponse:
     media = "application/merge-patch+json" if method == "PATCH" else "application/json"
     return core.handle(HttpRequest(method, path, [("fieldValidation", "Ignore")], {
-        "user-agent": "load", "content-type": media}, msgspec.json.encode(body) if body is not None else b""), user=ADMIN)
+        "user-agent": "load", "content-type": media}, msgspec.json.encode(body) if body is not None else b""),
+        user=ADMIN)

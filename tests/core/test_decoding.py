@@ -141,8 +141,9 @@ def test_metadata_nested_too_deep_is_an_error_that_names_the_kind() -> None:
 
 
 def test_a_page_with_an_item_that_breaks_the_parser_is_decoded_item_by_item() -> None:
-    text = (b'{"kind":"PodList","metadata":{"resourceVersion":"9","continue":"t"},"items":[ {"metadata":{"name":"a"}} , '
-            b'{"metadata":{"name":"b"},"spec":' + DEEP + b'},{"metadata":{"name":"c","annotations":{"x":"]}\\"{"}}}]}')
+    text = (b'{"kind":"PodList","metadata":{"resourceVersion":"9","continue":"t"},'
+            b'"items":[ {"metadata":{"name":"a"}} , {"metadata":{"name":"b"},"spec":' + DEEP +
+            b'},{"metadata":{"name":"c","annotations":{"x":"]}\\"{"}}}]}')
     meta, records = decode_list(text, PODS)
     assert (meta.resource_version, meta.continue_token) == ("9", "t")
     assert [(record.name, record.valid) for record in records] == [("a", True), ("b", True), ("c", True)]

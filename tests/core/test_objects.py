@@ -336,11 +336,11 @@ class Plain(msgspec.Struct):
     """A Struct that renames nothing is written with camelCase keys all the same."""
 
     some_flag: bool = False
-    inner_list: list[Plain] = []  # noqa: RUF012 - msgspec copies it
+    inner_list: list[Plain] = []
 
 
 class Outer(msgspec.Struct, rename="camel"):
-    by_name: dict[str, Plain] = {}  # noqa: RUF012
+    by_name: dict[str, Plain] = {}
     maybe: Plain | None = None
 
 

@@ -19,7 +19,7 @@ from kubectl_runtime.testing import ApiServer
 class GadgetSpec(msgspec.Struct, rename="camel"):
     size: int
     wall_color: str = "white"
-    hidden: dict[str, Any] = {}  # noqa: RUF012 - msgspec copies it
+    hidden: dict[str, Any] = {}
 
 
 class GadgetStatus(msgspec.Struct, rename="camel"):

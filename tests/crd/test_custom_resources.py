@@ -45,18 +45,18 @@ class Spec(msgspec.Struct, rename="camel"):
     color: Color | None = None
     mode: Literal["fast", "slow"] = "fast"
     weight: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
-    ports: Annotated[list[Port], MapKeys("name")] = []  # noqa: RUF012 - msgspec copies it
+    ports: Annotated[list[Port], MapKeys("name")] = []
     limits: Limits = msgspec.field(default_factory=Limits)
     tags: set[str] = msgspec.field(default_factory=set)
-    labels: dict[str, str] = {}  # noqa: RUF012
+    labels: dict[str, str] = {}
     anything: Any = None
-    open: dict[str, Any] = {}  # noqa: RUF012
+    open: dict[str, Any] = {}
     target: int | str = 80
     when: datetime | None = None
     day: date | None = None
     blob: bytes = b""
     id: UUID | None = None
-    matrix: list[list[int]] = []  # noqa: RUF012
+    matrix: list[list[int]] = []
     args: tuple[str, ...] = ("a", "b")
 
 
@@ -202,7 +202,7 @@ def test_what_does_not_fit_is_refused_by_the_schema(name: str, spec: dict[str, A
 
 
 class Node_(msgspec.Struct):
-    children: list[Node_] = []  # noqa: RUF012
+    children: list[Node_] = []
 
 
 class Tagged(msgspec.Struct, tag=True):

@@ -10,6 +10,7 @@ import queue
 import signal
 import sys
 import threading
+from itertools import count
 from typing import Any
 
 from kubectl_runtime import Action, Context, Controller
@@ -17,7 +18,7 @@ from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
 forever = threading.Event()
 cluster = FakeCluster(blocking=True)
-runs = 0
+run_numbers = count(1)
 
 
 def say(word: str) -> None:
@@ -26,11 +27,10 @@ def say(word: str) -> None:
 
 def busy(obj: Parent, ctx: Context[Any]) -> Action:
     """Work that always continues, as in the busy part of a program's life."""
-    global runs
-    runs += 1
-    if runs == 200:
+    number = next(run_numbers)
+    if number == 200:
         say("busy")
-    if runs % 3 == 0:
+    if number % 3 == 0:
         raise ValueError("planned")
     return Action.requeue(0)
 

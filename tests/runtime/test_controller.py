@@ -171,7 +171,7 @@ def test_what_is_no_api_is_refused_with_what_to_pass(cluster: FakeCluster) -> No
     controller = Controller(cluster.api(Parent))
     for wrong in (Parent, cluster, "parents"):
         for take in (Controller, controller.owns, lambda api: controller.watches(api, lambda obj: None)):
-            with pytest.raises(RequestError, match="takes an Api, such as Api.all"):
+            with pytest.raises(RequestError, match=r"takes an Api, such as Api\.all"):
                 take(wrong)  # type: ignore[arg-type]
 
 

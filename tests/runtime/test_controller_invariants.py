@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -212,7 +213,7 @@ def test_a_failing_key_backs_off_alone_and_its_own_writes_do_not_hurry_it(seed: 
     sim.settle(2000)
     attempts = [attempt for _, attempt, _ in times]
     assert attempts[:failures + 1] == list(range(1, failures + 2))
-    for (begun, attempt, delay), (again, _, _) in zip(times[:failures], times[1:], strict=False):
+    for (begun, attempt, delay), (again, _, _) in pairwise(times[:failures + 1]):
         assert 0.5 <= delay / (0.005 * 2 ** (attempt - 1)) <= 1.0
         assert again - begun >= delay - 1e-9, "its own write brought the retry forward"
     assert controller.assembly.runner._queue.failing == 0
@@ -242,7 +243,7 @@ def test_debounced_triggers_become_few_runs_and_none_later_than_the_longest_wait
         served = [when for when, seen_value in seen if seen_value >= value]
         assert served, "a change was never seen"
         assert min(served) <= at + 6 + 1e-9
-    assert all(later - earlier >= 2 - 1e-9 for (earlier, _), (later, _) in zip(seen, seen[1:], strict=False))
+    assert all(later - earlier >= 2 - 1e-9 for (earlier, _), (later, _) in pairwise(seen))
 
 
 @OFTEN

@@ -75,7 +75,7 @@ def test_in_one_thread_a_wait_moves_the_time_itself() -> None:
 
 
 def test_in_one_thread_a_wait_that_could_never_end_raises() -> None:
-    with pytest.raises(RuntimeError, match="for ever|without a timeout"):
+    with pytest.raises(RuntimeError, match=r"for ever|without a timeout"):
         StopToken(clock=SimClock(self_advancing=True)).wait()
 
 

@@ -1,4 +1,5 @@
-"""From the bytes of a request body to an object: media types, JSON and YAML, duplicate keys, and which kind it claims to be."""
+"""From the bytes of a request body to an object: media types, JSON and YAML, duplicate keys, and which kind it claims
+to be."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def check_readable(request: HttpRequest) -> None:
 
 
 def parse(request: HttpRequest) -> tuple[Any, list[str]]:
-    """The body as JSON value (from JSON or YAML, by Content-Type) and the paths of duplicate keys; ValueError says what is wrong.
+    """The body as JSON value (from JSON or YAML, by Content-Type) and the paths of duplicate keys; ValueError says what
+    is wrong.
 
     Raises the 415 of another media type. Protobuf is read for built-in kinds; custom resources have no such form.
     """
@@ -88,7 +90,8 @@ def parse_json(body: bytes) -> tuple[Any, list[str]]:
 
 
 def _decode_leniently(body: bytes) -> Any:
-    """JSON that msgspec refuses and the real decoder takes: what is no UTF-8, and halves of surrogate pairs, become U+FFFD."""
+    """JSON that msgspec refuses and the real decoder takes: what is no UTF-8, and halves of surrogate pairs, become
+    U+FFFD."""
     def refuse(constant: str) -> Any:
         raise ValueError(f"{constant} is no JSON")  # Python's decoder would take NaN and Infinity
 
@@ -138,11 +141,13 @@ def _unrecognized(resource_type: ResourceType, why: str, body: bytes) -> errors.
 
 
 def read_object(request: HttpRequest, resource_type: ResourceType) -> tuple[Object, list[str]]:
-    """The object in the body, of the right kind and version, and its duplicate keys; raises what the real server answers."""
+    """The object in the body, of the right kind and version, and its duplicate keys; raises what the real server
+    answers."""
     try:
         value, duplicates = parse(request)
     except ValueError as error:
-        raise _unrecognized(resource_type, f"couldn't get version/kind; json parse error: {error}", request.body) from None
+        raise _unrecognized(resource_type, f"couldn't get version/kind; json parse error: {error}",
+                            request.body) from None
     if value is None:
         value = {}  # null is an empty object to the real decoder
     if not isinstance(value, dict):
@@ -166,8 +171,8 @@ def check_kind(value: Object, resource_type: ResourceType, body: bytes) -> None:
             text = body.decode("utf-8", "replace")
             raise _unrecognized(resource_type, f"Object 'Kind' is missing in '{text}'", body)
         if api_version != resource_type.api_version:
-            raise errors.bad_request(f"the API version in the data ({api_version}) does not match the expected API version "
-                                     f"({resource_type.api_version})")
+            raise errors.bad_request(f"the API version in the data ({api_version}) does not match the expected API "
+                                     f"version ({resource_type.api_version})")
         if kind != resource_type.kind:
             name = (value.get("metadata") or {}).get("name", "") if isinstance(value.get("metadata"), dict) else ""
             raise errors.invalid(resource_type.group, kind, name, [
@@ -182,8 +187,8 @@ def check_kind(value: Object, resource_type: ResourceType, body: bytes) -> None:
         why = (f'no kind "{kind}" is registered for version "{api_version}" in scheme '
                '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"')
     else:
-        why = (f"converting ({version}.{kind}) to ({resource_type.group.partition('.')[0] or 'core'}.{resource_type.kind}): "
-               "unknown conversion")
+        why = (f"converting ({version}.{kind}) to "
+               f"({resource_type.group.partition('.')[0] or 'core'}.{resource_type.kind}): unknown conversion")
     raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {resource_type.kind}: {why}')
 
 
@@ -194,8 +199,8 @@ def shape(value: Any, type_name: str) -> Object:
     """
     version, kind = type_name.split(".")[-2:]
     if value is not None and not isinstance(value, dict):
-        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): json: cannot unmarshal "
-                                 f"{_GO_TYPES[type(value)]} into Go value of type {version}.{kind}")
+        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): json: cannot "
+                                 f"unmarshal {_GO_TYPES[type(value)]} into Go value of type {version}.{kind}")
     obj: Object = value or {}
     try:
         typed.decode(type_name, obj)
@@ -210,6 +215,6 @@ def read_shape(request: HttpRequest, type_name: str) -> Object:
     try:
         value, _ = parse(request)
     except ValueError as error:
-        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; "
-                                 f"json parse error: {error} ({summary(request.body)})") from None
+        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): couldn't get "
+                                 f"version/kind; json parse error: {error} ({summary(request.body)})") from None
     return shape(value, type_name)

@@ -1,10 +1,11 @@
-"""`ApiCore`: the API server without sockets and threads. `handle` takes a request and gives an answer; time is injected.
+"""`ApiCore`: the API server without sockets and threads. `handle` takes a request and gives an answer; time is
+injected.
 
-One lock guards storage and registry: handlers hold it for a read or a write, never while something is sent or a callback
-runs. What a change makes ready (watches, controllers) is called once the lock is free, see `locked`.
+One lock guards storage and registry: handlers hold it for a read or a write, never while something is sent or a
+callback runs. What a change makes ready (watches, controllers) is called once the lock is free, see `locked`.
 
-`tick()` does what is due by the clock: compaction and the controllers' steps. `next_wakeup()` tells when that is. Whoever
-drives the core (the server's housekeeping thread, a simulated transport) calls them; no thread is started here.
+`tick()` does what is due by the clock: compaction and the controllers' steps. `next_wakeup()` tells when that is.
+Whoever drives the core (the server's housekeeping thread, a simulated transport) calls them; no thread is started here.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class ApiCore:
         """
         self.clock = clock
         self.random = random.Random(seed)
-        # Names the cluster in every answer, as kube-apiserver's API Priority and Fairness does. Never from the seed: what
-        # begins anew is another cluster.
+        # Names the cluster in every answer, as kube-apiserver's API Priority and Fairness does. Never from the seed:
+        # what begins anew is another cluster.
         self._flow_schema = ("X-Kubernetes-Pf-Flowschema-Uid", str(uuid.uuid4()))
         self.storage = Storage()
         self.registry = Registry(builtin_types())
@@ -84,7 +85,7 @@ class ApiCore:
             create_namespaces(self)
         self.access.attach(self)
 
-    # --- the lock -------------------------------------------------------------------------------------------------------
+    # --- the lock -----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -106,7 +107,7 @@ class ApiCore:
         """Call back once the lock, which the caller holds, is free; the same callback once only."""
         self._callbacks[callback] = None
 
-    # --- requests -------------------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------------
 
     def handle(self, request: HttpRequest, *, user: User | None = None) -> HttpResponse:
         """Answer a request, as that `user` without asking for credentials or rights if one is given.
@@ -185,13 +186,14 @@ class ApiCore:
         if found.deleting:
             name = meta.get("name") or ""
             raise errors.forbidden(ctx.type.group, ctx.type.plural, name, _RECREATED.format(namespace), [
-                errors.Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")])
+                errors.Cause("NamespaceTerminating", f"namespace {namespace} is being terminated",
+                             "metadata.namespace")])
 
     def new_uid(self) -> str:
         """A fresh uid."""
         return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
 
-    # --- time -----------------------------------------------------------------------------------------------------------
+    # --- time ---------------------------------------------------------------------------------------------------------
 
     def on_due(self, wake: Callable[[], None]) -> None:
         """`wake` is called, without the lock, when `tick` has work that no clock announces."""
@@ -233,7 +235,7 @@ class ApiCore:
             times.append(self._next_compaction)
         return min(times, default=None)
 
-    # --- state ----------------------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     def dump(self) -> Any:
         """The stored objects, for `restore`; opaque."""
@@ -243,7 +245,8 @@ class ApiCore:
     def restore(self, state: Any, *, rewind: bool = False) -> None:
         """Put a dumped state in place: watches end and older resourceVersions have expired.
 
-        The resourceVersion goes on from the present one, so that clients notice; with `rewind` it goes back in time too.
+        The resourceVersion goes on from the present one, so that clients notice; with `rewind` it goes back in time
+        too.
         """
         with self.locked():
             self.storage.load(state, rv=None if rewind else self.storage.rv + 1)
@@ -256,7 +259,8 @@ def refusal(request: HttpRequest, error: errors.StatusError) -> HttpResponse:
     status = error.to_status()
     headers = list(error.headers)
     if wants_protobuf_only(request):
-        return HttpResponse(error.code, [("Content-Type", PROTOBUF), *headers], protobuf_status(status), delay=error.delay)
+        return HttpResponse(error.code, [("Content-Type", PROTOBUF), *headers], protobuf_status(status),
+                            delay=error.delay)
     media = error_media(request)
     return HttpResponse(error.code, [("Content-Type", media.content_type), *headers], render(encode(status), media),
                         delay=error.delay)

@@ -1,7 +1,7 @@
 """Why a text is no JSON, in the words of the real server's decoder.
 
-Only the error path comes here: good bodies are decoded by msgspec. The scanner walks the text with an explicit stack, so that
-a body that is nested deeply gets an answer and not a recursion error.
+Only the error path comes here: good bodies are decoded by msgspec. The scanner walks the text with an explicit stack,
+so that a body that is nested deeply gets an answer and not a recursion error.
 """
 
 from __future__ import annotations
@@ -149,7 +149,8 @@ class _Scanner:
                 continue
             for offset, expected in enumerate(word):
                 if self.data[self.at:self.at + 1] != bytes([expected]):
-                    raise self._unexpected(f"in literal {word.decode()} (expecting {shown(expected)})" if offset else where)
+                    raise self._unexpected(f"in literal {word.decode()} (expecting {shown(expected)})" if offset
+                                           else where)
                 self.at += 1
             return
         raise self._unexpected(where)

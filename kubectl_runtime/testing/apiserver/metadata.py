@@ -124,9 +124,8 @@ def validate_update(new: Object, old: Object) -> list[Cause]:
             causes.append(errors.forbidden_field("metadata.finalizers",
                                                  "no new finalizers can be added if the object is being "
                                                  f"deleted, found new finalizers []string{{{listed}}}"))
-    for key in ("name", "namespace", "uid"):
-        if new.get(key, "") != old.get(key, ""):
-            causes.append(errors.immutable(f"metadata.{key}", new.get(key, "")))
+    causes += [errors.immutable(f"metadata.{key}", new.get(key, "")) for key in ("name", "namespace", "uid")
+               if new.get(key, "") != old.get(key, "")]
     if new.get("generation", 0) < old.get("generation", 0):
         causes.append(errors.invalid_value("metadata.generation", new.get("generation", 0), "must not be decremented"))
     return causes

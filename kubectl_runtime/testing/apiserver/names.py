@@ -74,7 +74,7 @@ def dns_subdomain_errors(name: str, *, prefix: bool = False) -> list[str]:
     return errors if _subdomain.fullmatch(name) else [*errors, SUBDOMAIN_MESSAGE]
 
 
-def path_segment_errors(name: str, *, prefix: bool = False) -> list[str]:
+def path_segment_errors(name: str, *, prefix: bool = False) -> list[str]:  # noqa: ARG001 - as the other checks have it
     """Names that only have to fit into a path (RBAC objects)."""
     if name in (".", ".."):
         return [f"may not be '{name}'"]

@@ -44,7 +44,8 @@ def clauses(header: str) -> list[tuple[float, str, dict[str, str]]]:
     found = []
     for clause in header.split(","):
         media, *rest = (part.strip() for part in clause.split(";"))
-        params = dict((part.partition("=")[0].strip().lower(), part.partition("=")[2].strip()) for part in rest)
+        pairs = (part.partition("=") for part in rest)
+        params = {key.strip().lower(): value.strip() for key, _, value in pairs}
         try:
             quality = float(params.pop("q", "1"))
         except ValueError:

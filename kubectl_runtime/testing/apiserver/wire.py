@@ -1,17 +1,17 @@
 """What crosses the border of the sans-I/O core: a request in, a response or a stream of watch events out.
 
-The rim (``testing/http``) and the simulated transport (``testing/transport.py``) speak these types and nothing else, so that
-the core never sees a socket and the rim never sees an object.
+The rim (``testing/http``) and the simulated transport (``testing/transport.py``) speak these types and nothing else, so
+that the core never sees a socket and the rim never sees an object.
 
 A `WatchStream` is pulled by one thread (the one that serves the connection) and pushed by whichever thread writes:
 
-=================  ==========================================================================================================
-``poll()``         next chunk (whole lines of JSON), or None: nothing is ready, or the server ended the stream (``closed``)
+=================  =====================================================================================================
+``poll()``         next chunk (whole lines of JSON), or None: nothing is ready, or the stream has ended (``closed``)
 ``closed``         the server has nothing more to say; chunks that are still queued come first
 ``deadline``       monotonic seconds at which ``poll()`` has something to do although nobody writes (bookmark, timeout)
 ``on_ready(f)``    f() is called, without the core's lock, whenever a chunk may be ready or the stream has ended
 ``close()``        the client went away: the core forgets the watch
-=================  ==========================================================================================================
+=================  =====================================================================================================
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class WatchStream(Protocol):
 class HttpRequest:
     """One HTTP request as the core sees it.
 
-    The path is still percent-encoded, the query is a decoded list of pairs, header names are lower case; a header that was
-    sent several times has its values joined by commas.
+    The path is still percent-encoded, the query is a decoded list of pairs, header names are lower case; a header that
+    was sent several times has its values joined by commas.
     """
 
     method: str
@@ -52,7 +52,8 @@ class HttpRequest:
     query: Query = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
-    peer_cert_subject: tuple[tuple[str, str], ...] | None = None  # (attribute, value) pairs of a verified client certificate
+    # (attribute, value) pairs of a verified client certificate
+    peer_cert_subject: tuple[tuple[str, str], ...] | None = None
     broken_body: str = ""  # why the body could not be read to its end
 
     def param(self, name: str, default: str = "") -> str:

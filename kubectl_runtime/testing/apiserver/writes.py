@@ -104,7 +104,7 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
     ctx.core.admit_write(ctx, obj, None)
     obj = strategy.to_storage(obj, ctx.type.version)
     meta = obj["metadata"]
-    _stamp(ctx, obj, meta)
+    _stamp(ctx, meta)
     strategy.prepare_create(obj, ctx)
     if strategy.has_generation:
         meta["generation"] = 1
@@ -119,7 +119,7 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
     return ctx.core.storage.put(ctx.type.storage, obj, fields)
 
 
-def _stamp(ctx: RequestContext, obj: Object, meta: Object) -> None:
+def _stamp(ctx: RequestContext, meta: Object) -> None:
     """What the server sets on a new object, whatever the client sent."""
     prefix = meta.get("generateName") or ""
     if prefix and not meta.get("name"):

@@ -11,11 +11,13 @@ from typing import Any
 import msgspec
 
 MANY_VALUES, TOO_MANY_VALUES = 400_000, 4_000_000
-MOST_ALIASES, FEWEST_ALIASES = 0.99, 0.10  # the part of a document's values that aliases may bring, up to and beyond these sizes
+# the part of a document's values that aliases may bring, up to and beyond these sizes
+MOST_ALIASES, FEWEST_ALIASES = 0.99, 0.10
 
 
 def parse_yaml(body: bytes) -> Any:
-    """Decode the first YAML document of a text with JSON's types (null if there is none); ValueError if it is malformed."""
+    """Decode the first YAML document of a text with JSON's types (null if there is none); ValueError if it is
+    malformed."""
     import yaml
 
     try:

@@ -148,7 +148,8 @@ class Connection:
                 return
 
     def _linger(self) -> None:
-        """Take what the client still sends, for a moment: closing with bytes unread would destroy the answer on its way."""
+        """Take what the client still sends, for a moment: closing with bytes unread would destroy the answer on its
+        way."""
         if isinstance(self._socket, ssl.SSLSocket):
             return  # where the end is announced
         self._socket.shutdown(socket.SHUT_WR)
@@ -186,7 +187,8 @@ class Connection:
             self._carry(exchange.whole(message, b"" if request.method == "HEAD" else response.body))
 
     def _handle(self, request: HttpRequest) -> HttpResponse:
-        if request.path == "*" and request.method == "OPTIONS":  # about the server itself, which Go answers below the API
+        # about the server itself, which Go answers below the API
+        if request.path == "*" and request.method == "OPTIONS":
             return HttpResponse(200)
         return self._service.handle(request)
 

@@ -10,8 +10,8 @@ from kubectl_runtime.testing.apiserver.wire import HttpResponse
 
 _PLAIN = "Content-Type: text/plain; charset=utf-8\r\n"
 # The real server's timeout has its own way of writing: no kind, and a media type that is guessed from the text.
-_TIMED_OUT = ('{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout",'
-              '"reason":"Timeout","details":{},"code":504}\n')
+_TIMED_OUT = ('{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted '
+              'timeout","reason":"Timeout","details":{},"code":504}\n')
 
 
 class BadMessage(Exception):

@@ -1,15 +1,15 @@
 """HTTP/1.1 requests from the bytes of one connection, as strict and as lenient as the real server, which is Go's.
 
-==================================================  =====================================================================
+==================================================  ====================================================================
 what the client does                                what becomes of it
-==================================================  =====================================================================
+==================================================  ====================================================================
 says nothing between requests, or stops in a head   the connection ends without a word (`IDLE_TIMEOUT`, `HEAD_TIMEOUT`)
-sends a head that is no HTTP                        `BadMessage`: a short plain-text 400, 417, 431, 501 or 505, and the end
-stops within a body                                 `BadMessage`: the 504 of a request that took `BODY_TIMEOUT`, and the end
+sends a head that is no HTTP                        `BadMessage`: a short plain-text 400, 417, 431, 501, 505; the end
+stops within a body                                 `BadMessage`: the 504 of a request that took `BODY_TIMEOUT`; the end
 ends the connection, or the framing, in a body      the request is served with `broken_body`; then the connection ends
-sends a body above the limit                        it is read to its end, up to a bound, and left out, so that the client
-                                                    hears the 413 instead of a reset (the real server cuts it off)
-==================================================  =====================================================================
+sends a body above the limit                        it is read to its end, up to a bound, and left out, so that the
+                                                    client hears the 413, not a reset (the real server cuts it off)
+==================================================  ====================================================================
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Reader:
         self._read_body(request, version)
         return request
 
-    # --- the head ------------------------------------------------------------------------------------------------------
+    # --- the head -----------------------------------------------------------------------------------------------------
 
     def _head(self) -> bytes | None:
         if not self._buffer and not self._more(time.monotonic() + IDLE_TIMEOUT):
@@ -84,7 +84,8 @@ class Reader:
         while True:
             end = _END_OF_HEAD.search(self._buffer)
             if not checked and (line_end := self._buffer.find(b"\n")) >= 0:
-                _request_line(bytes(self._buffer[:line_end]).removesuffix(b"\r"))  # the answer to nonsense does not wait
+                # the answer to nonsense does not wait
+                _request_line(bytes(self._buffer[:line_end]).removesuffix(b"\r"))
                 checked = True
             if end is not None:
                 head = bytes(self._buffer[:end.start()])
@@ -104,7 +105,7 @@ class Reader:
         self._buffer += data
         return bool(data)
 
-    # --- the body ------------------------------------------------------------------------------------------------------
+    # --- the body -----------------------------------------------------------------------------------------------------
 
     def _read_body(self, request: HttpRequest, version: tuple[int, int]) -> None:
         headers = request.headers

@@ -44,10 +44,10 @@ RESOURCES = {
 }
 WORDS = ("", "a", "b", "metadata", "name", "namespace", "spec", "status", "data", "default", "labels", "annotations",
          "finalizers", "ownerReferences", "uid", "replicas", "containers", "image", "selector", "matchLabels",
-         "template", "conditions", "type", "rules", "ports", "port", "list", "kubernetes", "example.com/f", "v1", "Always", "items",
-         "generateName", "managedFields", "resourceVersion", "deletionTimestamp", "2024-01-01T00:00:00Z", "versions",
-         "names", "group", "scope", "schema", "openAPIV3Schema", "properties", "preconditions", "propagationPolicy",
-         "$patch")
+         "template", "conditions", "type", "rules", "ports", "port", "list", "kubernetes", "example.com/f", "v1",
+         "Always", "items", "generateName", "managedFields", "resourceVersion", "deletionTimestamp",
+         "2024-01-01T00:00:00Z", "versions", "names", "group", "scope", "schema", "openAPIV3Schema", "properties",
+         "preconditions", "propagationPolicy", "$patch")
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(-2**70, 2**70),
                     st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(WORDS), st.text(max_size=5))
 VALUES = st.recursive(SCALARS, lambda inner: st.one_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import itertools
 import json
@@ -32,12 +33,12 @@ class Symbols:
     def events(self, events):
         """Watch events; a bookmark's resourceVersion only tells whether it is at least that of the events before it."""
         newest, result = 0, []
-        for event in events:
+        for event in copy.deepcopy(events):
             metadata = (event.get("object") or {}).get("metadata") or {}
             version = int(metadata.get("resourceVersion") or 0)
             if event.get("type") == "BOOKMARK":
                 symbol = "$rv-now" if version >= newest else "$rv-behind"
-                event = {**event, "object": {**event["object"], "metadata": {**metadata, "resourceVersion": symbol}}}
+                metadata["resourceVersion"] = symbol
             newest = max(newest, version)
             result.append(self.normalise(event))
         return result

@@ -14,7 +14,8 @@ from kubectl_runtime.testing.http import reader
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 NEW = b'{"metadata":{"generateName":"new-"}}'
-UNRECOGNIZED = "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: "
+UNRECOGNIZED = ("the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; "
+                "json parse error: ")
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +73,16 @@ def test_what_is_no_unicode_is_replaced(server, body, data):
 
 @pytest.mark.parametrize(("format_", "body", "why"), [
     ("merge-patch+json", b'{"a":' * 100_000, "error decoding patch: invalid character '{' exceeded max depth"),
-    ("strategic-merge-patch+json", b'{"a":' * 100_000, "error decoding patch: invalid character '{' exceeded max depth"),
+    ("strategic-merge-patch+json", b'{"a":' * 100_000,
+     "error decoding patch: invalid character '{' exceeded max depth"),
     ("json-patch+json", b"[" * 100_000, "error decoding patch: invalid character '[' exceeded max depth"),
     ("apply-patch+yaml", b"[" * 100_000, "error decoding YAML: error converting YAML to JSON: yaml: "),
 ])
 def test_a_patch_nested_a_hundred_thousand_deep_is_a_400(server, format_, body, why):
     with Peer(server) as peer:
         peer.ask("POST", CONFIG_MAPS, b'{"metadata":{"name":"patched"}}')
-        status, _, answer = peer.ask("PATCH", f"{CONFIG_MAPS}/patched?fieldManager=f", body, Content_Type=f"application/{format_}")
+        status, _, answer = peer.ask("PATCH", f"{CONFIG_MAPS}/patched?fieldManager=f", body,
+                                     Content_Type=f"application/{format_}")
         assert status == 400
         assert json.loads(answer)["message"].startswith(why)
 
@@ -88,18 +91,22 @@ def test_yaml_that_multiplies_itself_is_refused_before_it_grows(server):
     lines = [b"a0: &a0 [x,x,x,x,x,x,x,x,x]"]
     lines += [b"a%d: &a%d [%s]" % (number, number, b",".join([b"*a%d" % (number - 1)] * 9)) for number in range(1, 30)]
     merged = [b"a0: &a0 {k: v}"]
-    merged += [b"a%d: &a%d {<<: [%s]}" % (number, number, b",".join([b"*a%d" % (number - 1)] * 9)) for number in range(1, 30)]
+    merged += [b"a%d: &a%d {<<: [%s]}" % (number, number, b",".join([b"*a%d" % (number - 1)] * 9))
+               for number in range(1, 30)]
     with Peer(server) as peer:
-        for document, why in ((lines, "excessive aliasing"), (merged, "excessive aliasing"), ([b"a: &a [*a]"], "contains itself")):
+        for document, why in ((lines, "excessive aliasing"), (merged, "excessive aliasing"),
+                              ([b"a: &a [*a]"], "contains itself")):
             status, _, answer = peer.ask("POST", CONFIG_MAPS, b"\n".join(document), Content_Type="application/yaml")
             assert status == 400
             assert why in json.loads(answer)["message"]
-        status, _, answer = peer.ask("POST", CONFIG_MAPS, b"metadata: {generateName: a}\ndata: &d {k: v}\nbinaryData: {}\n",
+        status, _, answer = peer.ask("POST", CONFIG_MAPS,
+                                     b"metadata: {generateName: a}\ndata: &d {k: v}\nbinaryData: {}\n",
                                      Content_Type="application/yaml")
         assert status == 201
 
 
-@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", ";;;", "application/json; x", "a"])
+@pytest.mark.parametrize("content_type",
+                         ["text/plain", "application/x-www-form-urlencoded", ";;;", "application/json; x", "a"])
 def test_a_wrong_content_type_is_a_415(server, content_type):
     with Peer(server) as peer:
         status, _, answer = peer.ask("POST", CONFIG_MAPS, NEW, Content_Type=content_type)
@@ -153,8 +160,8 @@ def test_a_body_that_ends_before_its_end_is_the_real_servers_500(server, request
         peer.socket.shutdown(socket.SHUT_WR)
         status, headers, answer = peer.answer()
         assert (status, headers["connection"]) == (500, "close")
-        assert json.loads(answer) == {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": why,
-                                      "code": 500}
+        assert json.loads(answer) == {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                                      "message": why, "code": 500}
         assert peer.rest() == b""
 
 
@@ -206,7 +213,8 @@ def test_a_head_that_is_none_is_refused_at_once(server, text, status):
 
 
 @pytest.mark.parametrize("text", [
-    "GET /healthz HTTP/1.1\nHost: x\n\n", "GET http://x/healthz HTTP/1.1\r\nHost: x\r\n\r\n", "GET /healthz HTTP/1.0\r\n\r\n",
+    "GET /healthz HTTP/1.1\nHost: x\n\n", "GET http://x/healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+    "GET /healthz HTTP/1.0\r\n\r\n",
     "GET /healthz HTTP/1.1\r\nHost: x\r\n" + "".join(f"h{number}: v\r\n" for number in range(5000)) + "\r\n",
     "GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc",
 ])
@@ -241,7 +249,8 @@ def test_requests_that_were_sent_at_once_are_answered_in_order_up_to_the_one_tha
     ("HEAD_TIMEOUT", "GET /hea", ""),
     ("HEAD_TIMEOUT", "GET /healthz HTTP/1.1\r\nHost: x\r\n", ""),
     ("BODY_TIMEOUT", "POST /api HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{", "HTTP/1.1 504 Gateway Timeout"),
-    ("BODY_TIMEOUT", "POST /api HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{", "HTTP/1.1 504 Gateway Timeout"),
+    ("BODY_TIMEOUT", "POST /api HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+     "HTTP/1.1 504 Gateway Timeout"),
 ])
 def test_half_a_request_and_then_silence_does_not_keep_its_thread(server, monkeypatch, timeout, text, answer):
     monkeypatch.setattr(reader, timeout, 0.05)

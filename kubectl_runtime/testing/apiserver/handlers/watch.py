@@ -115,10 +115,7 @@ class Watch:
         """The next changes; ends the watch if history is behind it or the type is gone."""
         with self._core.locked():
             start = self._cursor - self._bucket.base
-            if start < 0:
-                changes = []
-            else:
-                changes = self._bucket.history[start:start + BATCH]
+            changes = [] if start < 0 else self._bucket.history[start:start + BATCH]
             if not changes:
                 self._since = max(self._since, self._core.storage.rv)
             ended = start < 0 or (not changes and self._bucket.ended)

@@ -28,13 +28,8 @@ def data_count(obj: Object, _now: datetime) -> int:
 def node_status(obj: Object, _now: datetime) -> str:
     """Ready, NotReady or Unknown, and whether it is cordoned."""
     conditions = {entry.get("type"): entry.get("status") for entry in dig(obj, "status.conditions") or ()}
-    if "Ready" not in conditions:
-        texts = ["Unknown"]
-    else:
-        texts = ["Ready" if conditions["Ready"] == "True" else "NotReady"]
-    if dig(obj, "spec.unschedulable"):
-        texts.append("SchedulingDisabled")
-    return ",".join(texts)
+    ready = "Ready" if conditions.get("Ready") == "True" else "NotReady" if "Ready" in conditions else "Unknown"
+    return f"{ready},SchedulingDisabled" if dig(obj, "spec.unschedulable") else ready
 
 
 def node_roles(obj: Object, _now: datetime) -> str:

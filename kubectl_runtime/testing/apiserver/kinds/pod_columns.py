@@ -36,11 +36,7 @@ def status(obj: Object, _now: datetime) -> str:
     if any(entry.get("type") == "PodScheduled" and entry.get("reason") == "SchedulingGated"
            for entry in dig(obj, "status.conditions") or ()):
         text = "SchedulingGated"
-    initializing = _init_reason(obj)
-    if initializing:
-        text = initializing
-    else:
-        text = _container_reason(obj, text)
+    text = _init_reason(obj) or _container_reason(obj, text)
     if obj["metadata"].get("deletionTimestamp"):
         return "Unknown" if dig(obj, "status.reason") == "NodeLost" else "Terminating"
     return text

@@ -76,8 +76,8 @@ class Package:
         """Collect the struct and named types of one file."""
         lines = iter(re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL).split("\n"))
         imports: dict[str, str] = {}
-        for line in lines:
-            line = line.split("//")[0].rstrip() if "`" not in line and '"' not in line else line
+        for text in lines:
+            line = text.split("//")[0].rstrip() if "`" not in text and '"' not in text else text
             if (match := IMPORT.match(line)) and "/" in match[2]:
                 imports[match[1] or match[2].rsplit("/", 1)[1]] = match[2]
             elif match := STRUCT.match(line):
