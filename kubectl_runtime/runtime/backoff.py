@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.events import Event, Failed, Idle, RawStep
 from kubectl_runtime.runtime.failure_log import FailureLog, WatchTarget
@@ -31,21 +32,25 @@ _MANY = 64
 
 @dataclass(frozen=True, slots=True)
 class WatchBackoff:
-    """The rule. Seconds; `jitter=False` waits exactly d (for tests)."""
+    """The rule. Durations are seconds or `timedelta`; `jitter=False` waits exactly d (for tests).
 
-    initial: float = 0.8
+    Raises RequestError when a number makes no sense.
+    """
+
+    initial: Duration = 0.8
     factor: float = 2.0
-    maximum: float = 30.0
-    reset_after: float = 120.0
+    maximum: Duration = 30.0
+    reset_after: Duration = 120.0
     jitter: bool = True
 
     def __post_init__(self) -> None:
-        if not (0 < self.initial <= self.maximum and self.factor >= 1 and self.reset_after >= 0):
-            raise ValueError(f"a backoff needs 0 < initial <= maximum, factor >= 1 and reset_after >= 0: {self}")
+        initial, maximum, reset_after = map(seconds, (self.initial, self.maximum, self.reset_after))
+        if not (0 < initial <= maximum and self.factor >= 1 and reset_after >= 0):
+            raise RequestError(f"a backoff needs 0 < initial <= maximum, factor >= 1 and reset_after >= 0: {self}")
 
     def delay(self, failures: int, rng: random.Random) -> float:
         """Seconds to wait after the `failures`-th failure in a row (1 is the first)."""
-        delay = min(self.maximum, self.initial * self.factor ** min(failures - 1, _MANY))
+        delay = min(seconds(self.maximum), seconds(self.initial) * self.factor ** min(failures - 1, _MANY))
         return delay * (1 + rng.random()) if self.jitter else delay
 
 
@@ -78,7 +83,7 @@ class Backoff:
 
     def is_over(self, now: float) -> bool:
         """Whether the last failure is so long ago that the next one is the first again."""
-        return self._failures > 0 and now - self._healthy_since >= self._rule.reset_after
+        return self._failures > 0 and now - self._healthy_since >= seconds(self._rule.reset_after)
 
 
 def backoff(steps: Iterable[RawStep[T]], stop: StopToken, target: WatchTarget, rule: WatchBackoff = DEFAULT_BACKOFF, *,

@@ -14,6 +14,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from kubectl_runtime.core.clock import Duration, seconds
+from kubectl_runtime.core.errors import RequestError
+
 K = TypeVar("K", bound=Hashable)
 
 Version = tuple[str, str]
@@ -23,29 +26,30 @@ MAX_REMEMBERED_WRITES = 64
 """Per failing key; older ones are forgotten, and their echo counts as a change by somebody else."""
 
 
+_MANY = 64
+"""Doublings after which nothing grows any more; keeps the power from overflowing."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyBackoff:
-    """How long a failing key waits: `initial` seconds times `factor` per further failure, at most `maximum`.
+    """How long a failing key waits: `initial` times `factor` per further failure, at most `maximum`.
 
     Each delay is drawn from [(1 - jitter) d, d], so that keys which failed together do not come back together.
+    Durations are seconds or `timedelta`. Raises RequestError when a number makes no sense.
     """
 
-    initial: float = 0.005
+    initial: Duration = 0.005
     factor: float = 2.0
-    maximum: float = 1000.0
+    maximum: Duration = 1000.0
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
-        if not (0 < self.initial <= self.maximum and self.factor >= 1 and 0 <= self.jitter <= 1):
-            raise ValueError(f"a backoff needs 0 < initial <= maximum, factor >= 1 and jitter within 0..1: {self}")
+        if not (0 < seconds(self.initial) <= seconds(self.maximum) and self.factor >= 1 and 0 <= self.jitter <= 1):
+            raise RequestError(f"a backoff needs 0 < initial <= maximum, factor >= 1 and jitter within 0..1: {self}")
 
     def delay(self, failures: int, rng: random.Random) -> float:
         """Seconds to wait after the `failures`-th failure in a row (1 is the first)."""
-        try:
-            exact = self.initial * self.factor ** (failures - 1)
-        except OverflowError:
-            exact = self.maximum
-        exact = min(exact, self.maximum)
+        exact = min(seconds(self.maximum), seconds(self.initial) * self.factor ** min(failures - 1, _MANY))
         return exact * (1 - self.jitter * rng.random())
 
 

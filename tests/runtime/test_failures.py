@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,11 @@ def test_jitter_takes_off_at_most_half(failures: int, seed: int) -> None:
 def test_a_rule_that_makes_no_sense_is_refused(values: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="backoff"):
         KeyBackoff(**values)
+
+
+def test_durations_may_be_timedeltas() -> None:
+    rule = KeyBackoff(initial=timedelta(milliseconds=20), maximum=timedelta(seconds=1), jitter=0)
+    assert [rule.delay(failures, random.Random(0)) for failures in (1, 2, 99)] == [0.02, 0.04, 1.0]
 
 
 def test_counts_are_per_key_and_forgotten_without_a_trace() -> None:

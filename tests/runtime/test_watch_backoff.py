@@ -4,6 +4,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -52,7 +53,8 @@ def test_two_minutes_of_health_after_the_wait_start_it_over() -> None:
 
 
 def test_a_long_wait_is_not_health() -> None:
-    state = Backoff(WatchBackoff(initial=100, maximum=1000, jitter=False))
+    state = Backoff(WatchBackoff(initial=timedelta(seconds=100), maximum=1000, reset_after=timedelta(minutes=2),
+                                 jitter=False))
     assert [state.next(0), state.next(100), state.next(300), state.next(700)] == [100, 200, 400, 800]
 
 
