@@ -32,7 +32,15 @@ from kubectl_runtime.core.errors import ApiError, TransportError
 from kubectl_runtime.core.gvk import ApiResource, api_resource_of
 from kubectl_runtime.core.invalid import InvalidObject
 from kubectl_runtime.core.objects import Resource
-from kubectl_runtime.core.params import DeleteParams, GetParams, ListParams, PatchParams, PostParams, WatchParams
+from kubectl_runtime.core.params import (
+    IDLE_MARGIN,
+    DeleteParams,
+    GetParams,
+    ListParams,
+    PatchParams,
+    PostParams,
+    WatchParams,
+)
 from kubectl_runtime.core.partial import FieldsForm, PartialObjectMeta, PartialView
 from kubectl_runtime.core.patch import Patch
 from kubectl_runtime.core.record import Record
@@ -48,8 +56,6 @@ V = TypeVar("V", bound=PartialView)
 
 WATCH_TIMEOUT = 290.0
 """Seconds that the server keeps a watch open when the caller says nothing."""
-IDLE_MARGIN = 5.0
-"""Seconds beyond a watch's timeout after which its silence means that the connection is dead."""
 _SCALE = ApiResource("autoscaling", "v1", "Scale", "scales")
 
 

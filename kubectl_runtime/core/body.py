@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubectl_runtime.core.encode import encode_plain, identified
+from kubectl_runtime.core.encode import identified
 from kubectl_runtime.core.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.models import from_model, is_model
@@ -91,8 +91,3 @@ def apply_body(body: Any, resource: ApiResource, name: str, namespace: str | Non
 _SERVERS_OWN = frozenset((
     "managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "deletionTimestamp",
     "deletionGracePeriodSeconds", "selfLink", "generateName"))
-
-
-def encode(content: Any) -> bytes:
-    """Plain JSON values as bytes. Raises RequestError for what JSON cannot carry."""
-    return encode_plain(content)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from kubectl_runtime.core.errors import RequestError
 
@@ -81,7 +81,6 @@ class ApiResource:
         return replace(self, version=version)
 
 
-@runtime_checkable
 class HasApiResource(Protocol):
     """A resource class: it knows its own `ApiResource`."""
 

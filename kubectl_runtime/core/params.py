@@ -12,6 +12,9 @@ from kubectl_runtime.core.clock import Duration, seconds
 from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.selectors import Selector, selector_text
 
+IDLE_MARGIN = 5.0
+"""Seconds beyond a watch's timeout after which its silence means that the connection is dead (kube-rs's number)."""
+
 Query = Iterator[tuple[str, str]]
 VersionMatch = Literal["NotOlderThan", "Exact"]
 Propagation = Literal["Background", "Foreground", "Orphan"]

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from kubectl_runtime.core import body as bodies
+from kubectl_runtime.core.encode import encode_plain
 from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.params import DeleteParams, GetParams, ListParams, PatchParams, PostParams, WatchParams
@@ -118,12 +119,12 @@ def create(place: Place, body: Any, params: PostParams | None = None, *, name: s
     query = (params or PostParams()).query()
     if subresource is not None:
         return _on_object(place, "POST", "create", name or "", subresource, query=query,
-                          body=bodies.encode(bodies.plain_body(body)), retry=Retry.UNSENT_ONLY)
+                          body=encode_plain(bodies.plain_body(body)), retry=Retry.UNSENT_ONLY)
     content = _placed(place, bodies.object_body(body, place.resource), "create")
     metadata = content["metadata"]
     if not metadata.get("name") and not metadata.get("generateName"):
         raise RequestError(f"{place.words('create')}: the object has neither a name nor a generateName")
-    return _on_kind(place, "POST", "create", query=query, body=bodies.encode(content), name=metadata.get("name"),
+    return _on_kind(place, "POST", "create", query=query, body=encode_plain(content), name=metadata.get("name"),
                     retry=Retry.UNSENT_ONLY)
 
 
@@ -136,7 +137,7 @@ def replace(place: Place, body: Any, params: PostParams | None = None, *, subres
     if name is not None and own_name not in (None, name):
         raise RequestError(f"{place.words('replace', name)}: the body is named {own_name!r}")
     return _on_object(place, "PUT", "replace", name or own_name or "", subresource,
-                      query=(params or PostParams()).query(), body=bodies.encode(content))
+                      query=(params or PostParams()).query(), body=encode_plain(content))
 
 
 def patch(place: Place, name: str, patch: Patch, params: PatchParams | None = None, *,
@@ -158,7 +159,7 @@ def patch(place: Place, name: str, patch: Patch, params: PatchParams | None = No
     else:
         content = bodies.patch_body(patch, place.resource, name, place.namespace)
     return _on_object(place, "PATCH", "apply" if patch.is_apply else "patch", name, subresource, query=chosen.query(),
-                      body=bodies.encode(content), content_type=patch.content_type, retry=_patch_retry(patch, content))
+                      body=encode_plain(content), content_type=patch.content_type, retry=_patch_retry(patch, content))
 
 
 def delete(place: Place, name: str, params: DeleteParams | None = None) -> Request:
@@ -174,7 +175,7 @@ def delete_collection(place: Place, params: DeleteParams | None = None, selectio
 
 def _delete_options(params: DeleteParams | None) -> bytes | None:
     options = (params or DeleteParams()).body()
-    return bodies.encode(options) if options else None
+    return encode_plain(options) if options else None
 
 
 def _patch_retry(patch: Patch, content: Any) -> Retry:

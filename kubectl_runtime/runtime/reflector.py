@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.runtime.events import INIT_DONE, Apply, Delete, Event, Init, InitApply, InitDone, with_obj
-from kubectl_runtime.runtime.store import Key
+from kubectl_runtime.runtime.store_index import Key
 from kubectl_runtime.runtime.store_writer import Observers, StoreWriter
 from kubectl_runtime.runtime.streams import closing_source
 

@@ -1,7 +1,8 @@
 """`Run`: one execution of the reconciler for one key, and `Outcome`: how it ended.
 
-A run also collects what its own thread writes through the client meanwhile: `writes_of_this_thread` is the hook's side.
-The thread is how a write finds its run, so a write made by another thread that a reconciler started is nobody's.
+A run also collects what its own thread writes through the client meanwhile, which `record_write` is told. It is made by
+the thread that works for it, and keeps that thread's id. The thread is how a write finds its run, so a write made by
+another thread that a reconciler started is nobody's.
 """
 from __future__ import annotations
 
@@ -79,11 +80,6 @@ _this_thread = _ThisThread()
 def enter_run(run: Run | None) -> None:
     """From now on this thread works for `run` (None: for nobody)."""
     _this_thread.run = run
-
-
-def current_run() -> Run | None:
-    """The run this thread works for."""
-    return _this_thread.run
 
 
 def record_write(write: Write) -> None:

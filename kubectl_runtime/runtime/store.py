@@ -19,13 +19,9 @@ from kubectl_runtime.core.errors import KubeError, RequestError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.refs import ObjectRef
-from kubectl_runtime.runtime.store_index import Indexes
+from kubectl_runtime.runtime.store_index import Indexes, Key
 
 K = TypeVar("K")
-
-Key = tuple[str, str]
-"""Namespace (empty for cluster-scoped objects) and name."""
-
 
 Objects: TypeAlias = list[K]
 Records: TypeAlias = list[Record]
@@ -42,7 +38,8 @@ class StoreNotReady(KubeError, TimeoutError):
 
 
 class StoreState:
-    """What reader and writer share. `condition` guards everything else here; nobody's code runs while it is held."""
+    """What reader and writer share. `condition` guards everything else here but `trouble`, a text that only the writer
+    replaces; nobody's code runs while it is held."""
 
     def __init__(self, resource: ApiResource, clock: Clock) -> None:
         self.resource = resource

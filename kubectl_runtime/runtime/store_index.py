@@ -16,6 +16,7 @@ from kubectl_runtime.core.record import Record
 from kubectl_runtime.runtime.usercode import report
 
 Key = tuple[str, str]
+"""Namespace (empty for cluster-scoped objects) and name."""
 IndexFunction = Callable[[Record], Any]
 Values = tuple[Hashable, ...]
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.core.errors import RequestTimeout
-from kubectl_runtime.core.params import ListParams, WatchParams
+from kubectl_runtime.core.params import IDLE_MARGIN, ListParams, WatchParams
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.request import Retry
 from kubectl_runtime.core.stop import StopToken
@@ -39,9 +39,6 @@ from kubectl_runtime.runtime.watch_machine import (
     step,
 )
 from kubectl_runtime.runtime.watcher_config import ListSemantic, WatcherConfig
-
-IDLE_MARGIN = 5.0
-"""Seconds beyond its requested end after which a watch without a word is given up (kube-rs's number)."""
 
 
 class Advance(NamedTuple):

@@ -21,12 +21,6 @@ class ListSemantic(Enum):
     back in time."""
 
 
-class InitialList(Enum):
-    """How a watcher learns what exists before it watches."""
-
-    LIST_WATCH = "list, then watch"
-
-
 class Rendered(Protocol):
     """A selector object that renders itself with `str`."""
 
@@ -47,7 +41,6 @@ class WatcherConfig:
     bookmarks: bool = True
     """Ask for events that only move the resourceVersion on, so that a quiet watch can go on after a break."""
     list_semantic: ListSemantic = ListSemantic.MOST_RECENT
-    initial_list: InitialList = InitialList.LIST_WATCH
 
     def __post_init__(self) -> None:
         if self.page_size is not None and self.page_size < 1:
