@@ -29,7 +29,7 @@ from kubectl_runtime.runtime.usercode import described
 class Applier:
     """Runs one controller's reconciler. Safe to use from any thread."""
 
-    def __init__(self, reconcile: ReconcileFunction, error_policy: ErrorPolicy | None, store: Store[Any],
+    def __init__(self, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None, store: Store[Any],
                  environment: Environment[Any]) -> None:
         """Without an `error_policy` a failing key waits its backoff."""
         self._reconcile = reconcile

@@ -90,8 +90,8 @@ class Plan:
 class Assembly(Generic[K]):
     """The parts of one running life of a controller."""
 
-    def __init__(self, plan: Plan, reconcile: ReconcileFunction, error_policy: ErrorPolicy | None, data: Any, *,
-                 executor: Executor, on_bug: Callable[[str, BaseException], None],
+    def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
+                 data: Any, *, executor: Executor, on_bug: Callable[[str, BaseException], None],
                  rng: random.Random | None = None) -> None:
         """`on_bug(what, error)` hears of defects of the library; `rng` draws all jitter."""
         self.plan = plan

@@ -151,7 +151,7 @@ class Controller(Generic[K]):
         self._stop, self._grace = stop, _duration("grace", grace)
         return self
 
-    def run(self, reconciler: Reconciler[K] | ReconcileFunction, *, error_policy: ErrorPolicy | None = None,
+    def run(self, reconciler: Reconciler[K] | ReconcileFunction[K], *, error_policy: ErrorPolicy[K] | None = None,
             context: Any = None) -> None:
         """Reconcile until stopped: by a signal or token, if that was asked for, or by KeyboardInterrupt. Blocks.
 
@@ -159,7 +159,7 @@ class Controller(Generic[K]):
         """
         serve(self._launch(reconciler, error_policy, context, signal_thread=False), self._grace)
 
-    def start(self, reconciler: Reconciler[K] | ReconcileFunction, *, error_policy: ErrorPolicy | None = None,
+    def start(self, reconciler: Reconciler[K] | ReconcileFunction[K], *, error_policy: ErrorPolicy[K] | None = None,
               context: Any = None) -> Running[K]:
         """Begin to reconcile in threads of its own, and return at once.
 
@@ -178,8 +178,8 @@ class Controller(Generic[K]):
             watch_backoff=self._watch_backoff, grace=self._grace,
             signals=self._signals, stop=self._stop)
 
-    def _launch(self, reconciler: Reconciler[K] | ReconcileFunction, error_policy: ErrorPolicy | None, context: Any, *,
-                signal_thread: bool) -> Running[K]:
+    def _launch(self, reconciler: Reconciler[K] | ReconcileFunction[K], error_policy: ErrorPolicy[K] | None,
+                context: Any, *, signal_thread: bool) -> Running[K]:
         reconcile, policy = functions_of(reconciler, error_policy)
         running: Running[K] = Running(self.plan(), reconcile, policy, context)
         running.launch(signal_thread=signal_thread)
@@ -202,8 +202,8 @@ def _check_api(api: Any, taker: str) -> None:
                            f"Api.namespaced(client, Kind, namespace), not {given}")
 
 
-def functions_of(reconciler: Reconciler[Any] | ReconcileFunction,
-                 error_policy: ErrorPolicy | None) -> tuple[ReconcileFunction, ErrorPolicy | None]:
+def functions_of(reconciler: Reconciler[Any] | ReconcileFunction[Any],
+                 error_policy: ErrorPolicy[Any] | None) -> tuple[ReconcileFunction[Any], ErrorPolicy[Any] | None]:
     """The function to call and the error policy, of either style. Raises RequestError for what is neither."""
     if isinstance(reconciler, type):
         raise RequestError(f"{reconciler.__name__} is a class: pass an instance of it, {reconciler.__name__}()")

@@ -3,15 +3,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from kubectl_runtime.runtime.action import Action
 from kubectl_runtime.runtime.context import Context
 
 K = TypeVar("K")
 
-ReconcileFunction = Callable[[Any, Context[Any]], Action]
-ErrorPolicy = Callable[[Any, BaseException, Context[Any]], Action]
+ReconcileFunction: TypeAlias = Callable[[K, Context[Any]], Action]
+ErrorPolicy: TypeAlias = Callable[[K, BaseException, Context[Any]], Action]
 
 
 class Reconciler(ABC, Generic[K]):

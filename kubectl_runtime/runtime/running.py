@@ -57,8 +57,8 @@ class Running(Generic[K]):
     As a context manager it stops at the end of the block.
     """
 
-    def __init__(self, plan: Plan, reconcile: ReconcileFunction, error_policy: ErrorPolicy | None, data: Any, *,
-                 rng: random.Random | None = None) -> None:
+    def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
+                 data: Any, *, rng: random.Random | None = None) -> None:
         self._plan = plan
         self.name = plan.name
         self.error: BaseException | None = None
@@ -73,7 +73,7 @@ class Running(Generic[K]):
         self._signals = ShutdownSignals(self._heard)
         self._process = os.getpid()
         self._forget_stop: Callable[[], None] = lambda: None
-        self._reporting = threading.Lock()
+        self._ending = threading.Lock()
         self._stuck: list[ObjectRef] | None = None
 
     @property
@@ -194,12 +194,15 @@ class Running(Generic[K]):
             runner.wait_idle(lambda: shutdown.give_up_at or 0.0)
         stuck = {run.thread_id: run for run in runner.running()}
         self._join([thread for thread in self._own_threads() if thread.ident not in stuck])
-        with self._reporting:
+        with self._ending:
+            first = self._stuck is None
             if self._stuck is None:
                 self._stuck = [run.request.ref for run in stuck.values()]
-                self._report([(f"the reconciler of {run.request.ref}", thread) for thread, run in stuck.items()])
-                self._release()
-            return self._stuck
+            found = self._stuck
+        if first:  # outside the lock: log handlers are user code
+            self._report([(f"the reconciler of {run.request.ref}", thread) for thread, run in stuck.items()])
+            self._release()
+        return found
 
     def _join(self, threads: list[threading.Thread]) -> None:
         # Real time, whatever the clock is: what is waited for here is the operating system.

@@ -98,8 +98,8 @@ class Simulation:
         self._resume: dict[Watch[Any], float] = {}
         self._world: list[Callable[[], object]] = []
 
-    def start(self, controller: Controller[K], reconciler: Reconciler[K] | ReconcileFunction, *,
-              error_policy: ErrorPolicy | None = None, context: Any = None) -> SimulatedController[K]:
+    def start(self, controller: Controller[K], reconciler: Reconciler[K] | ReconcileFunction[K], *,
+              error_policy: ErrorPolicy[K] | None = None, context: Any = None) -> SimulatedController[K]:
         """As `Controller.start`; what follows happens in `step`.
 
         Trigger sources that would need a thread are not pulled.

@@ -1,1 +1,1 @@
-"""."""
+"""Admission and conversion handlers: the place for them; there are none yet."""

@@ -1,6 +1,7 @@
 """Whatever user code raises or returns, the controller goes on and reconciles everything else."""
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -111,3 +112,29 @@ def test_nothing_that_user_code_raises_or_returns_ends_the_controller(
         assert good.wait(LIMIT)
         assert running.error is None
         assert running.stop() == []
+
+
+def test_a_log_handler_that_asks_for_the_stop_itself_does_not_block_it() -> None:
+    """Log handlers are user code too: no lock is held while the end is reported."""
+    cluster = FakeCluster()
+    controller = Controller(cluster.api(Parent), concurrency=1, name="logged")
+    running = controller.start(lambda obj, ctx: Action.await_change())
+    answers: list[object] = []
+
+    class Asking(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage() == "stopped":
+                answers.append(running.stop(LIMIT))
+
+    logger = logging.getLogger("kubectl_runtime.controller.logged")
+    handler, before = Asking(), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        stopper = threading.Thread(target=lambda: answers.append(running.stop(LIMIT)), daemon=True)
+        stopper.start()
+        stopper.join(LIMIT)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+    assert answers == [[], []]
