@@ -84,9 +84,9 @@ def delete_quietly(api: Api[Any], name: str) -> None:
             raise
 
 
-def controller(client: Client, **more: Any) -> Controller[ConfigMap]:
+def controller(client: Client, watch: WatcherConfig = PARENTS, **more: Any) -> Controller[ConfigMap]:
     api = Api.namespaced(client, ConfigMap, "default")
-    return Controller(api, watch=PARENTS, watch_backoff=QUICK, **more).owns(Api.namespaced(client, Secret, "default"))
+    return Controller(api, watch=watch, watch_backoff=QUICK, **more).owns(Api.namespaced(client, Secret, "default"))
 
 
 def copies_agree(client: Client) -> bool:
@@ -182,6 +182,18 @@ def test_after_an_outage_the_controller_recovers_by_itself(server: ApiServer, cl
         server.drop_connections()
     for number in range(3, 8):
         until(lambda number=number: write(client, f"p{number}", "after") is None)
+    settle_and_stop(running, client, copier)
+
+
+def test_a_watch_that_stalls_half_open_is_given_up_and_the_controller_recovers(server: ApiServer, client: Client) -> None:
+    """Real time: the watch asks for one second, and is given up five seconds after that."""
+    copier = Copier(failures=0.0)
+    write(client, "p1", "before")
+    running = controller(client, WatcherConfig(label_selector="role=parent", timeout=1)).start(copier)
+    until(lambda: copies_agree(client))
+    server.faults.on("watch").stall_after_headers().first(2)
+    server.drop_connections()
+    until(lambda: write(client, "p1", "after") is None)
     settle_and_stop(running, client, copier)
 
 
