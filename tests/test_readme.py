@@ -39,10 +39,10 @@ def test_the_controller_has_at_most_25_lines_and_does_what_it_says(tmp_path: Pat
         with Program("-W", "error::ResourceWarning", "greeter.py", env={"KUBECONFIG": kubeconfig},
                      cwd=tmp_path) as program:
             maps = Api.namespaced(client, ConfigMap, "default")
-            events = (event for event in maps.watch() if event.object is not None and event.object.name == "greeting")
+            events = (event for event in maps.watch() if event.obj is not None and event.obj.name == "greeting")
             first = next(events)
-            assert first.object is not None
-            assert first.object.data == {"text": "Welcome to default!"}
+            assert first.obj is not None
+            assert first.obj.data == {"text": "Welcome to default!"}
             program.until("reconciling")
             maps.delete("greeting")
             assert [next(events).type, next(events).type] == ["DELETED", "ADDED"]

@@ -49,10 +49,10 @@ class WatchEvent(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class ObjectEvent(Generic[K]):
-    """One event of `Api.watch`: ADDED, MODIFIED, DELETED with an `object`, BOOKMARK, or ERROR with a `status`."""
+    """One event of `Api.watch`: ADDED, MODIFIED, DELETED with an `obj`, BOOKMARK, or ERROR with a `status`."""
 
     type: str
-    object: K | None
+    obj: K | None
     resource_version: str = ""
     status: Status | None = None
 

@@ -225,5 +225,5 @@ class Assembly(Generic[K]):
 
     def _drain(self) -> None:
         running, dropped = len(self.runner.running()), self.runner.drain()
-        self.logger.info("stopping: %s (%d runs in progress, %d scheduled ones dropped)", self.shutdown.draining.reason,
+        self.logger.info("stopping: %s; %d runs in progress, %d scheduled ones dropped", self.shutdown.draining.reason,
                          running, dropped)

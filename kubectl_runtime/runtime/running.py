@@ -174,7 +174,8 @@ class Running(Generic[K]):
         one."""
         number = self._heard.get()
         if number is not None:
-            self._shutdown.begin(f"{Signals(number).name} (a second one ends the process at once)", self._plan.grace)
+            self._shutdown.begin(Signals(number).name, self._plan.grace)
+            self._assembly.logger.info("a second signal ends the process at once")
         return number
 
     @property
@@ -219,7 +220,7 @@ class Running(Generic[K]):
         stuck = stuck + others
         for what, thread_id in stuck:
             self._assembly.logger.error("%s does not end; it is here:\n%s", what, stack_of(thread_id))
-        self._assembly.logger.info("stopped%s", f", but {len(stuck)} threads are stuck" if stuck else "")
+        self._assembly.logger.info("stopped%s", f"; stuck: {len(stuck)}" if stuck else "")
 
     def _release(self) -> None:
         self._signals.close()

@@ -119,7 +119,7 @@ def test_a_watch_from_a_lists_version_sees_what_happens_after_it(server: ApiServ
         seen = [next(events) for _ in range(3)]
         events.close()  # type: ignore[attr-defined]
     assert [found.type for found in seen] == ["ADDED", "MODIFIED", "DELETED"]
-    assert [found.object and found.object.name for found in seen] == ["watched"] * 3
+    assert [found.obj and found.obj.name for found in seen] == ["watched"] * 3
 
 
 def test_metadata_only(maps: Api[ConfigMap]) -> None:

@@ -133,7 +133,7 @@ def test_a_line_that_is_no_event_is_a_decode_error_after_the_events_before_it() 
 def test_an_object_that_does_not_decode_comes_as_invalid_and_the_watch_goes_on() -> None:
     bad = event("ADDED", {**config_map("bad", "8"), "metadata": {**config_map("bad", "8")["metadata"], "labels": [1]}})
     with WireServer(stream(bad, ADDED, Peer.end_stream)) as server, server.client() as client:
-        objects = [seen.object for seen in Api.all(client, ConfigMap).watch(resource_version="5")]
+        objects = [seen.obj for seen in Api.all(client, ConfigMap).watch(resource_version="5")]
     assert [found and found.name for found in objects] == ["bad", "a"]
     with pytest.raises(DecodeError):
         _ = objects[0].data  # type: ignore[union-attr]

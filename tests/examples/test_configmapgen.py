@@ -86,7 +86,7 @@ def test_on_a_cluster_it_works_until_a_signal(server: ApiServer, client: Client,
     Api.default_namespaced(client, ConfigMapGenerator).create(ConfigMapGenerator(name="a", spec=Spec(content="x")))
     with Program(CONTROLLER, env={"KUBECONFIG": server.write_kubeconfig(tmp_path / "kubeconfig")}) as program:
         events = Api.default_namespaced(client, ConfigMap).watch()
-        made = next(event.object for event in events if event.object is not None and event.object.name == "a")
+        made = next(event.obj for event in events if event.obj is not None and event.obj.name == "a")
         assert made.data == {"content": "x"}
         program.until("reconciling")
         program.send(signal.SIGTERM)

@@ -64,7 +64,7 @@ def test_the_controller_does_its_work_with_the_rights_it_gets(refusals: Refusals
         generators = Api.default_namespaced(admin, ConfigMapGenerator)
         with controller(client).start(Generate()):
             generators.create(ConfigMapGenerator(name="a", spec=Spec(content="x")))
-            next(event for event in generators.watch() if event.object is not None and event.object.status)
+            next(event for event in generators.watch() if event.obj is not None and event.obj.status)
     assert refusals.line == ""
 
 

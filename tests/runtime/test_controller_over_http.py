@@ -185,7 +185,7 @@ def test_after_an_outage_the_controller_recovers_by_itself(server: ApiServer, cl
     settle_and_stop(running, client, copier)
 
 
-def test_a_watch_that_stalls_half_open_is_given_up_and_the_controller_recovers(server: ApiServer, client: Client) -> None:
+def test_a_watch_that_stalls_half_open_is_given_up(server: ApiServer, client: Client) -> None:
     """Real time: the watch asks for one second, and is given up five seconds after that."""
     copier = Copier(failures=0.0)
     write(client, "p1", "before")

@@ -83,7 +83,8 @@ def test_runs_in_progress_are_finished(program: Callable[[str], Program]) -> Non
     status, log = one.end()
     assert status == 0
     assert one.words.count("finished") == one.words.count("begun")
-    assert "SIGTERM (a second one ends the process at once)" in log
+    assert "stopping: SIGTERM; " in log
+    assert "a second signal ends the process at once" in log
 
 
 @pytest.mark.parametrize(("first", "second"), [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM),
