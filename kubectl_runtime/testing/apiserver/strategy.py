@@ -50,6 +50,7 @@ class Strategy:
     has_generation = False  # metadata.generation is 1 at creation and rises when `generation_part` changes
     has_status = False  # there is a status subresource: a write to the object keeps the old status, and the reverse
     supports_grace = False  # every deletion first sets deletionTimestamp and deletionGracePeriodSeconds (Pod)
+    delete_warning = ""  # Warning header of a delete that names no propagation policy (Job)
     checks_namespace = True  # creating in a Namespace that is missing or Terminating is refused
 
     def to_storage(self, obj: Object, version: str) -> Object:

@@ -76,7 +76,7 @@ def test_a_job_that_would_never_end_is_refused(api: Api) -> None:
     refused = api.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
                           "spec": {"template": {"spec": pod_spec()}}})
     assert refused.causes() == [("spec.template.spec.restartPolicy",
-                                 'Unsupported value: "Always": supported values: "OnFailure", "Never"')]
+                                 'Required value: valid values: "OnFailure", "Never"')]
 
 
 def test_a_cron_job_needs_a_schedule_and_a_short_name(api: Api) -> None:

@@ -8,7 +8,8 @@ finalizers, or a policy that    sets deletionTimestamp (and deletionGracePeriodS
 adds one                        stays until the last finalizer is removed
 a kind with grace (Pod)         sets deletionTimestamp and the grace period first; with a period of 0 it then removes
 a Namespace, a CRD              becomes Terminating; its contents go first
-deletion has begun              changes nothing, but for a shorter grace period
+deletion has begun, with grace  changes nothing, but for a shorter grace period
+deletion has begun, without     changes nothing, but for a propagation policy other than the one before
 ==============================  ====================================================================================
 """
 
@@ -35,6 +36,7 @@ MAX_GRACE = 1 << 31  # seconds; a longer period has no end that can be written a
 def delete(ctx: RequestContext) -> HttpResponse:
     """Delete one object."""
     options = delete_options(ctx.request)
+    _warn(ctx, options)
     with ctx.core.locked():
         current = stored(ctx)
         if current is None:
@@ -52,6 +54,7 @@ def delete_collection(ctx: RequestContext) -> HttpResponse:
     form = Form(ctx.type, ctx.media, ctx.request, ctx.core.clock.now, is_list=True)
     listing = read_list_request(ctx)
     options = delete_options(ctx.request)
+    _warn(ctx, options)
     with ctx.core.locked():
         bucket = ctx.core.storage.bucket(ctx.type.storage)
         found = [version for version in bucket.scan(ctx.namespace) if select(listing, version)]
@@ -69,12 +72,14 @@ def remove(ctx: RequestContext, current: Version, options: DeleteOptions) -> tup
     meta = obj["metadata"]
     if strategy.holds_deletion(obj):
         return _terminate(ctx, current, obj, options), False
-    if current.deleting and _already_pending(meta, options):
+    if current.deleting and strategy.supports_grace and _already_pending(meta, options):
         return current, False
     graceful = strategy.supports_grace and not (current.deleting and meta.get("deletionGracePeriodSeconds") is None)
     if graceful:
         _shorten_or_begin(meta, strategy.grace_period(obj, options.grace), ctx.now)
     finalizers = _finalizers(meta, options, orphans=strategy.default_orphans(obj))
+    if current.deleting and not graceful and finalizers == meta.get("finalizers"):
+        return current, False
     if finalizers:
         meta["finalizers"] = finalizers
         if not graceful:
@@ -88,6 +93,11 @@ def remove(ctx: RequestContext, current: Version, options: DeleteOptions) -> tup
     if options.dry_run:
         return current, True
     return ctx.core.storage.delete(ctx.type.storage, current), True
+
+
+def _warn(ctx: RequestContext, options: DeleteOptions) -> None:
+    if not options.propagation and (text := ctx.type.strategy.delete_warning):
+        ctx.warnings.append(text)
 
 
 def _store(ctx: RequestContext, current: Version, obj: Object, options: DeleteOptions) -> Version:
@@ -149,7 +159,7 @@ def _finalizers(meta: Object, options: DeleteOptions, *, orphans: bool) -> list[
     """The finalizers after the propagation policy has added or removed its own."""
     before: list[str] = meta.get("finalizers") or []
     policy = options.propagation
-    orphan = policy == "Orphan" or (not policy and (ORPHAN in before or orphans))
+    orphan = policy == "Orphan" or (not policy and (ORPHAN in before or (orphans and FOREGROUND not in before)))
     foreground = policy == "Foreground" or (not policy and FOREGROUND in before)
     after = [name for name in before if (name != ORPHAN or orphan) and (name != FOREGROUND or foreground)]
     after += [name for name, wanted in ((ORPHAN, orphan), (FOREGROUND, foreground)) if wanted and name not in after]

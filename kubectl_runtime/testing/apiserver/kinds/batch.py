@@ -7,9 +7,11 @@ from typing import ClassVar
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.kinds import cron
 from kubectl_runtime.testing.apiserver.kinds.base import (
     BuiltinStrategy,
     immutable_causes,
+    label_selector,
     non_negative,
     one_of,
     put_default,
@@ -22,6 +24,8 @@ from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 CONTROLLER_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
 _OLD_LABELS = {CONTROLLER_UID: "controller-uid", JOB_NAME: "job-name"}
 _MAX_CRON_NAME = 52  # the controller adds eleven characters for the names of Jobs
+_INDEXED = "Indexed"
+_ENDING = ("OnFailure", "Never")  # restart policies under which a Job can end
 
 
 class JobStrategy(BuiltinStrategy):
@@ -29,6 +33,8 @@ class JobStrategy(BuiltinStrategy):
 
     has_status = True
     has_generation = True
+    delete_warning = ("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to "
+                      "remove them or set propagationPolicy=Orphan to suppress this warning")
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
         "status.successful": lambda obj: str((obj.get("status") or {}).get("succeeded", 0))}
 
@@ -44,56 +50,111 @@ class JobStrategy(BuiltinStrategy):
         put_default(spec, "completionMode", "NonIndexed")
         put_default(spec, "suspend", False)
         put_default(spec, "podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
-        labels = (template.get("metadata") or {}).get("labels")
-        if labels and not obj.setdefault("metadata", {}).get("labels"):
-            obj["metadata"]["labels"] = dict(labels)
+        _default_labels(obj)
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """The selector and its labels."""
+        """The selector and its labels, which the Job gets too: the stored object is defaulted when it is read back."""
         super().prepare_create(obj, ctx)
-        spec, metadata = obj["spec"], obj["metadata"]
-        if spec.get("manualSelector"):
-            return
+        if not obj["spec"].get("manualSelector"):
+            self._generate_selector(obj["spec"], obj["metadata"])
+        _default_labels(obj)
+
+    @staticmethod
+    def _generate_selector(spec: Object, metadata: Object) -> None:
         labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
         for key, value in ((CONTROLLER_UID, metadata.get("uid", "")), (JOB_NAME, metadata.get("name", ""))):
-            labels[key] = labels[_OLD_LABELS[key]] = value
-        selector = spec.setdefault("selector", {})
-        selector.setdefault("matchLabels", {})[CONTROLLER_UID] = metadata.get("uid", "")
+            for name in (key, _OLD_LABELS[key]):
+                labels.setdefault(name, value)  # one that a client wrote stays, and is refused
+        matched = spec.setdefault("selector", {}).setdefault("matchLabels", {})
+        if _OLD_LABELS[CONTROLLER_UID] not in matched:
+            matched.setdefault(CONTROLLER_UID, metadata.get("uid", ""))
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """Counts, template, and a restart policy under which a Job can end."""
-        return job_spec_causes(obj["spec"], "spec")
+        return _generated_selector_causes(obj) + job_spec_causes(obj["spec"], "spec") + _selector_causes(obj["spec"])
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """Selector, template and completion mode do not change; completions only of an Indexed Job."""
         if subresource == "status":
             return []
-        keys = ["selector", "template", "completionMode", "podFailurePolicy"]
-        if new["spec"].get("suspend") and old["spec"].get("suspend"):
+        spec, before = new["spec"], old["spec"]
+        keys = ["selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy",
+                "successPolicy"]
+        if spec.get("suspend") and before.get("suspend"):
             keys.remove("template")  # a suspended Job may be re-targeted before it starts
-        if new["spec"].get("completionMode") != "Indexed":
+        causes = job_spec_causes(spec, "spec") + _selector_causes(spec)
+        if spec.get("completionMode") != _INDEXED:
             keys.insert(0, "completions")
-        return job_spec_causes(new["spec"], "spec") + immutable_causes(new["spec"], old["spec"], keys)
+        elif spec.get("completions") not in (before.get("completions"), spec.get("parallelism")):
+            causes.append(errors.invalid_value("spec.completions", spec.get("completions"),
+                                               "can only be modified in tandem with spec.parallelism"))
+        return causes + immutable_causes(spec, before, keys)
 
     def default_orphans(self, obj: Object) -> bool:
         """batch/v1 Jobs are older than garbage collection: a delete without a policy orphans their Pods."""
         return True
 
 
+def _default_labels(obj: Object) -> None:
+    labels = (obj["spec"]["template"].get("metadata") or {}).get("labels")
+    if labels and not obj.setdefault("metadata", {}).get("labels"):
+        obj["metadata"]["labels"] = dict(labels)
+
+
+def _generated_selector_causes(obj: Object) -> list[Cause]:
+    """A generated selector matches the generated labels and asks for no others."""
+    spec, metadata = obj["spec"], obj["metadata"]
+    if spec.get("manualSelector"):
+        return []
+    names = {CONTROLLER_UID: metadata.get("uid", ""), JOB_NAME: metadata.get("name", "")}
+    expected = {_OLD_LABELS[key]: value for key, value in names.items()} | names
+    labels = spec["template"]["metadata"]["labels"]
+    causes = [errors.invalid_value(f"spec.template.metadata.labels[{key}]", labels, f"must be '{value}'")
+              for key, value in expected.items() if labels[key] != value]
+    selector = label_selector(spec["selector"])
+    if selector is None or not selector.matches(expected):
+        causes.append(errors.invalid_value("spec.selector", spec["selector"], "`selector` not auto-generated"))
+    return causes
+
+
+def _selector_causes(spec: Object) -> list[Cause]:
+    selector = label_selector(spec.get("selector"))
+    if selector is None:
+        return [errors.required("spec.selector")]
+    labels = (spec["template"].get("metadata") or {}).get("labels")
+    return [] if selector.matches(labels or {}) else [
+        errors.invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")]
+
+
 def job_spec_causes(spec: Object, path: str) -> list[Cause]:
-    """What is wrong with a Job's spec."""
+    """What is wrong with a Job's spec, but for its selector."""
     causes = [cause for key in ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
-                                "ttlSecondsAfterFinished") for cause in non_negative(spec, key, path)]
-    causes += one_of(spec.get("completionMode"), ("NonIndexed", "Indexed"), f"{path}.completionMode")
+                                "ttlSecondsAfterFinished", "backoffLimitPerIndex", "maxFailedIndexes")
+              for cause in non_negative(spec, key, path)]
+    causes += one_of(spec.get("completionMode"), ("NonIndexed", _INDEXED), f"{path}.completionMode")
+    if spec.get("completionMode") == _INDEXED:
+        if spec.get("completions") is None:
+            causes.append(errors.required(f"{path}.completions", "when completion mode is Indexed"))
+    else:
+        indexed_only = ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
+        causes += [errors.invalid_value(f"{path}.{key}", spec[key], "requires indexed completion mode")
+                   for key in indexed_only if spec.get(key) is not None]
+    replacement = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
+    causes += one_of(spec.get("podReplacementPolicy"), replacement, f"{path}.podReplacementPolicy")
     causes += template_causes(spec.get("template") or {}, f"{path}.template")
     policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy")
-    if policy == "Always":
-        causes.append(errors.not_supported(f"{path}.template.spec.restartPolicy", policy, ("OnFailure", "Never")))
+    at = f"{path}.template.spec.restartPolicy"
+    if policy == "Always":  # which is the default, so that it counts as left out
+        causes.append(errors.required(at, 'valid values: "OnFailure", "Never"'))
+    elif spec.get("podFailurePolicy") and policy == "OnFailure":
+        causes.append(errors.invalid_value(at, policy, 'only "Never" is supported when podFailurePolicy is specified'))
+    else:
+        causes += one_of(policy, _ENDING, at)
     return causes
 
 
 class CronJobStrategy(BuiltinStrategy):
-    """CronJobs; the schedule is checked for its five parts only."""
+    """CronJobs."""
 
     has_status = True
     has_generation = True
@@ -117,22 +178,38 @@ class CronJobStrategy(BuiltinStrategy):
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """Schedule, policies and the template of the Jobs."""
-        spec = obj["spec"]
-        causes = []
-        schedule = spec.get("schedule", "")
-        if not schedule:
-            causes.append(errors.required("spec.schedule"))
-        elif not schedule.startswith("@") and len(schedule.split()) != 5:
-            parts = schedule.split()
-            causes.append(errors.invalid_value("spec.schedule", schedule, "expected exactly 5 fields, found "
-                                               f"{len(parts)}: [{' '.join(parts)}]"))
+        return self._spec_causes(obj["spec"], {})
+
+    def _spec_causes(self, spec: Object, before: Object) -> list[Cause]:
+        causes = _schedule_causes(spec, before)
         causes += non_negative(spec, "startingDeadlineSeconds", "spec")
+        if (zone := spec.get("timeZone")) is not None and zone != before.get("timeZone"):
+            causes += [errors.invalid_value("spec.timeZone", zone, why) for why in cron.time_zone_errors(zone)]
         causes += one_of(spec.get("concurrencyPolicy"), ("Allow", "Forbid", "Replace"), "spec.concurrencyPolicy")
-        causes += job_spec_causes((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
+        job = spec["jobTemplate"]["spec"]
+        causes += job_spec_causes(job, "spec.jobTemplate.spec")
+        if job.get("selector") is not None:
+            causes.append(errors.invalid_value("spec.jobTemplate.spec.selector", job["selector"],
+                                               "`selector` will be auto-generated"))
+        if job.get("manualSelector"):
+            causes.append(errors.not_supported("spec.jobTemplate.spec.manualSelector", True, ("nil", "false")))
         for key in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
             causes += non_negative(spec, key, "spec")
         return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As at creation."""
-        return [] if subresource == "status" else self.validate_create(new, ctx)
+        """As at creation; what the schedule and the time zone were before may stay."""
+        return [] if subresource == "status" else self._spec_causes(new["spec"], old["spec"])
+
+
+def _schedule_causes(spec: Object, before: Object) -> list[Cause]:
+    schedule = spec.get("schedule") or ""
+    if not schedule:
+        return [errors.required("spec.schedule")]
+    found = cron.schedule_errors(schedule)
+    if "TZ" in schedule:
+        if "TZ" not in (before.get("schedule") or ""):
+            found.append("cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
+        elif spec.get("timeZone") is not None:
+            found.append("cannot use both timeZone field and TZ or CRON_TZ in schedule")
+    return [errors.invalid_value("spec.schedule", schedule, why) for why in found]
