@@ -28,11 +28,10 @@ WIDGETS = {
                                "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}}}]}}
 
 
-def pytest_collection_modifyitems(items):
-    for item in items:  # these clients leave sockets to the garbage collector
-        item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
-        item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
-        item.add_marker(pytest.mark.filterwarnings("ignore:Kubernetes version:UserWarning"))  # kr8s lags behind
+def pytest_configure(config):
+    for what in ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning",  # these clients leave
+                 "ignore:Kubernetes version:UserWarning"):  # sockets to the garbage collector; kr8s lags behind
+        config.addinivalue_line("filterwarnings", what)
 
 
 @pytest.fixture(scope="session", params=["http", "https"])

@@ -111,13 +111,17 @@ def test_diff_shows_what_apply_would_change_and_changes_nothing(kubectl, web):
     assert field(kubectl, "deploy/web", ".metadata.generation") == "1"
 
 
-def test_replace_and_edit_write_back_what_was_read_unless_it_is_stale(kubectl, web):
+def test_replace_and_edit_write_back_what_was_read_unless_it_is_stale(kubectl, web, until):
     read = yaml.safe_load(kubectl("get", "deploy/web", "-o", "yaml"))
     assert "edited" in kubectl("edit", "deploy/web", editor="sed -i s/app:1/app:3/")
     assert field(kubectl, "deploy/web", IMAGE) == "example/app:3"
     assert "the object has been modified" in kubectl("replace", "-f", "-", stdin=read, status=1)
-    fresh = yaml.safe_load(kubectl("get", "deploy/web", "-o", "yaml"))
-    assert "replaced" in kubectl("replace", "-f", "-", stdin=image(fresh, "example/app:4"))
+
+    def written_back():  # unless a controller was quicker
+        fresh = yaml.safe_load(kubectl("get", "deploy/web", "-o", "yaml"))
+        return "replaced" in kubectl("replace", "-f", "-", stdin=image(fresh, "example/app:4"), status=None)
+
+    until(written_back)
     assert field(kubectl, "deploy/web", IMAGE) == "example/app:4"
     uid = field(kubectl, "deploy/web", ".metadata.uid")
     assert "replaced" in kubectl("replace", "--force", "-f", "-", stdin=web)

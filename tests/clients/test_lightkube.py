@@ -104,9 +104,8 @@ def test_scale_and_foreground_deletion(client, namespace, until):
         "metadata": {"name": "d"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "a"}}, "template": {
             "metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}))
     assert made.status is not None
-    scale = client.get(Deployment.Scale, "d")
-    scale.spec.replicas = 3
-    assert client.replace(scale, "d").spec.replicas == 3
+    assert client.get(Deployment.Scale, "d").spec.replicas == 1
+    assert client.patch(Deployment.Scale, "d", {"spec": {"replicas": 3}}).spec.replicas == 3
     until(lambda: len(list(client.list(Pod))) == 3)
     client.delete(Deployment, "d", cascade=CascadeType.FOREGROUND)
     until(lambda: not list(client.list(Deployment)))
