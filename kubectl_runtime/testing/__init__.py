@@ -1,18 +1,29 @@
-"""Test tools: the embedded API server and what simulates, disturbs and verifies around it."""
+"""Test tools: the embedded API server and what simulates, disturbs and verifies around it.
+
+Each name is imported on first use, as those of `kubectl_runtime` are.
+"""
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kubectl_runtime.testing.server import ApiServer
+    from kubectl_runtime.testing.clock import SimClock as SimClock
+    from kubectl_runtime.testing.faults import Faults as Faults
+    from kubectl_runtime.testing.server import ApiServer as ApiServer
+    from kubectl_runtime.testing.simulation import Simulation as Simulation
 
-__all__ = ["ApiServer"]
+_MODULES = {"ApiServer": "server", "Faults": "faults", "SimClock": "clock", "Simulation": "simulation"}
+
+__all__ = ["ApiServer", "Faults", "SimClock", "Simulation"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "ApiServer":
-        from kubectl_runtime.testing.server import ApiServer
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
-        return ApiServer
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return __all__

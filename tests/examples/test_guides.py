@@ -1,4 +1,4 @@
-"""What the guide tells to save and run does what it says."""
+"""What the guides tell to save and run does what they say."""
 from __future__ import annotations
 
 import json
@@ -11,6 +11,7 @@ import pytest
 from tests.examples.programs import LIMIT, ROOT, blocks, environment
 
 GUIDE = ROOT / "examples" / "guides" / "first-controller.md"
+TESTING_GUIDE = ROOT / "examples" / "guides" / "testing-without-a-cluster.md"
 
 
 @pytest.fixture
@@ -31,6 +32,17 @@ def test_the_test_of_the_guide_passes(saved: Path) -> None:
     done = run(saved, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_greeting.py")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
+
+
+def test_the_tests_of_the_testing_guide_pass(saved: Path, pytestconfig: pytest.Config) -> None:
+    installed = pytestconfig.pluginmanager.has_plugin("kubectl_runtime")  # by its entry point
+    plugin = [] if installed else ["-p", "kubectl_runtime.testing.pytest_plugin"]
+    (saved / "test_greeting.py").unlink()
+    for block in blocks(TESTING_GUIDE, "python"):  # the first line of each is a comment: the name of the file
+        (saved / block.partition("\n")[0].removeprefix("# ")).write_text(block)
+    done = run(saved, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30", *plugin)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "9 passed" in done.stdout
 
 
 def test_the_program_prints_its_crd(saved: Path) -> None:
