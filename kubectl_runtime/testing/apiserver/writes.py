@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from kubectl_runtime.testing.apiserver import errors, managedfields, metadata
 from kubectl_runtime.testing.apiserver.context import RequestContext
+from kubectl_runtime.testing.apiserver.jsonvalues import same_json
 from kubectl_runtime.testing.apiserver.names import generated_name
 from kubectl_runtime.testing.apiserver.registry import ResourceType
 from kubectl_runtime.testing.apiserver.schemas import ANY, Schema
@@ -177,7 +176,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     meta["resourceVersion"] = str(current.rv)
     new.pop("kind", None)
     new.pop("apiVersion", None)
-    if same(_without_times(new), _without_times(before)):
+    if same_json(_without_times(new), _without_times(before)):
         return current  # an apply that only defaults make equal has got a new time in managedFields: no change either
     if "deletionTimestamp" in meta and is_finished(ctx.type, new):
         answer = make_version(new, current.rv, fields)
@@ -209,13 +208,6 @@ def _without_times(obj: Object) -> Object:
     entries = [{key: value for key, value in entry.items() if key != "time"}
                for entry in meta.get("managedFields") or ()]
     return {**obj, "metadata": {**meta, "managedFields": entries}}
-
-
-def same(new: Object, old: Object) -> bool:
-    """Whether two objects are equal as JSON: Python alone would call 1, 1.0 and True equal."""
-    if new != old:
-        return False
-    return msgspec.json.encode(new, order="sorted") == msgspec.json.encode(old, order="sorted")
 
 
 def _check_version(ctx: RequestContext, current: Version, meta: Object) -> None:
@@ -250,7 +242,7 @@ def _raise_generation(ctx: RequestContext, new: Object, before: Object, subresou
     meta, generation = new["metadata"], before["metadata"].get("generation", 0)
     if subresource != "status":
         part = ctx.type.strategy.generation_part
-        if not same({"": part(new)}, {"": part(before)}):
+        if not same_json(part(new), part(before)):
             generation += 1
     if generation:
         meta["generation"] = generation

@@ -9,6 +9,7 @@ import msgspec
 from kubectl_runtime.testing.apiserver import body, errors, managedfields, patching, writes
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_one, stored
+from kubectl_runtime.testing.apiserver.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.options import write_options
 from kubectl_runtime.testing.apiserver.patching import documents
 from kubectl_runtime.testing.apiserver.schemas import Schema
@@ -95,7 +96,7 @@ def _apply(ctx: RequestContext) -> HttpResponse:
             old, configuration, manager=ctx.options.manager, force=ctx.options.force, api_version=ctx.type.api_version,
             schema=writes.schema_of(ctx.type), now=ctx.now, subresource=subresource, blank=ctx.type.strategy.blank(),
             reset=ctx.type.strategy.reset(subresource), versions=writes.version_schemas(ctx))
-        result = msgspec.json.decode(msgspec.json.encode(result))  # a copy: it shares parts with its arguments
+        result = json_copy(result)  # it shares parts with its arguments
         _decode_applied(ctx, result)
         # The result's name counts, not the configuration's: over an existing object a configuration may leave it out.
         writes.check_name(ctx, result)

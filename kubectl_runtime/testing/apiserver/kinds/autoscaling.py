@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import json
 from typing import Any
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, put_default
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
@@ -59,7 +59,7 @@ class OldAutoscalerStrategy(AutoscalerStrategy):
 
     def to_storage(self, obj: Object, version: str) -> Object:
         """As autoscaling/v2; metrics that an earlier answer put into the annotation come back."""
-        stored = copy.deepcopy(obj)
+        stored = json_copy(obj)
         spec, status = stored["spec"], stored.get("status") or {}
         metrics = [_cpu(spec.pop(_TARGET))] if spec.get(_TARGET) is not None else []
         annotations = stored["metadata"].get("annotations") or {}
@@ -78,7 +78,7 @@ class OldAutoscalerStrategy(AutoscalerStrategy):
 
     def from_storage(self, obj: Object, version: str) -> Object:
         """As autoscaling/v1."""
-        shown = copy.deepcopy(obj)
+        shown = json_copy(obj)
         spec, status = shown["spec"], shown.get("status") or {}
         others = []
         for metric in spec.pop("metrics", None) or ():

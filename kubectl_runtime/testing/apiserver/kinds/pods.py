@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, dig, put_default
 from kubectl_runtime.testing.apiserver.kinds.podspec import all_containers, default_pod_spec
 from kubectl_runtime.testing.apiserver.kinds.podspec_validation import pod_spec_causes
@@ -161,7 +162,7 @@ def _keep_all_but(new: Object, old: Object, subresource: str) -> None:
     """For ephemeralcontainers and resize: everything is the old object's but what the subresource is for."""
     spec = new.get("spec") or {}
     managed = new.get("metadata", {}).get("managedFields")
-    kept = json.loads(json.dumps(old))
+    kept = json_copy(old)
     if subresource == "ephemeralcontainers":
         kept["spec"]["ephemeralContainers"] = spec.get("ephemeralContainers") or []
     elif subresource == "resize":
@@ -178,7 +179,7 @@ def _keep_all_but(new: Object, old: Object, subresource: str) -> None:
 
 def _with_allowed_changes(old: Object, new: Object) -> Object:
     """The old spec with the changes of the new one that are allowed."""
-    allowed: Object = json.loads(json.dumps(old))
+    allowed: Object = json_copy(old)
     for key in ("containers", "initContainers"):
         before, after = allowed.get(key) or [], new.get(key) or []
         if len(before) == len(after):

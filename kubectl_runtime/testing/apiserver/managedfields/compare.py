@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubectl_runtime.testing.apiserver.jsonvalues import equal_json
 from kubectl_runtime.testing.apiserver.managedfields.elements import by_element
 from kubectl_runtime.testing.apiserver.managedfields.fieldset import SELF, Fields
 from kubectl_runtime.testing.apiserver.schemas import ANY, Schema
@@ -32,32 +33,17 @@ def all_paths(value: Any, schema: Schema) -> Fields:
             return {}
         node: Fields = {SELF: {}}
         fields, element = schema.fields, schema.element
-        for key, child in value.items():
+        for key in sorted(value):
             below = fields.get(key) or element or ANY
-            node["f:" + key] = {} if below.leaf else all_paths(child, below)
+            node["f:" + key] = {} if below.leaf else all_paths(value[key], below)
         return node
     if isinstance(value, list) and schema.kind == "list":
         items: Fields = {SELF: {}}
         below = schema.element or ANY
-        for name, found in by_element(schema, value).items():
+        for name, found in sorted(by_element(schema, value).items()):
             items[name] = all_paths(found[0], below) if len(found) == 1 else {}
         return items
     return {}
-
-
-def json_equal(first: Any, second: Any) -> bool:
-    """Equality of JSON values: 1 is 1.0, but not true, which Python would say."""
-    return bool(first == second) and _same_booleans(first, second)
-
-
-def _same_booleans(first: Any, second: Any) -> bool:
-    if isinstance(first, str):
-        return True
-    if isinstance(first, dict):
-        return all(_same_booleans(child, second[key]) for key, child in first.items())
-    if isinstance(first, list):
-        return all(map(_same_booleans, first, second))
-    return isinstance(first, bool) == isinstance(second, bool)
 
 
 def _compare_maps(old: Value, new: Value, schema: Schema, changed: Fields, removed: Fields) -> None:
@@ -68,7 +54,7 @@ def _compare_maps(old: Value, new: Value, schema: Schema, changed: Fields, remov
             changed["f:" + key] = {} if below.leaf else all_paths(after, below)
             continue
         before = old[key]
-        if not json_equal(before, after):
+        if not equal_json(before, after):
             _compare(before, after, below, name="f:" + key, changed=changed, removed=removed)
     for key, before in old.items():
         if key not in new:
@@ -109,7 +95,7 @@ def _compare_lists(old: Any, new: Any, schema: Schema, changed: Fields, removed:
     element = schema.element or ANY
     for name in before | after:
         olds, news = before.get(name, []), after.get(name, [])
-        if json_equal(olds, news):
+        if equal_json(olds, news):
             continue
         if len(olds) > 1 and len(news) > 1:  # repeated items are one value as a whole
             changed[name] = {}

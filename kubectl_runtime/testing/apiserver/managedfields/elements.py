@@ -32,9 +32,12 @@ def _keyed(schema: Schema, item: Any) -> str:
     if not isinstance(item, dict):
         what = "a null element" if item is None else "non-map elements"
         raise ItemError(f"associative list with keys may not have {what}")
+    keys = schema.map_keys
+    if len(keys) == 1 and type(text := item.get(keys[0])) is str:  # most lists
+        return f"k:{{{encode_basestring(keys[0])}:{encode_basestring(text)}}}"
     parts = []
     # A key that is left out stands for its default; without default it is no part of the identity, which then differs.
-    for key in sorted(schema.map_keys) if len(schema.map_keys) > 1 else schema.map_keys:
+    for key in sorted(keys):
         if key in item:
             value = item[key]
         else:
@@ -42,13 +45,18 @@ def _keyed(schema: Schema, item: Any) -> str:
             value = field.default if field else None
             if value is None:
                 continue
-        text = encode_basestring(value) if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
-        parts.append(f"{encode_basestring(key)}:{text}")
+        parts.append(f"{encode_basestring(key)}:{_scalar_text(value)}")
     if not parts:
-        keys = "[" + " ".join(f'"{key}"' for key in schema.map_keys) + "]"
-        raise ItemError(f"associative list with keys has an element that omits all key fields {keys} "
+        names = "[" + " ".join(f'"{key}"' for key in keys) + "]"
+        raise ItemError(f"associative list with keys has an element that omits all key fields {names} "
                         "(and doesn't have default values for any key fields)")
     return "k:{" + ",".join(parts) + "}"
+
+
+def _scalar_text(value: Any) -> str:
+    if isinstance(value, str):
+        return encode_basestring(value)
+    return str(value) if type(value) is int else json.dumps(value, separators=(",", ":"))
 
 
 def by_element(schema: Schema, items: Any) -> dict[str, list[Any]]:

@@ -15,12 +15,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver.errors import Cause, StatusError, bad_request
+from kubectl_runtime.testing.apiserver.jsonvalues import equal_json
 from kubectl_runtime.testing.apiserver.managedfields import entries
-from kubectl_runtime.testing.apiserver.managedfields.compare import compare, json_equal
+from kubectl_runtime.testing.apiserver.managedfields.compare import compare
 from kubectl_runtime.testing.apiserver.managedfields.entries import APPLY, UPDATE, Entry, Identity, Managed
 from kubectl_runtime.testing.apiserver.managedfields.fieldset import (
     Fields,
@@ -65,7 +67,7 @@ def update(old: Object | None, new: Object, *, manager: str, api_version: str, s
     if not managed and old is not None:
         return content
     live = _without_managed_fields(old) if old is not None else blank or {}
-    writer = Entry(manager or "unknown", UPDATE, api_version, subresource, _time(now), {})
+    writer = Entry(manager or "unknown", UPDATE, api_version, subresource, format_time(now), {})
     return _with_managed_fields(content, _updated(live, content, managed, writer, target))
 
 
@@ -104,9 +106,9 @@ def apply(old: Object | None, applied: Object, *, manager: str, force: bool, api
     live = _without_managed_fields(old) if old is not None else empty
     managed = entries.read_or_empty((old or {}).get("metadata", {}).get("managedFields"))
     if not managed:
-        first = Entry(BEFORE_FIRST_APPLY, UPDATE, api_version, subresource, _time(now), {})
+        first = Entry(BEFORE_FIRST_APPLY, UPDATE, api_version, subresource, format_time(now), {})
         managed = _updated(empty, live, {}, first, target)
-    writer = Entry(manager, APPLY, api_version, subresource, _time(now), {})
+    writer = Entry(manager, APPLY, api_version, subresource, format_time(now), {})
     try:
         result, managed = _applied(live, applied, managed, writer, target, force=force)
     except _Conflicts as conflicts:
@@ -132,7 +134,7 @@ def _applied(live: Object, applied: Object, managed: Managed, writer: Entry, tar
     managed, conflicts = take_over(live, result, managed, target, writer=writer.identity)
     if conflicts and not force:
         raise _Conflicts([(managed_by, path) for managed_by, taken in _named(conflicts) for path in paths(taken)])
-    unchanged = json_equal(live, result)
+    unchanged = equal_json(live, result)
     managed.pop(writer.identity, None)
     if own := strip(fields):
         time = (last.time if last else "") if unchanged else writer.time
@@ -225,10 +227,6 @@ def _with_managed_fields(obj: Object, managed: Managed) -> Object:
     if not managed:
         return obj
     return {**obj, "metadata": {**(obj.get("metadata") or {}), "managedFields": entries.write(managed)}}
-
-
-def _time(now: datetime) -> str:
-    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _title(applied: Object) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kubectl_runtime.testing.apiserver.errors import StatusError
-from kubectl_runtime.testing.apiserver.patching.copying import json_copy
+from kubectl_runtime.testing.apiserver.jsonvalues import json_copy
 
 Operation = dict[str, Any]
 MAX_OPERATIONS = 10_000

@@ -7,9 +7,10 @@ itself); a null where null is not allowed counts as missing, so it becomes the d
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
+
+from kubectl_runtime.testing.apiserver.jsonvalues import json_copy
 
 Node = Mapping[str, Any]
 RESOURCE_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
@@ -65,7 +66,7 @@ def apply_defaults(value: Any, node: Node | None) -> None:
         items = node.get("items") or {}
         for index, item in enumerate(value):
             if _is_unwanted_null(item, items) and "default" in items:
-                value[index] = copy.deepcopy(items["default"])
+                value[index] = json_copy(items["default"])
             apply_defaults(value[index], items)
     elif isinstance(value, dict):
         _default_map(value, node)
@@ -76,7 +77,7 @@ def _default_map(value: dict[str, Any], node: Node) -> None:
     extra = node.get("additionalProperties")
     for name, child in properties.items():
         if "default" in child and (name not in value or _is_unwanted_null(value[name], child)):
-            value[name] = copy.deepcopy(child["default"])
+            value[name] = json_copy(child["default"])
     for key in list(value):
         child = properties.get(key, extra)
         if not isinstance(child, Mapping):
@@ -84,7 +85,7 @@ def _default_map(value: dict[str, Any], node: Node) -> None:
         if not _is_unwanted_null(value[key], child):
             apply_defaults(value[key], child)
         elif "default" in child:
-            value[key] = copy.deepcopy(child["default"])
+            value[key] = json_copy(child["default"])
         else:
             del value[key]
 

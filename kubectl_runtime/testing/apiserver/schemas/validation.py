@@ -15,6 +15,7 @@ from typing import Any
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.jsonvalues import same_json
 
 Node = Mapping[str, Any]
 NOTHING: Any = object()
@@ -29,7 +30,7 @@ def _causes(value: Any, node: Node, old: Any, path: str) -> Iterator[Cause]:
     if (value is None and node.get("nullable")) or _unchanged(value, old):
         return
     yield from _type_causes(value, node, path)
-    if "enum" in node and not any(_same(value, allowed) for allowed in node["enum"]):
+    if "enum" in node and not any(same_json(value, allowed) for allowed in node["enum"]):
         yield errors.not_supported(path, value, [item if isinstance(item, str) else json.dumps(item)
                                                  for item in node["enum"]])
     if isinstance(value, str):
@@ -44,12 +45,7 @@ def _causes(value: Any, node: Node, old: Any, path: str) -> Iterator[Cause]:
 
 
 def _unchanged(value: Any, old: Any) -> bool:
-    return old is not NOTHING and _same(value, old)
-
-
-def _same(first: Any, second: Any) -> bool:
-    """Equality of JSON: Python alone would call true and 1 equal."""
-    return bool(first == second) and json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
+    return old is not NOTHING and same_json(value, old)
 
 
 def _json_type(value: Any) -> str:

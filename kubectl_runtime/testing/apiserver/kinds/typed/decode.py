@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from typing import Any
 
@@ -28,6 +27,7 @@ Object = dict[str, Any]
 
 _ZEROS = {"string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0, "Quantity": "0", "IntOrString": 0,
           "Duration": "0s"}  # lists, maps, bytes and times are null
+_PLAIN = {"string": str, "bool": bool}
 
 
 def decode(type_name: str, obj: Object) -> list[str]:
@@ -47,7 +47,7 @@ def decode(type_name: str, obj: Object) -> list[str]:
 
 def blank(type_name: str) -> Object:
     """The shape of an object of the type without any content; a fresh copy."""
-    return deepcopy(struct(type_name).zero())
+    return struct(type_name).zero()
 
 
 def known(type_name: str) -> bool:
@@ -69,25 +69,27 @@ class _Field:
 
     index: int
     decode: Decoder
+    plain: type | None  # values of this Python type are taken as they are
     pointer: bool
     always: bool
     zero: Callable[[], Any]
 
 
 class _Struct:
-    """A compiled struct type."""
+    """A struct type; its fields are compiled at their first use, since types contain themselves."""
 
     def __init__(self, type_name: str) -> None:
         self.go_name = type_name.rpartition(".")[2]
-        self.fields: dict[str, _Field] = {}
-        for index, (name, spec) in enumerate(types()[type_name].items()):
-            typed = spec.rpartition("@")[0]
-            bare = typed.lstrip("*!")
-            flags = typed[:len(typed) - len(bare)]
-            pointer, always = "*" in flags, "!" in flags
-            zero = _null if pointer else _zero(bare)
-            self.fields[name] = _Field(index, _decoder(bare), pointer, always, zero)
-        self._always = [name for name, field in self.fields.items() if field.always]
+        self._declared = types()[type_name]
+
+    @cached_property
+    def fields(self) -> dict[str, _Field]:
+        """The fields by name, in Go's order."""
+        return {name: _field(index, spec) for index, (name, spec) in enumerate(self._declared.items())}
+
+    @cached_property
+    def _always(self) -> list[str]:
+        return [name for name, field in self.fields.items() if field.always]
 
     def zero(self) -> Object:
         """What is written of an empty struct."""
@@ -104,32 +106,46 @@ class _Struct:
             if field is None:
                 unknown.append(strict_path((place, name, "")))
                 continue
-            if given is None:
+            if type(given) is field.plain:
+                result = given
+            elif given is None:
                 result = None if field.pointer else field.zero()
             else:
                 result = field.decode(given, (place, name, self.go_name), unknown)
-            if not field.always and (result is None or (not field.pointer and not result)):
+            if not result and not field.always and (result is None or not field.pointer):
                 continue
             shaped[name] = result
-            in_order = in_order and field.index > last
+            if field.index < last:
+                in_order = False
             last = field.index
-        missing = [name for name in self._always if name not in shaped]
-        for name in missing:
-            shaped[name] = fields[name].zero()
-        if missing or not in_order:
-            return {name: shaped[name] for name in sorted(shaped, key=lambda name: fields[name].index)}
-        return shaped
+        for name in self._always:
+            if name not in shaped:
+                shaped[name] = fields[name].zero()
+                in_order = False
+        if in_order:
+            return shaped
+        return {name: shaped[name] for name in sorted(shaped, key=lambda name: fields[name].index)}
 
 
 @cache
 def struct(type_name: str) -> _Struct:
-    """The compiled type; raises KeyError for an unknown one."""
+    """The type of that name; raises KeyError for an unknown one."""
     return _Struct(type_name)
+
+
+def _field(index: int, spec: str) -> _Field:
+    """Compile a field from its declaration: ``*!string:v1.PodPhase@2``."""
+    typed = spec.rpartition("@")[0]
+    bare = typed.lstrip("*!")
+    flags = typed[:len(typed) - len(bare)]
+    pointer = "*" in flags
+    return _Field(index, _decoder(bare), _PLAIN.get(bare.partition(":")[0]), pointer, "!" in flags,
+                  _null if pointer else _zero(bare))
 
 
 def _zero(spec: str) -> Callable[[], Any]:
     if spec.startswith("."):
-        return lambda: struct(spec[1:]).zero()
+        return struct(spec[1:]).zero
     constant = _ZEROS.get(spec.partition(":")[0])
     return lambda: constant
 
@@ -141,20 +157,13 @@ def _null() -> None:
 def _decoder(spec: str) -> Decoder:
     spec = spec.removeprefix("#")
     if spec.startswith("."):
-        return _struct_decoder(spec[1:])
+        return struct(spec[1:]).decode
     if spec.startswith("[]"):
         return _list_decoder(spec)
     if spec.startswith("{"):
         return _map_decoder(spec)
     base, _, alias = spec.partition(":")
     return leaf_decoder(base, alias or base) or _schema_or
-
-
-def _struct_decoder(type_name: str) -> Decoder:
-    def decode_struct(value: Any, place: Place, unknown: list[str]) -> Any:
-        return struct(type_name).decode(value, place, unknown)  # looked up here, since types contain themselves
-
-    return decode_struct
 
 
 def _list_decoder(spec: str) -> Decoder:
