@@ -9,7 +9,7 @@ from typing import Any
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy
+from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, dig, put_default
 from kubectl_runtime.testing.apiserver.metadata import timestamp
 from kubectl_runtime.testing.apiserver.strategy import StrategyContext
 
@@ -60,6 +60,12 @@ class CrdStrategy(BuiltinStrategy):
             names["listKind"] = names.get("listKind") or names["kind"] + "List"
         if not spec.get("conversion"):
             spec["conversion"] = {"strategy": "None"}
+        if (service := dig(spec, "conversion.webhook.clientConfig.service")) is not None:
+            put_default(service, "port", 443)
+
+    def to_storage(self, obj: Object, version: str) -> Object:
+        """Stored as JSON, which keeps empty lists."""
+        return obj
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
         """Status is the server's; the storage version is stored from now on."""

@@ -13,6 +13,12 @@ from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, put_de
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 METRICS_ANNOTATION = "autoscaling.alpha.kubernetes.io/metrics"  # where v1 keeps the metrics that it cannot express
+_PERCENT = {"type": "Percent", "value": 100, "periodSeconds": 15}
+_BEHAVIOR: dict[str, Object] = {
+    "scaleUp": {"stabilizationWindowSeconds": 0, "selectPolicy": "Max",
+                "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}, _PERCENT]},
+    "scaleDown": {"selectPolicy": "Max", "policies": [_PERCENT]},
+}
 _TARGET, _CURRENT = "targetCPUUtilizationPercentage", "currentCPUUtilizationPercentage"
 
 
@@ -27,6 +33,9 @@ class AutoscalerStrategy(BuiltinStrategy):
         put_default(spec, "minReplicas", 1)
         if self.type_name.startswith("autoscaling.v2") and not spec.get("metrics"):
             spec["metrics"] = [_cpu(80)]
+        if (behavior := spec.get("behavior")) is not None:
+            for direction, defaults in _BEHAVIOR.items():
+                behavior[direction] = {**copy.deepcopy(defaults), **(behavior.get(direction) or {})}
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """The bounds and the target."""

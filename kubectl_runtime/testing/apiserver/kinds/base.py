@@ -37,6 +37,16 @@ class BuiltinStrategy(Strategy):
         """See `typed.blank`."""
         return typed.blank(self.type_name)
 
+    def to_storage(self, obj: Object, version: str) -> Object:
+        """Surprising: built-in kinds are stored as protobuf, which knows no empty list, so that one reads back null."""
+        for *parents, last in typed.written_lists(self.type_name):
+            part: Any = obj
+            for key in parents:
+                part = part.get(key) if part else None
+            if part and part.get(last) in ([], {}):
+                part[last] = None
+        return obj
+
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
         """Status is the server's: it begins as an empty one."""
         super().prepare_create(obj, ctx)
@@ -73,6 +83,13 @@ def put_default(obj: Object, key: str, value: Any) -> None:
     """Set a field that is missing or null."""
     if obj.get(key) is None:
         obj[key] = value
+
+
+def fill(obj: Object, **defaults: Any) -> None:
+    """Set each field that is missing, null or zero: defaults of Go fields that are no pointers."""
+    for key, value in defaults.items():
+        if not obj.get(key):
+            obj[key] = value
 
 
 def non_negative(obj: Object, key: str, path: str) -> list[Cause]:

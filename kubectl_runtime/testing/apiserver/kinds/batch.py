@@ -10,12 +10,14 @@ from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds import cron
 from kubectl_runtime.testing.apiserver.kinds.base import (
     BuiltinStrategy,
+    fill,
     immutable_causes,
     label_selector,
     non_negative,
     one_of,
     put_default,
 )
+from kubectl_runtime.testing.apiserver.kinds.pod_warnings import name_warnings, template_warnings
 from kubectl_runtime.testing.apiserver.kinds.podspec import default_pod_spec
 from kubectl_runtime.testing.apiserver.kinds.podspec_validation import template_causes
 from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors
@@ -49,7 +51,11 @@ class JobStrategy(BuiltinStrategy):
         put_default(spec, "backoffLimit", 2**31 - 1 if spec.get("backoffLimitPerIndex") is not None else 6)
         put_default(spec, "completionMode", "NonIndexed")
         put_default(spec, "suspend", False)
+        put_default(spec, "manualSelector", False)
         put_default(spec, "podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
+        for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
+            for pattern in rule.get("onPodConditions") or ():
+                fill(pattern, status="True")
         _default_labels(obj)
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
@@ -90,9 +96,25 @@ class JobStrategy(BuiltinStrategy):
                                                "can only be modified in tandem with spec.parallelism"))
         return causes + immutable_causes(spec, before, keys)
 
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Those of the template."""
+        return _warnings(obj, old, obj["spec"], "spec")
+
     def default_orphans(self, obj: Object) -> bool:
         """batch/v1 Jobs are older than garbage collection: a delete without a policy orphans their Pods."""
         return True
+
+
+def _warnings(obj: Object, old: Object | None, spec: Object, path: str) -> list[str]:
+    if old is not None and old["metadata"].get("generation") == obj["metadata"].get("generation"):
+        return []
+    found = name_warnings(obj["metadata"].get("name", "")) if old is None else []
+    completions, parallelism = spec.get("completions") or 0, spec.get("parallelism") or 0
+    if spec.get("completionMode") == _INDEXED and completions > 100_000 and parallelism > 10_000:
+        found.append(f"{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher "
+                     "than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes "
+                     "fail")
+    return found + template_warnings(spec.get("template") or {}, f"{path}.template.")
 
 
 def _default_labels(obj: Object) -> None:
@@ -179,6 +201,14 @@ class CronJobStrategy(BuiltinStrategy):
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """Schedule, policies and the template of the Jobs."""
         return self._spec_causes(obj["spec"], {})
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Those of the template; a time zone in the schedule, which is refused at creation."""
+        found = _warnings(obj, old, obj["spec"]["jobTemplate"]["spec"], "spec.jobTemplate.spec")
+        if old is not None and "TZ" in obj["spec"].get("schedule", ""):
+            found.append("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes."
+                         "io/docs/concepts/workloads/controllers/cron-jobs/ for more details")
+        return found
 
     def _spec_causes(self, spec: Object, before: Object) -> list[Cause]:
         causes = _schedule_causes(spec, before)

@@ -185,6 +185,15 @@ class ServiceAccountStrategy(BuiltinStrategy):
 
     delete_returns_object = True
 
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """Of references to Secrets only the names are kept."""
+        if obj.get("secrets"):
+            obj["secrets"] = [{"name": entry["name"]} if entry.get("name") else {} for entry in obj["secrets"]]
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """As at creation."""
+        self.prepare_create(new, ctx)
+
 
 class EndpointsStrategy(BuiltinStrategy):
     """Endpoints."""

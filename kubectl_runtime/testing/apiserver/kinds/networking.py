@@ -8,6 +8,7 @@ from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, one_of
 from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
+CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
 
 
@@ -32,6 +33,13 @@ class IngressStrategy(BuiltinStrategy):
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """As at creation."""
         return [] if subresource == "status" else self.validate_create(new, ctx)
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """The annotation that the class had before it became a field."""
+        annotated = CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {})
+        if old is None and annotated and obj["spec"].get("ingressClassName") is None:
+            return [f'annotation "{CLASS_ANNOTATION}" is deprecated, please use \'spec.ingressClassName\' instead']
+        return []
 
 
 def _rule_causes(rule: Object, path: str) -> list[Cause]:
@@ -119,6 +127,11 @@ class EndpointSliceStrategy(BuiltinStrategy):
         for port in obj.get("ports") or ():
             put_default(port, "name", "")
             put_default(port, "protocol", "TCP")
+
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """The topology of the beta versions is no more."""
+        for endpoint in obj.get("endpoints") or ():
+            endpoint.pop("deprecatedTopology", None)
 
     def generation_part(self, obj: Object) -> object:
         """Everything but the metadata."""

@@ -7,15 +7,21 @@ from typing import ClassVar
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, non_negative, put_default, selector_causes
+from kubectl_runtime.testing.apiserver.kinds.base import (
+    NOT_NEGATIVE,
+    BuiltinStrategy,
+    dig,
+    fill,
+    non_negative,
+    put_default,
+    selector_causes,
+)
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 
 class LeaseStrategy(BuiltinStrategy):
-    """Leases: a PUT of a missing one creates it, but only with the resourceVersion may one be overwritten."""
+    """Leases."""
 
-    allow_create_on_update = True
-    allow_unconditional_update = False
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """A duration is positive, transitions are not negative."""
@@ -39,7 +45,6 @@ class DisruptionBudgetStrategy(BuiltinStrategy):
 
     has_status = True
     has_generation = True
-    allow_unconditional_update = False
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """One bound, not both."""
@@ -125,8 +130,67 @@ class GenerationStrategy(BuiltinStrategy):
     has_generation = True
 
 
+class FlowSchemaStrategy(GenerationStrategy):
+    """FlowSchemas; the server stores them and treats all requests alike."""
+
+    def default(self, obj: Object) -> None:
+        """The middle of the order."""
+        fill(obj["spec"], matchingPrecedence=1000)
+
+
+class PriorityLevelStrategy(GenerationStrategy):
+    """PriorityLevelConfigurations; stored like FlowSchemas."""
+
+    def default(self, obj: Object) -> None:
+        """Shares and queues."""
+        spec = obj["spec"]
+        for key, shares in (("limited", 30), ("exempt", 0)):
+            if (part := spec.get(key)) is not None:
+                put_default(part, "nominalConcurrencyShares", shares)
+                put_default(part, "lendablePercent", 0)
+        if (queuing := dig(spec, "limited.limitResponse.queuing")) is not None:
+            fill(queuing, queues=64, handSize=8, queueLengthLimit=50)
+
+
+class APIServiceStrategy(BuiltinStrategy):
+    """APIServices; the server stores them and proxies to none."""
+
+    def default(self, obj: Object) -> None:
+        """The port of the Service."""
+        if (service := obj["spec"].get("service")) is not None:
+            put_default(service, "port", 443)
+
+
+class DeviceClassStrategy(GenerationStrategy):
+    """DeviceClasses and ResourceSlices."""
+
+    delete_returns_object = True
+
+
+class ResourceClaimStrategy(BuiltinStrategy):
+    """ResourceClaims and, with their spec one level lower, ResourceClaimTemplates."""
+
+    delete_returns_object = True
+
+    def default(self, obj: Object) -> None:
+        """One device for each request."""
+        spec = obj["spec"].get("spec") or obj["spec"]
+        for request in (spec.get("devices") or {}).get("requests") or ():
+            for part in [request.get("exactly"), *(request.get("firstAvailable") or ())]:
+                if part is not None:
+                    fill(part, allocationMode="ExactCount")
+                    if part["allocationMode"] == "ExactCount":
+                        fill(part, count=1)
+
+
 class ControllerRevisionStrategy(BuiltinStrategy):
     """ControllerRevisions: their data is fixed."""
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """There is data, and a number."""
+        causes = [] if obj.get("data") is not None else [errors.required("data", "data is mandatory")]
+        return causes + [errors.invalid_value("revision", obj["revision"], NOT_NEGATIVE)
+                         for _ in range(1) if obj.get("revision", 0) < 0]
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """Data stays."""

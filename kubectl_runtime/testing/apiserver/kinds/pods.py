@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.jsonvalues import json_copy
-from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, dig, put_default
-from kubectl_runtime.testing.apiserver.kinds.podspec import all_containers, default_pod_spec
+from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, dig, fill, put_default
+from kubectl_runtime.testing.apiserver.kinds.pod_resources import default_resources, quality_of_service
+from kubectl_runtime.testing.apiserver.kinds.pod_warnings import name_warnings, template_warnings
+from kubectl_runtime.testing.apiserver.kinds.podspec import default_pod_spec
 from kubectl_runtime.testing.apiserver.kinds.podspec_validation import pod_spec_causes
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
@@ -54,13 +56,12 @@ class PodStrategy(BuiltinStrategy):
         """The spec's defaults, requests from limits, service links."""
         spec = obj["spec"]
         put_default(spec, "enableServiceLinks", True)
-        for container in all_containers(spec):
-            _default_requests(container.get("resources") or {})
+        default_resources(spec)
         default_pod_spec(spec)
-        if spec.get("serviceAccountName"):
-            spec["serviceAccount"] = spec["serviceAccountName"]  # the old name of the field is kept in step
-        elif spec.get("serviceAccount"):
-            spec["serviceAccountName"] = spec["serviceAccount"]
+        for key in ("containers", "initContainers") if spec.get("hostNetwork") else ():
+            for container in spec.get(key) or ():
+                for port in container.get("ports") or ():
+                    fill(port, hostPort=port.get("containerPort"))
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
         """Admission's tolerations and priority; a fresh status."""
@@ -92,6 +93,12 @@ class PodStrategy(BuiltinStrategy):
             causes.append(errors.forbidden_field("spec", _GENERAL_UPDATES + _difference(allowed, new["spec"])))
         return causes
 
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Those of the spec, at creation only: what updates Pods are programs."""
+        if old is not None:
+            return []
+        return name_warnings(obj["metadata"].get("name", ""), "the Pod's hostname") + template_warnings(obj, "")
+
     def grace_period(self, obj: Object, requested: int | None) -> int:
         """The spec's grace period, or the requested one; a Pod that is on no node or has ended is deleted at once."""
         phase = dig(obj, "status.phase")
@@ -100,23 +107,6 @@ class PodStrategy(BuiltinStrategy):
         given = dig(obj, "spec.terminationGracePeriodSeconds") if requested is None else requested
         seconds = 30 if given is None else int(given)
         return 1 if seconds < 0 else seconds
-
-
-def quality_of_service(spec: Object) -> str:
-    """Guaranteed, Burstable or BestEffort, from the requests and limits of the containers."""
-    everything = [container.get("resources") or {} for container in all_containers(spec)]
-    computed = [(entry.get("requests") or {}, entry.get("limits") or {}) for entry in everything]
-    relevant = ("cpu", "memory")
-    if not any(key in amounts for pair in computed for amounts in pair for key in relevant):
-        return "BestEffort"
-    guaranteed = all(key in limits and requests.get(key, limits[key]) == limits[key]
-                     for requests, limits in computed for key in relevant)
-    return "Guaranteed" if guaranteed else "Burstable"
-
-
-def _default_requests(resources: Object) -> None:
-    if limits := resources.get("limits"):
-        resources["requests"] = {**limits, **(resources.get("requests") or {})}
 
 
 def _admit(obj: Object, ctx: StrategyContext) -> None:

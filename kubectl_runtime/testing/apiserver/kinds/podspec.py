@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kubectl_runtime.testing.apiserver.kinds.base import put_default
+from kubectl_runtime.testing.apiserver.kinds.base import fill, put_default
 from kubectl_runtime.testing.apiserver.strategy import Object
 
 CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
@@ -17,6 +17,12 @@ _MODES = {"secret": "defaultMode", "configMap": "defaultMode", "downwardAPI": "d
 _FILE_MODE = 0o644
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _VOLUME_SOURCES_WITHOUT_DEFAULT = {"name"}
+_SOURCE_DEFAULTS: dict[str, Object] = {
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "azureDisk": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4"},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
 
 
 def default_pod_spec(spec: Object) -> None:
@@ -26,11 +32,10 @@ def default_pod_spec(spec: Object) -> None:
     put_default(spec, "dnsPolicy", "ClusterFirst")
     put_default(spec, "securityContext", {})
     put_default(spec, "schedulerName", "default-scheduler")
+    if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = account  # the old name of the field is kept in step
     for container in all_containers(spec):
         _container(container)
-        if spec.get("hostNetwork"):
-            for port in container.get("ports") or ():
-                put_default(port, "hostPort", port.get("containerPort"))
     for volume in spec.get("volumes") or ():
         _volume(volume)
 
@@ -90,14 +95,26 @@ def _volume(volume: Object) -> None:
     for source, key in _MODES.items():
         if isinstance(volume.get(source), dict):
             put_default(volume[source], key, _FILE_MODE)
-    if isinstance(host_path := volume.get("hostPath"), dict):
-        put_default(host_path, "type", "")
+    default_volume_source(volume)
+    if (image := volume.get("image")) is not None:
+        put_default(image, "pullPolicy", pull_policy(image.get("reference", "")))
     for item in (volume.get("downwardAPI") or {}).get("items") or ():
         _field_ref(item.get("fieldRef"))
     for source in (volume.get("projected") or {}).get("sources") or ():
         _projection(source)
     if claim := (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
         put_default(claim.setdefault("spec", {}), "volumeMode", "Filesystem")
+
+
+def default_volume_source(source: Object) -> None:
+    """The defaults that volumes of Pods and PersistentVolumes share."""
+    for kind, defaults in _SOURCE_DEFAULTS.items():
+        if (found := source.get(kind)) is not None:
+            fill(found, **defaults)
+    if (disk := source.get("azureDisk")) is not None:
+        put_default(disk, "readOnly", False)
+    if (host_path := source.get("hostPath")) is not None:
+        put_default(host_path, "type", "")
 
 
 def _projection(source: Any) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import ClassVar
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.kinds.addresses import IP_MESSAGE, cidr_warnings, ip_warnings, parse_ip
 from kubectl_runtime.testing.apiserver.kinds.base import PORT_RANGE, BuiltinStrategy, label_causes, one_of, put_default
 from kubectl_runtime.testing.apiserver.kinds.podspec_validation import PROTOCOLS
 from kubectl_runtime.testing.apiserver.names import dns_label_errors
@@ -45,7 +46,7 @@ class ServiceStrategy(BuiltinStrategy):
             put_default(port, "protocol", "TCP")
             if port.get("targetPort") in (None, 0, ""):
                 port["targetPort"] = port.get("port", 0)
-        if spec["type"] in _WITH_NODE_PORTS:
+        if spec["type"] in _WITH_NODE_PORTS or (spec["type"] == "ClusterIP" and spec.get("externalIPs")):
             put_default(spec, "externalTrafficPolicy", "Cluster")
         if spec["type"] != "ExternalName":
             put_default(spec, "internalTrafficPolicy", "Cluster")
@@ -72,6 +73,10 @@ class ServiceStrategy(BuiltinStrategy):
             _keep_allocated(spec, before)
         _allocate(new, ctx)
 
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Fields that are ignored or deprecated; addresses in an unusual form."""
+        return list(_warnings(obj))
+
     def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
         """A DNS label; since 1.36 it may begin with a digit."""
         return dns_label_errors(name, prefix=prefix)
@@ -92,9 +97,8 @@ class ServiceStrategy(BuiltinStrategy):
         causes += one_of(spec.get("sessionAffinity"), ("ClientIP", "None"), "spec.sessionAffinity", required=True)
         causes += one_of(kind, TYPES, "spec.type", required=True)
         for index, address in enumerate(spec.get("clusterIPs") or ()):
-            if address != "None" and not _is_address(address):
-                causes.append(errors.invalid_value(f"spec.clusterIPs[{index}]", address,
-                                                   "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
+            if address != "None" and parse_ip(address) is None:
+                causes.append(errors.invalid_value(f"spec.clusterIPs[{index}]", address, IP_MESSAGE))
         return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
@@ -107,6 +111,36 @@ class ServiceStrategy(BuiltinStrategy):
                 new["spec"]["type"], old["spec"]["type"]):
             causes.append(errors.invalid_value("spec.clusterIPs[0]", addresses, "may not change once set"))
         return causes + self.validate_create(new, ctx)
+
+
+def _warnings(obj: Object) -> Iterator[str]:
+    spec = obj["spec"]
+    headless = spec.get("type") == "ClusterIP" and spec.get("clusterIP") == "None"
+    external, external_ips = spec.get("type") == "ExternalName", spec.get("externalIPs") or ()
+    hints = "service.kubernetes.io/topology-aware-hints"
+    if hints in (obj["metadata"].get("annotations") or {}):
+        yield f"annotation {hints} is deprecated, please use service.kubernetes.io/topology-mode instead"
+    for index, address in enumerate(spec.get("clusterIPs") or ()):
+        yield from ip_warnings(f"spec.clusterIPs[{index}]", address)
+    if headless and spec.get("loadBalancerIP"):
+        yield "spec.loadBalancerIP is ignored for headless services"
+    if headless and external_ips:
+        yield "spec.externalIPs is ignored for headless services"
+    if headless and spec.get("sessionAffinity") != "None":
+        yield "spec.SessionAffinity is ignored for headless services"
+    for index, address in enumerate(external_ips):
+        yield from ip_warnings(f"spec.externalIPs[{index}]", address)
+    if external_ips and not headless and not external:
+        yield "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+    yield from ip_warnings("spec.loadBalancerIP", spec.get("loadBalancerIP") or "")
+    for index, block in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+        yield from cidr_warnings(f"spec.loadBalancerSourceRanges[{index}]", block)
+    if external and external_ips:
+        yield 'spec.externalIPs is ignored when spec.type is "ExternalName"'
+    if not external and spec.get("externalName"):
+        yield 'spec.externalName is ignored when spec.type is not "ExternalName"'
+    if spec.get("trafficDistribution") == "PreferClose":
+        yield 'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'
 
 
 def _keep_allocated(spec: Object, before: Object) -> None:
@@ -183,14 +217,6 @@ def _allocate_node_ports(obj: Object, ctx: StrategyContext) -> None:
             raise errors.internal("failed to allocate a nodePort: range is full")
         taken.add(free)
         port["nodePort"] = free
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _port_causes(ports: Iterable[Object]) -> list[Cause]:

@@ -69,10 +69,28 @@ STRATEGIES: dict[tuple[str, str], type[BuiltinStrategy]] = {
     (_ADMISSION, "MutatingAdmissionPolicyBinding"): admission.AdmissionPolicyBindingStrategy,
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): admission.AdmissionPolicyBindingStrategy,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): CrdStrategy,
-    (_FLOW, "FlowSchema"): others.GenerationStrategy,
-    (_FLOW, "PriorityLevelConfiguration"): others.GenerationStrategy,
-    ("resource.k8s.io", "ResourceSlice"): others.GenerationStrategy,
+    (_FLOW, "FlowSchema"): others.FlowSchemaStrategy,
+    (_FLOW, "PriorityLevelConfiguration"): others.PriorityLevelStrategy,
+    ("apiregistration.k8s.io", "APIService"): others.APIServiceStrategy,
+    ("resource.k8s.io", "DeviceClass"): others.DeviceClassStrategy,
+    ("resource.k8s.io", "ResourceClaim"): others.ResourceClaimStrategy,
+    ("resource.k8s.io", "ResourceClaimTemplate"): others.ResourceClaimStrategy,
+    ("resource.k8s.io", "ResourceSlice"): others.DeviceClassStrategy,
+    (_STORAGE, "CSINode"): volumes.CSINodeStrategy,
+    (_STORAGE, "VolumeAttributesClass"): volumes.AttributesClassStrategy,
 }
+
+# A PUT of a missing object of these kinds creates it.
+CREATED_BY_PUT = {(_RBAC, "ClusterRole"), (_RBAC, "ClusterRoleBinding"), (_RBAC, "Role"), (_RBAC, "RoleBinding"),
+                  ("", "Endpoints"), ("", "Event"), ("", "LimitRange"), ("", "Service"),
+                  ("coordination.k8s.io", "Lease"), ("events.k8s.io", "Event"), ("node.k8s.io", "RuntimeClass")}
+# A PUT of these kinds needs a resourceVersion.
+CHECKED_BY_VERSION = {(_ADMISSION, "MutatingAdmissionPolicy"), (_ADMISSION, "MutatingAdmissionPolicyBinding"),
+                      (_ADMISSION, "MutatingWebhookConfiguration"), (_ADMISSION, "ValidatingAdmissionPolicy"),
+                      (_ADMISSION, "ValidatingAdmissionPolicyBinding"), (_ADMISSION, "ValidatingWebhookConfiguration"),
+                      (_STORAGE, "CSIDriver"), (_STORAGE, "CSINode"), (_STORAGE, "CSIStorageCapacity"),
+                      (_STORAGE, "VolumeAttachment"), ("coordination.k8s.io", "Lease"),
+                      ("node.k8s.io", "RuntimeClass"), ("policy", "PodDisruptionBudget")}
 
 
 def strategy(group: str, version: str, kind: str) -> BuiltinStrategy:
@@ -80,4 +98,7 @@ def strategy(group: str, version: str, kind: str) -> BuiltinStrategy:
     found = STRATEGIES.get((group, kind), BuiltinStrategy)
     if (group, version, kind) == ("autoscaling", "v1", "HorizontalPodAutoscaler"):
         found = OldAutoscalerStrategy
-    return found(f"{group.partition('.')[0] or 'core'}.{version}.{kind}")
+    rules = found(f"{group.partition('.')[0] or 'core'}.{version}.{kind}")
+    rules.allow_create_on_update = (group, kind) in CREATED_BY_PUT
+    rules.allow_unconditional_update = (group, kind) not in CHECKED_BY_VERSION
+    return rules

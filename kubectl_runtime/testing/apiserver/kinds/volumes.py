@@ -8,10 +8,23 @@ from typing import Any, ClassVar
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, dig, immutable_causes, one_of, put_default
+from kubectl_runtime.testing.apiserver.kinds.pod_warnings import (
+    DEPRECATED_VOLUMES,
+    claim_spec_warnings,
+    selector_term_warnings,
+)
+from kubectl_runtime.testing.apiserver.kinds.podspec import default_volume_source
 from kubectl_runtime.testing.apiserver.kinds.typed.quantity import value_of
+from kubectl_runtime.testing.apiserver.metadata import timestamp
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+_DEPRECATED_ANNOTATIONS = {
+    _CLASS_ANNOTATION: 'deprecated since v1.8; use "storageClassName" attribute instead',
+    "volume.beta.kubernetes.io/mount-options": 'deprecated since v1.31; use "mountOptions" attribute instead',
+}
+_SINCE = "lastPhaseTransitionTime"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
@@ -43,9 +56,16 @@ class ClaimStrategy(BuiltinStrategy):
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
         """The protection; the default storage class, if there is one."""
         obj["status"] = {"phase": "Pending"}
+        _mirror_data_source(obj["spec"])
         _protect(obj, "kubernetes.io/pvc-protection")
         if obj["spec"].get("storageClassName") is None and (default := _default_class(ctx)):
             obj["spec"]["storageClassName"] = default
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """The annotation that the class had before it became a field; fractions of bytes."""
+        return [*(f'metadata.annotations[{_CLASS_ANNOTATION}]: deprecated since v1.8; use "storageClassName" attribute '
+                  "instead" for key in obj["metadata"].get("annotations") or () if key == _CLASS_ANNOTATION),
+                *claim_spec_warnings(obj["spec"], "spec")]
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """Access modes and size."""
@@ -75,6 +95,15 @@ class ClaimStrategy(BuiltinStrategy):
         return causes
 
 
+def _mirror_data_source(spec: Object) -> None:
+    """dataSource and its successor dataSourceRef tell the same, unless the latter names another namespace."""
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source is not None and reference is None:
+        spec["dataSourceRef"] = dict(source)
+    elif reference is not None and source is None and not reference.get("namespace"):
+        spec["dataSource"] = dict(reference)
+
+
 def _without_mutable_parts(spec: Object, *, bound: bool) -> Object:
     rest = {key: value for key, value in spec.items() if key not in ("volumeName", "volumeAttributesClassName")}
     if bound:
@@ -101,13 +130,35 @@ class VolumeStrategy(BuiltinStrategy):
         put_default(obj.setdefault("status", {}), "phase", "Pending")
         put_default(spec, "persistentVolumeReclaimPolicy", "Retain")
         put_default(spec, "volumeMode", "Filesystem")
-        if isinstance(host_path := spec.get("hostPath"), dict):
-            put_default(host_path, "type", "")
+        default_volume_source(spec)
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """The protection."""
-        obj["status"] = {"phase": "Pending"}
+        """The protection, and when the phase began."""
+        obj["status"] = {"phase": "Pending", _SINCE: timestamp(ctx.now)}
         _protect(obj, "kubernetes.io/pv-protection")
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """A change of the phase is dated, unless the client does it."""
+        super().prepare_update(new, old, subresource, ctx)
+        if subresource != "status":
+            return
+        status, before = new["status"], old.get("status") or {}
+        if status.get("phase") != before.get("phase") and status.get(_SINCE) in (None, before.get(_SINCE)):
+            status[_SINCE] = timestamp(ctx.now)
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Deprecated annotations, policies, labels and kinds of volumes."""
+        spec = obj["spec"]
+        found = [f"metadata.annotations[{key}]: {why}" for key, why in _DEPRECATED_ANNOTATIONS.items()
+                 if key in (obj["metadata"].get("annotations") or {})]
+        if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+            found.append("spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the "
+                         "recommended approach is to use dynamic provisioning.")
+        for index, term in enumerate(dig(spec, "nodeAffinity.required.nodeSelectorTerms") or ()):
+            found += selector_term_warnings(term, f"spec.nodeAffinity.required.nodeSelectorTerms[{index}]",
+                                            values=False)
+        return found + [f"spec.{'storageOS' if kind == 'storageos' else kind}: {why}"
+                        for kind, why in DEPRECATED_VOLUMES.items() if spec.get(kind) is not None]
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """Access modes, capacity, policy."""
@@ -165,6 +216,33 @@ class CSIDriverStrategy(BuiltinStrategy):
             put_default(spec, key, value)
         if not spec.get("volumeLifecycleModes"):
             spec["volumeLifecycleModes"] = ["Persistent"]
+
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Tokens belong into secrets."""
+        tokens = obj["spec"].get("tokenRequests")
+        changed = old is None or old["spec"].get("tokenRequests") != tokens
+        if changed and tokens and obj["spec"].get("serviceAccountTokenInSecrets") is None:
+            return ["spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to "
+                    "prevent possible logging of tokens in volume attributes"]
+        return []
+
+
+class CSINodeStrategy(BuiltinStrategy):
+    """CSINodes."""
+
+    delete_returns_object = True
+
+
+class AttributesClassStrategy(FixedStrategy):
+    """VolumeAttributesClasses."""
+
+    immutable: ClassVar[Sequence[str]] = ("driverName", "parameters")
+    delete_returns_object = True
+
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """The protection."""
+        _protect(obj, "kubernetes.io/vac-protection")
 
 
 class AttachmentStrategy(BuiltinStrategy):

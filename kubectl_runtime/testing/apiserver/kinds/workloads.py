@@ -18,10 +18,12 @@ from kubectl_runtime.testing.apiserver.kinds.base import (
     selector_causes,
     selector_text,
 )
+from kubectl_runtime.testing.apiserver.kinds.pod_warnings import claim_spec_warnings, name_warnings, template_warnings
 from kubectl_runtime.testing.apiserver.kinds.podspec import default_pod_spec
 from kubectl_runtime.testing.apiserver.kinds.podspec_validation import template_causes
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 _MISMATCH = "`selector` does not match template `labels`"
 
 
@@ -31,6 +33,7 @@ class WorkloadStrategy(BuiltinStrategy):
     has_status = True
     has_generation = True
     empty_selector = "empty selector is invalid for deployment"
+    names_hosts = True  # whether the names of Pods are made of this object's, so that it should be a DNS label
     immutable: ClassVar[Sequence[str]] = ("selector",)
 
     def default(self, obj: Object) -> None:
@@ -60,6 +63,13 @@ class WorkloadStrategy(BuiltinStrategy):
         if subresource == "status":
             return []
         return self.validate_create(new, ctx) + immutable_causes(new["spec"], old["spec"], self.immutable)
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Those of the template, when the spec changes; a name that makes no good hostname."""
+        if old is not None and old["metadata"].get("generation") == obj["metadata"].get("generation"):
+            return []
+        names = name_warnings(obj["metadata"].get("name", "")) if old is None and self.names_hosts else []
+        return names + template_warnings(obj["spec"].get("template") or {}, "spec.template.")
 
     def own_causes(self, spec: Object) -> list[Cause]:
         """What is wrong with fields that only this kind has."""
@@ -193,6 +203,7 @@ class StatefulSetStrategy(WorkloadStrategy):
     """StatefulSets."""
 
     empty_selector = "empty selector is invalid for statefulset"
+    names_hosts = False
     immutable: ClassVar[Sequence[str]] = ()
     mutable = ("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
                "persistentVolumeClaimRetentionPolicy", "minReadySeconds")
@@ -217,6 +228,16 @@ class StatefulSetStrategy(WorkloadStrategy):
             put_default(claim.setdefault("spec", {}), "volumeMode", "Filesystem")
             put_default(claim.setdefault("status", {}), "phase", "Pending")
 
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """A field of a feature that is off goes."""
+        super().prepare_create(obj, ctx)
+        _drop_max_unavailable(obj)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """As at creation."""
+        super().prepare_update(new, old, subresource, ctx)
+        _drop_max_unavailable(new)
+
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """Most of the spec is fixed."""
         if subresource == "status":
@@ -229,20 +250,38 @@ class StatefulSetStrategy(WorkloadStrategy):
                                                  f"{names} and '{self.mutable[-1]}' are forbidden"))
         return causes
 
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Those of the claims too."""
+        found = super().warnings(obj, old)
+        part = "" if old is None else ".Spec"  # surprising: the real server's path differs at updates
+        for index, claim in enumerate(obj["spec"].get("volumeClaimTemplates") or ()):
+            found += claim_spec_warnings(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}]{part}")
+        if (obj["spec"].get("revisionHistoryLimit") or 0) < 0:
+            found.append("spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 "
+                         "is recommended")
+        return found
+
     def own_causes(self, spec: Object) -> list[Cause]:
         """Policies."""
         return (one_of(spec.get("podManagementPolicy"), ("OrderedReady", "Parallel"), "spec.podManagementPolicy")
                 + one_of(spec["updateStrategy"].get("type"), ("OnDelete", "RollingUpdate"), "spec.updateStrategy.type"))
 
 
+def _drop_max_unavailable(obj: Object) -> None:
+    (obj["spec"]["updateStrategy"].get("rollingUpdate") or {}).pop("maxUnavailable", None)
+
+
 class DaemonSetStrategy(WorkloadStrategy):
     """DaemonSets: no replicas, no scale."""
 
+    names_hosts = False
     empty_selector = "empty selector is invalid for daemonset"
 
     def default(self, obj: Object) -> None:
-        """A rolling update, one node at a time."""
+        """A rolling update, one node at a time; the annotation in which a former field lives on."""
         super().default(obj)
+        annotations = obj["metadata"].get("annotations") or {}
+        obj["metadata"]["annotations"] = {**annotations, TEMPLATE_GENERATION: annotations.get(TEMPLATE_GENERATION, "0")}
         spec = obj["spec"]
         update = spec.setdefault("updateStrategy", {})
         put_default(update, "type", "RollingUpdate")
@@ -252,6 +291,19 @@ class DaemonSetStrategy(WorkloadStrategy):
             put_default(update["rollingUpdate"], "maxSurge", 0)
         put_default(spec, "revisionHistoryLimit", 10)
 
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """The first template."""
+        super().prepare_create(obj, ctx)
+        obj["metadata"]["annotations"][TEMPLATE_GENERATION] = "1"
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """The generation of the template rises with it, whatever the client wrote."""
+        super().prepare_update(new, old, subresource, ctx)
+        if not subresource:
+            before = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0"))
+            changed = new["spec"].get("template") != old["spec"].get("template")
+            new["metadata"]["annotations"][TEMPLATE_GENERATION] = str(before + changed)
+
     def scale_paths(self) -> tuple[str, str, str] | None:
         """It has none."""
         return None
@@ -260,6 +312,27 @@ class DaemonSetStrategy(WorkloadStrategy):
 class PodTemplateStrategy(BuiltinStrategy):
     """PodTemplates."""
 
+    has_generation = True
+    delete_returns_object = True
+
     def default(self, obj: Object) -> None:
         """The template's."""
         default_pod_spec(obj.setdefault("template", {}).setdefault("spec", {}))
+
+    def generation_part(self, obj: Object) -> Any:
+        """The template."""
+        return obj.get("template")
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Those of a template that changed."""
+        if old is not None and old["metadata"].get("generation") == obj["metadata"].get("generation"):
+            return []
+        return template_warnings(obj["template"], "template.")
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """The template."""
+        return template_causes(obj["template"], "template")
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation."""
+        return self.validate_create(new, ctx)

@@ -18,6 +18,7 @@ from kubectl_runtime.testing.apiserver.schemas.schema import ANY, OPAQUE, Node, 
 FILE = "definitions.json.gz"
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
+RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"  # a string in OpenAPI, but numbers are taken too
 ZERO = {"string": "", "integer": 0, "number": 0, "boolean": False}
 
@@ -65,6 +66,8 @@ def _build(node: Node, name: str = "") -> Schema:
     if reference := node.get("$ref"):
         return _referenced(node, reference)
     kind = node.get("type", "")
+    if name == RAW_EXTENSION:  # an object of any kind, owned as a whole
+        node = {**node, "x-kubernetes-map-type": "atomic"}
     if kind == "object":
         shape = "map" if not node.get("properties") else "struct"
         return Schema(shape, node=node, name=name, loader=lambda: (_fields(name) if name else {}, _element(node)))

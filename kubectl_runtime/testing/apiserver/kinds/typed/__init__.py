@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from kubectl_runtime.testing.apiserver.kinds.typed.decode import blank, decode, known
+from kubectl_runtime.testing.apiserver.kinds.typed.decode import blank, decode, known, written_lists
 
-__all__ = ["blank", "decode", "known"]
+__all__ = ["blank", "decode", "known", "written_lists"]

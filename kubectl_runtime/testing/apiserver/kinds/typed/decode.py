@@ -50,6 +50,20 @@ def blank(type_name: str) -> Object:
     return struct(type_name).zero()
 
 
+@cache
+def written_lists(type_name: str) -> tuple[tuple[str, ...], ...]:
+    """The paths of lists and maps that are written even when empty, but for those inside of other lists."""
+    found: list[tuple[str, ...]] = []
+    for name, spec in types()[type_name].items():
+        typed = spec.rpartition("@")[0]
+        bare = typed.lstrip("*!")
+        if bare.startswith(".") and bare[1:] != type_name:
+            found += [(name, *rest) for rest in written_lists(bare[1:])]
+        elif "!" in typed[:len(typed) - len(bare)] and bare.lstrip("#").startswith(("[]", "{")):
+            found.append((name,))
+    return tuple(found)
+
+
 def known(type_name: str) -> bool:
     """Whether there is such a type."""
     return type_name in types()
