@@ -35,7 +35,7 @@ class AutoscalerStrategy(BuiltinStrategy):
             spec["metrics"] = [_cpu(80)]
         if (behavior := spec.get("behavior")) is not None:
             for direction, defaults in _BEHAVIOR.items():
-                behavior[direction] = {**copy.deepcopy(defaults), **(behavior.get(direction) or {})}
+                behavior[direction] = {**json_copy(defaults), **(behavior.get(direction) or {})}
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """The bounds and the target."""
