@@ -83,10 +83,12 @@ def parse_json(body: bytes) -> tuple[Any, list[str]]:
         except (ValueError, RecursionError):
             too_deep = "exceeded max depth" if isinstance(error, RecursionError) else str(error)
             raise ValueError(gojson.syntax_error(body) or too_deep) from None
-    # Duplicate keys vanish in decoding. Fewer quotes after encoding again is a cheap sign that some did.
-    if body.count(b'"') == _encode(value).count(b'"'):
-        return value, []
-    return value, duplicate_keys(body)
+    return value, duplicate_keys(body) if may_repeat_keys(body, value) else []
+
+
+def may_repeat_keys(body: bytes, value: Any) -> bool:
+    """Whether a JSON text may have duplicate keys, which vanish in decoding: encoded again it then has fewer quotes."""
+    return body.count(b'"') != _encode(value).count(b'"')
 
 
 def _decode_leniently(body: bytes) -> Any:

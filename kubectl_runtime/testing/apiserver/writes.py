@@ -163,7 +163,8 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     ctx.warnings += metadata.tidy_owners(meta)
     if not applied:
         new = with_managers(ctx, old, new, subresource)
-    before = _storage_form(ctx, current)
+    before = strategy.to_storage(old, ctx.type.version)
+    before = {key: value for key, value in before.items() if key not in ("kind", "apiVersion")}
     new = strategy.to_storage(new, ctx.type.version)
     strategy.prepare_update(new, before, subresource, ctx)
     meta = new["metadata"]
@@ -186,14 +187,6 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     if ctx.dry_run:
         return make_version(new, current.rv, fields)
     return ctx.core.storage.put(ctx.type.storage, new, fields)
-
-
-def _storage_form(ctx: RequestContext, current: Version) -> Object:
-    """A stored object to compare with, with what reading it has filled in."""
-    strategy, obj = ctx.type.strategy, current.decode()
-    if not strategy.converts:
-        return obj
-    return strategy.to_storage(strategy.from_storage(obj, ctx.type.version), ctx.type.version)
 
 
 def is_finished(resource_type: ResourceType, obj: Object) -> bool:

@@ -6,6 +6,7 @@ tree of nodes, before anything is built: a large document may consist of aliases
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ def parse_yaml(body: bytes) -> Any:
         raise ValueError(f"error converting YAML to JSON: yaml: {' '.join(str(error).split())}") from None
 
 
+@cache
 def json_types_loader() -> Any:
     """A safe loader that leaves dates as text, as JSON has none."""
     import yaml

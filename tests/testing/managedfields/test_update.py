@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from ownership import WIDGET, World, config_map, widget
 
@@ -47,6 +48,14 @@ def test_lists_of_each_type_and_values_without_schema() -> None:
     assert world.owned() == {"golden Update": {"f:spec": {
         ".": {}, "f:atomic": {}, "f:m": {}, "f:map": {".": {}, 'k:{"name":"q"}': {".": {}, "f:name": {}, "f:v": {}}},
         "f:open": {".": {}, "f:a": {".": {}, "f:b": {}}}, "f:plain": {}, "f:set": {".": {}, 'v:"x"': {}}}}}
+
+
+def test_sets_are_written_in_the_order_of_their_elements() -> None:
+    world = World()
+    world.update("golden", widget(set=["y", "x"], o={"b": "1", "a": "1"}, map=[{"v": "1", "name": "z"}, {"name": "a"}]))
+    world.update("golden", widget(set=["y", "x"], n=1, o={"b": "2", "a": "1"}, m={"l": "1", "k": "1"}))
+    fields = world.entries()[0]["fieldsV1"]
+    assert msgspec.json.encode(fields) == msgspec.json.encode(fields, order="sorted")
 
 
 def test_another_manager_takes_only_what_it_changes() -> None:

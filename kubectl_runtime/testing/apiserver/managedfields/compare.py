@@ -1,11 +1,14 @@
 """What changed between two values: the field paths that were added or modified, and those that were removed.
 
+The sets come in the order in which the server writes them (see `fieldset.ordered`).
+
 Surprising truths of the real server: a map or list that becomes non-empty is itself a new path (``"."``) only if it
 was absent before, not if it was null or empty; two empty values that differ (null and {}) count as one modified leaf.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from kubectl_runtime.testing.apiserver.jsonvalues import equal_json
@@ -31,6 +34,9 @@ def all_paths(value: Any, schema: Schema) -> Fields:
     if isinstance(value, dict):
         if schema.kind in ("list", "scalar"):
             return {}
+        flat = _flat_node(schema, tuple(value))
+        if flat is not None:
+            return flat
         node: Fields = {SELF: {}}
         fields, element = schema.fields, schema.element
         for key in sorted(value):
@@ -46,9 +52,18 @@ def all_paths(value: Any, schema: Schema) -> Fields:
     return {}
 
 
+@lru_cache(maxsize=1024)
+def _flat_node(schema: Schema, keys: tuple[str, ...]) -> Fields | None:
+    """The node of a map that has these keys, whatever its values are; None if one of them is no leaf."""
+    if all((schema.field(key) or ANY).leaf for key in keys):
+        return {SELF: {}, **{"f:" + key: {} for key in sorted(keys)}}
+    return None
+
+
 def _compare_maps(old: Value, new: Value, schema: Schema, changed: Fields, removed: Fields) -> None:
     fields, element = schema.fields, schema.element
-    for key, after in new.items():
+    for key in sorted(new):
+        after = new[key]
         below = fields.get(key) or element or ANY
         if key not in old:
             changed["f:" + key] = {} if below.leaf else all_paths(after, below)
@@ -56,9 +71,8 @@ def _compare_maps(old: Value, new: Value, schema: Schema, changed: Fields, remov
         before = old[key]
         if not equal_json(before, after):
             _compare(before, after, below, name="f:" + key, changed=changed, removed=removed)
-    for key, before in old.items():
-        if key not in new:
-            removed["f:" + key] = all_paths(before, fields.get(key) or element or ANY)
+    for key in sorted(old.keys() - new.keys()):
+        removed["f:" + key] = all_paths(old[key], fields.get(key) or element or ANY)
 
 
 def _compare(before: Any, after: Any, schema: Schema, *, name: str, changed: Fields, removed: Fields) -> None:
@@ -93,7 +107,7 @@ def _compare(before: Any, after: Any, schema: Schema, *, name: str, changed: Fie
 def _compare_lists(old: Any, new: Any, schema: Schema, changed: Fields, removed: Fields) -> None:
     before, after = by_element(schema, old), by_element(schema, new)
     element = schema.element or ANY
-    for name in before | after:
+    for name in sorted(before | after):
         olds, news = before.get(name, []), after.get(name, [])
         if equal_json(olds, news):
             continue

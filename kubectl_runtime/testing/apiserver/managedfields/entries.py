@@ -88,8 +88,14 @@ def _read_entry(item: Any) -> Entry:
 
 def _is_set(node: Any) -> bool:
     """Whether a value is a set of paths: objects all the way down, with elements that say what they are."""
-    return isinstance(node, dict) and all(
-        (key == "." or key[1:2] == ":") and _is_set(child) for key, child in node.items())
+    if not isinstance(node, dict):
+        return False
+    for key, child in node.items():
+        if key[1:2] != ":" and key != ".":
+            return False
+        if child != {} and not _is_set(child):
+            return False
+    return True
 
 
 def is_reset(raw: Any) -> bool:

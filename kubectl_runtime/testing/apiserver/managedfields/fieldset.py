@@ -5,7 +5,8 @@ an item of a set, each with the node below it. In a node ``"."`` says that the p
 without anything below it is a member and written ``{}``. So ``{"f:data": {".": {}, "f:k": {}}}`` holds ``.data`` and
 ``.data.k``, and ``{"f:data": {"f:k": {}}}`` only the latter. The root is no path: an empty root is the empty set.
 
-All functions are pure: arguments are never changed, results may share nodes with them.
+All functions are pure: arguments are never changed, results may share nodes with them. What only takes away keeps the
+order of keys; `ordered` puts them in the server's.
 """
 
 from __future__ import annotations
@@ -94,12 +95,10 @@ def without(fields: Fields, path: tuple[str, ...]) -> Fields:
     head, *rest = path
     if head not in fields:
         return fields
-    result = {key: node for key, node in fields.items() if key != head}
-    if rest:
-        kept = _node(is_member(fields[head]), without(_children(fields[head]), tuple(rest)))
-        if kept is not None:
-            result[head] = kept
-    return result
+    below = _node(is_member(fields[head]), without(_children(fields[head]), tuple(rest))) if rest else None
+    if below is None:
+        return {key: node for key, node in fields.items() if key != head}
+    return {**fields, head: below}
 
 
 def only(fields: Fields, path: tuple[str, ...]) -> Fields:

@@ -80,7 +80,9 @@ def _updated(live: Object, new: Object, managed: Managed, writer: Entry, target:
     if not taken:
         return managed
     previous = managed.get(writer.identity)
-    fields = ordered(union(taken, previous.fields) if previous else taken)
+    fields = taken
+    if previous is not None:
+        fields = ordered(union(taken, previous.fields)) if difference(taken, previous.fields) else previous.fields
     return entries.cap_updaters({**managed, writer.identity: writer.with_fields(fields)})
 
 

@@ -22,6 +22,9 @@ def prune(merged: Object, managed: Managed, last: Entry | None, target: Target) 
     schema = target.schema_of(last.api_version) if last else None
     if last is None or schema is None or not last.fields:
         return merged
+    now = managed[last.identity]
+    if now.api_version == last.api_version and not difference(last.fields, now.fields):
+        return merged  # all that was applied before is applied again
     previous = named_members(last.fields, schema)
     pruned = remove(merged, previous, schema) or {}
     versions = [last.api_version, *({entry.api_version for entry in managed.values()} - {last.api_version})]

@@ -79,9 +79,11 @@ def strip(fields: Fields) -> Fields:
     """A set without the paths that nobody owns: type, name, uid and the like; metadata itself too."""
     result = {key: node for key, node in fields.items() if key not in NEVER_OWNED}
     if "f:metadata" in result:
-        metadata = {key: node for key, node in result.pop("f:metadata").items() if key not in NEVER_OWNED_METADATA}
+        metadata = {key: node for key, node in result["f:metadata"].items() if key not in NEVER_OWNED_METADATA}
         if metadata:
             result["f:metadata"] = metadata
+        else:
+            del result["f:metadata"]
     return result
 
 
@@ -98,8 +100,10 @@ def known_versions(managed: Managed, target: Target) -> Managed:
 def _collapse(fields: Fields, schema: Schema) -> Fields:
     result: Fields = {}
     for key, node in fields.items():
-        below = schema.field(key[2:]) if key.startswith("f:") else schema.element
-        result[key] = node if not node or below is None else {} if below.leaf else _collapse(node, below)
+        below = None
+        if node:
+            below = schema.field(key[2:]) if key.startswith("f:") else schema.element
+        result[key] = node if below is None else {} if below.leaf else _collapse(node, below)
     return result
 
 

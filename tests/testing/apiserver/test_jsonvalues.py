@@ -1,0 +1,32 @@
+"""Copies and equality of JSON values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.testing.apiserver.jsonvalues import equal_json, json_copy, same_json
+
+
+@pytest.mark.parametrize(("first", "second", "same", "equal"), [
+    ({"a": 1, "b": [{}]}, {"b": [{}], "a": 1}, True, True),
+    ({"a": [1]}, {"a": [1.0]}, False, True),
+    ({"a": [1]}, {"a": [True]}, False, False),
+    ([0, {"x": False}], [False, {"x": 0}], False, False),
+    ({"a": 1}, {"a": 2}, False, False),
+    ({"a": None}, {}, False, False),
+    ("a", "a", True, True),
+    (None, None, True, True)])
+def test_equality_tells_numbers_from_booleans(first: Any, second: Any, same: bool, equal: bool) -> None:
+    assert same_json(first, second) is same
+    assert equal_json(first, second) is equal
+
+
+def test_a_copy_shares_nothing_that_can_change() -> None:
+    value = {"a": [{"b": 1.0}], "c": 2**70, "d": None}
+    copied = json_copy(value)
+    copied["a"][0]["b"] = 2  # type: ignore[index]
+    assert value == {"a": [{"b": 1.0}], "c": 2**70, "d": None}
+    assert json_copy(value) == value
+    assert json_copy("text") == "text"
