@@ -152,17 +152,22 @@ def read_object(request: HttpRequest, resource_type: ResourceType) -> tuple[Obje
                             request.body) from None
     if value is None:
         value = {}  # null is an empty object to the real decoder
+    if problem := type_meta_problem(value):
+        raise _unrecognized(resource_type, f"couldn't get version/kind; json parse error: {problem}", request.body)
+    check_kind(value, resource_type, request.body)
+    return value, duplicates
+
+
+def type_meta_problem(value: Any) -> str:
+    """What keeps the real decoder from reading apiVersion and kind of a decoded body; "" if nothing does."""
     if not isinstance(value, dict):
         go_type = _GO_TYPES.get(type(value), "object")
-        raise _unrecognized(resource_type, "couldn't get version/kind; json parse error: json: cannot unmarshal "
-                            f"{go_type} into Go value of type {_GO_TYPE_META}", request.body)
+        return f"json: cannot unmarshal {go_type} into Go value of type {_GO_TYPE_META}"
     for key in ("apiVersion", "kind"):
         if not isinstance(value.get(key, ""), str):
             go_type = _GO_TYPES.get(type(value[key]), "object")
-            raise _unrecognized(resource_type, "couldn't get version/kind; json parse error: json: cannot unmarshal "
-                                f"{go_type} into Go struct field .{key} of type string", request.body)
-    check_kind(value, resource_type, request.body)
-    return value, duplicates
+            return f"json: cannot unmarshal {go_type} into Go struct field .{key} of type string"
+    return ""
 
 
 def check_kind(value: Object, resource_type: ResourceType, body: bytes) -> None:

@@ -48,6 +48,7 @@ class CrdStrategy(BuiltinStrategy):
 
     has_generation = True
     has_status = True
+    terminates = True
 
     def default(self, obj: Object) -> None:
         """Names that can be derived, and no conversion."""
@@ -103,7 +104,7 @@ class CrdStrategy(BuiltinStrategy):
         meta = obj["metadata"]
         return "deletionTimestamp" not in meta or CLEANUP in (meta.get("finalizers") or ())
 
-    def prepare_delete(self, obj: Object, ctx: StrategyContext) -> None:
+    def prepare_delete(self, obj: Object, policy: str, ctx: StrategyContext) -> None:
         """The finalizer and the condition that a deletion sets."""
         meta = obj["metadata"]
         if CLEANUP not in (meta.get("finalizers") or ()):

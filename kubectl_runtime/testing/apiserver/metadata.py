@@ -48,11 +48,12 @@ def validate(metadata: Object, resource_type: ResourceType) -> list[Cause]:
     return causes + validate_common(metadata, resource_type)
 
 
-def validate_common(metadata: Object, resource_type: ResourceType) -> list[Cause]:
-    """The causes in labels, annotations, owner references and finalizers."""
-    return (_labels(metadata.get("labels") or {}) + _annotations(metadata.get("annotations") or {})
-            + _owners(metadata.get("ownerReferences") or [])
-            + _finalizers(metadata.get("finalizers") or [], resource_type))
+def validate_common(metadata: Object, resource_type: ResourceType, *, times: int = 1,
+                    finalizers: int = 1) -> list[Cause]:
+    """The causes in labels, annotations and owner references, so many times, and in finalizers, so many times."""
+    return times * (_labels(metadata.get("labels") or {}) + _annotations(metadata.get("annotations") or {})
+                    + _owners(metadata.get("ownerReferences") or [])
+                    ) + finalizers * _finalizers(metadata.get("finalizers") or [], resource_type)
 
 
 def _labels(labels: Object) -> list[Cause]:
@@ -82,13 +83,10 @@ def _owners(owners: list[Object]) -> list[Cause]:
             causes.append(errors.invalid_value(at, owner, "/v1, Kind=Event is disallowed from being an owner"))
         causes += [errors.invalid_value(f"{at}.{key}", owner.get(key) or "", "must not be empty")
                    for key in ("kind", "name", "uid") if not owner.get(key)]
-    controllers = [owner for owner in owners if owner.get("controller")]
-    if len(controllers) > 1:
-        first, second = (owner_text(owner) for owner in controllers[:2])
-        causes.append(errors.invalid_value(at, owners,
-                                           "Only one reference can have Controller set to true. Found \"true\" in "
-                                           f"references for {first} and {second}"))
-    return causes
+    controllers = [owner_text(owner) for owner in owners if owner.get("controller")]
+    return causes + [errors.invalid_value(at, owners, "Only one reference can have Controller set to true. Found "
+                                          f'"true" in references for {controllers[0]} and {other}')
+                     for other in controllers[1:]]
 
 
 def owner_text(owner: Object) -> str:
@@ -111,12 +109,26 @@ def _finalizers(finalizers: list[str], resource_type: ResourceType) -> list[Caus
     return causes
 
 
+def collector_finalizers(before: list[str], policy: str, *, orphans: bool = False) -> list[str]:
+    """The finalizers after a propagation policy ("": none was named) has added or removed the collector's own.
+
+    `orphans` is for kinds whose dependents are orphaned unless the client says otherwise.
+    """
+    orphan = policy == "Orphan" or (not policy and (ORPHAN in before or (orphans and FOREGROUND not in before)))
+    foreground = policy == "Foreground" or (not policy and FOREGROUND in before)
+    after = [name for name in before if name not in (ORPHAN, FOREGROUND)]
+    after += [name for name, wanted in ((ORPHAN, orphan), (FOREGROUND, foreground)) if wanted]
+    return before if set(after) == set(before) else after
+
+
 def validate_update(new: Object, old: Object) -> list[Cause]:
     """The causes that refuse a change of metadata, without those of `validate_common`."""
     causes = []
     grace = "deletionGracePeriodSeconds"
     if grace in new and new[grace] != old.get(grace):
         causes.append(errors.immutable(f"metadata.{grace}", new[grace]))
+    if "deletionTimestamp" in new and "deletionTimestamp" not in old:
+        causes.append(errors.immutable("metadata.deletionTimestamp", new["deletionTimestamp"]))
     if "deletionTimestamp" in old:
         added = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
         if added:
@@ -126,8 +138,6 @@ def validate_update(new: Object, old: Object) -> list[Cause]:
                                                  f"deleted, found new finalizers []string{{{listed}}}"))
     causes += [errors.immutable(f"metadata.{key}", new.get(key, "")) for key in ("name", "namespace", "uid")
                if new.get(key, "") != old.get(key, "")]
-    if new.get("generation", 0) < old.get("generation", 0):
-        causes.append(errors.invalid_value("metadata.generation", new.get("generation", 0), "must not be decremented"))
     return causes
 
 
@@ -162,4 +172,4 @@ def tidy_owners(metadata: Object) -> list[str]:
     if not dropped:
         return []
     metadata["ownerReferences"] = kept
-    return [DUPLICATE_OWNERS + ", ".join(dict.fromkeys(dropped))]
+    return [DUPLICATE_OWNERS + ", ".join(dropped)]

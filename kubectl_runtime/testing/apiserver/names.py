@@ -98,7 +98,8 @@ def qualified_name_errors(key: str) -> list[str]:
         if not parts[0]:
             errors.append("prefix part must be non-empty")
         else:
-            errors += [f"prefix part {error}" for error in dns_subdomain_errors(parts[0])]
+            errors += [f"prefix part {error.replace('253 characters', '253 bytes')}"
+                       for error in dns_subdomain_errors(parts[0])]
     if not parts[-1]:
         errors.append("name part must be non-empty")
     elif len(parts[-1]) > 63:

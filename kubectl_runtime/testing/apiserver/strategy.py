@@ -51,6 +51,8 @@ class Strategy:
     has_status = False  # there is a status subresource: a write to the object keeps the old status, and the reverse
     supports_grace = False  # every deletion first sets deletionTimestamp and deletionGracePeriodSeconds (Pod)
     delete_warning = ""  # Warning header of a delete that names no propagation policy (Job)
+    terminates = False  # a deletion takes its time to remove the contents (Namespace, CustomResourceDefinition)
+    collects_dependents = True  # a propagation policy means something: not for Events, which own nothing
     checks_namespace = True  # creating in a Namespace that is missing or Terminating is refused
 
     def to_storage(self, obj: Object, version: str) -> Object:
@@ -139,10 +141,13 @@ class Strategy:
         """Whether something besides metadata.finalizers keeps a deleted object (a Namespace's spec.finalizers)."""
         return False
 
-    def prepare_delete(self, obj: Object, ctx: StrategyContext) -> None:
-        """A deletion began and the object stays for now: set what shows it (a Namespace's phase)."""
+    def prepare_delete(self, obj: Object, policy: str, ctx: StrategyContext) -> None:
+        """A deletion that `holds_deletion` keeps from its end begins: set what shows it (a Namespace's phase).
 
-    def default_orphans(self, obj: Object) -> bool:
+        `policy` is the propagation policy, "" if the client named none.
+        """
+
+    def default_orphans(self) -> bool:
         """Whether a delete without propagationPolicy orphans the dependents."""
         return False
 

@@ -170,8 +170,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     meta = new["metadata"]
     _restore(meta, before["metadata"])
     ctx.core.admit_write(ctx, new, before)
-    if strategy.has_generation:
-        _raise_generation(ctx, new, before, subresource)
+    _raise_generation(ctx, new, before, subresource)
     _validate(ctx, new, before, subresource)
     fields = strategy.selectable_fields(new)
     meta["resourceVersion"] = str(current.rv)
@@ -224,7 +223,7 @@ def _restore(meta: Object, before: Object) -> None:
     for key in ("creationTimestamp", "deletionTimestamp"):
         if key in before:
             meta[key] = before[key]
-        else:
+        elif meta.get(key) is None:
             meta.pop(key, None)
     for key in ("uid", "deletionGracePeriodSeconds"):
         if meta.get(key) in (None, "") and key in before:
@@ -233,7 +232,7 @@ def _restore(meta: Object, before: Object) -> None:
 
 def _raise_generation(ctx: RequestContext, new: Object, before: Object, subresource: str) -> None:
     meta, generation = new["metadata"], before["metadata"].get("generation", 0)
-    if subresource != "status":
+    if ctx.type.strategy.has_generation and subresource != "status":
         part = ctx.type.strategy.generation_part
         if not same_json(part(new), part(before)):
             generation += 1
@@ -246,8 +245,9 @@ def _raise_generation(ctx: RequestContext, new: Object, before: Object, subresou
 def _validate(ctx: RequestContext, new: Object, before: Object, subresource: str) -> None:
     strategy, meta = ctx.type.strategy, new["metadata"]
     # The real server checks metadata several times on updates, so that each of its causes is there as often.
-    causes = 2 * metadata.validate_update(meta, before["metadata"])
-    causes += (2 if ctx.type.is_custom else 4) * metadata.validate_common(meta, ctx.type)
+    times, finalizers = (3, 1) if ctx.type.is_custom else (4, 2)
+    causes = metadata.validate_common(meta, ctx.type, times=times, finalizers=finalizers)
+    causes += 2 * metadata.validate_update(meta, before["metadata"])
     causes += strategy.validate_update(new, before, subresource, ctx)
     if causes:
         raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)

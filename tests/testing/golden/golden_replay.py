@@ -1,7 +1,7 @@
 """Replays golden vectors: short scripts of requests with the answers that a real kube-apiserver 1.36 gave.
 
-The vectors lie beside this module, one file for each topic; `check` runs one against a server and returns the
-differences.
+The vectors lie beside this module, one file for each topic: those in ``vectors`` as they were given, those in
+``recorded`` made later in the same format. `check` runs one against a server and returns the differences.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from golden_compare import comparable, differences
 from golden_symbols import UUID, Symbols
 from golden_wire import Stream, body_of, headers_of
 
-VECTORS = Path(__file__).parent / "vectors"
+FOLDERS = ("vectors", "recorded")
 PLACEHOLDER = re.compile(r"\{\{([^{}]+)\}\}")
 
 
@@ -27,10 +27,11 @@ def pause(seconds):
 
 def topics():
     """(topic, vector) of everything that was recorded."""
-    for path in sorted(VECTORS.glob("*.json")):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        for vector in content["vectors"]:
-            yield content["topic"], vector
+    for folder in FOLDERS:
+        for path in sorted((Path(__file__).parent / folder).glob("*.json")):
+            content = json.loads(path.read_text(encoding="utf-8"))
+            for vector in content["vectors"]:
+                yield content["topic"], vector
 
 
 def filled(value, answers):

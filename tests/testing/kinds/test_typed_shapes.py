@@ -89,7 +89,7 @@ def test_null_values_of_maps_become_zero_values() -> None:
     ("apps.v1.Deployment", {"spec": {"replicas": 2**40}},
      f"json: cannot unmarshal number {2**40} into Go struct field DeploymentSpec.spec.replicas of type int32"),
     ("core.v1.Secret", {"data": {"k": "!!"}}, "illegal base64 data at input byte 0"),
-    ("core.v1.ConfigMap", [], "json: cannot unmarshal array into Go value of type ConfigMap"),
+    ("core.v1.ConfigMap", [], "json: cannot unmarshal array into Go value of type v1.ConfigMap"),
 ])
 def test_wrong_json_types_are_refused_in_the_words_of_go(kind: str, obj: Any, message: str) -> None:
     with pytest.raises(DecodeError) as raised:

@@ -20,11 +20,11 @@ from typing import Any
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.context import RequestContext
+from kubectl_runtime.testing.apiserver.delete_options import DeleteOptions, delete_options
 from kubectl_runtime.testing.apiserver.forms import Form
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_bytes, answer_deleted, answer_one, stored
-from kubectl_runtime.testing.apiserver.handlers.read import read_list_request, select
-from kubectl_runtime.testing.apiserver.metadata import FOREGROUND, ORPHAN, timestamp
-from kubectl_runtime.testing.apiserver.options import DeleteOptions, delete_options
+from kubectl_runtime.testing.apiserver.handlers.read import page, read_list_request, validate
+from kubectl_runtime.testing.apiserver.metadata import collector_finalizers, timestamp
 from kubectl_runtime.testing.apiserver.storage import Version, make_version
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
 
@@ -35,7 +35,7 @@ MAX_GRACE = 1 << 31  # seconds; a longer period has no end that can be written a
 
 def delete(ctx: RequestContext) -> HttpResponse:
     """Delete one object."""
-    options = delete_options(ctx.request)
+    options = delete_options(ctx.request, custom=ctx.type.is_custom)
     _warn(ctx, options)
     with ctx.core.locked():
         current = stored(ctx)
@@ -44,30 +44,31 @@ def delete(ctx: RequestContext) -> HttpResponse:
         version, gone = remove(ctx, current, options)
     if gone and not ctx.type.strategy.delete_returns_object:
         return answer_deleted(ctx, version)
-    return answer_one(ctx, version)
+    return answer_one(ctx, version, 202 if options.cascades and not gone else 200)
 
 
 def delete_collection(ctx: RequestContext) -> HttpResponse:
-    """Delete all objects that the selectors match; the answer lists them as they were."""
+    """Delete the objects that a list with these options shows; the answer is that list, of before."""
     if ctx.type.namespaced and not ctx.info.namespace:
         raise errors.method_not_allowed()
     form = Form(ctx.type, ctx.media, ctx.request, ctx.core.clock.now, is_list=True)
     listing = read_list_request(ctx)
-    options = delete_options(ctx.request)
+    validate(ctx, listing)
+    options = delete_options(ctx.request, custom=ctx.type.is_custom)
     _warn(ctx, options)
     with ctx.core.locked():
-        bucket = ctx.core.storage.bucket(ctx.type.storage)
-        found = [version for version in bucket.scan(ctx.namespace) if select(listing, version)]
+        found, metadata = page(ctx, listing)
         for version in found:
-            remove(ctx, version, options)
-        rv = ctx.core.storage.rv
-    return answer_bytes(ctx, form.many(found, {"resourceVersion": str(rv)}))
+            current = ctx.core.storage.get(ctx.type.storage, version.namespace, version.name)
+            if current is not None:  # a page may be of an older state
+                remove(ctx, current, options)
+    return answer_bytes(ctx, form.many(found, metadata))
 
 
 def remove(ctx: RequestContext, current: Version, options: DeleteOptions) -> tuple[Version, bool]:
     """Delete an object as far as it can go now; the answer's version, and whether the object is gone."""
     strategy = ctx.type.strategy
-    _check_preconditions(ctx, current, options)
+    check_preconditions(ctx, current, uid=options.uid, rv=options.resource_version)
     obj = current.decode()
     meta = obj["metadata"]
     if strategy.holds_deletion(obj):
@@ -77,7 +78,8 @@ def remove(ctx: RequestContext, current: Version, options: DeleteOptions) -> tup
     graceful = strategy.supports_grace and not (current.deleting and meta.get("deletionGracePeriodSeconds") is None)
     if graceful:
         _shorten_or_begin(meta, strategy.grace_period(obj, options.grace), ctx.now)
-    finalizers = _finalizers(meta, options, orphans=strategy.default_orphans(obj))
+    policy = options.propagation if strategy.collects_dependents else "Background"
+    finalizers = collector_finalizers(meta.get("finalizers") or [], policy, orphans=strategy.default_orphans())
     if current.deleting and not graceful and finalizers == meta.get("finalizers"):
         return current, False
     if finalizers:
@@ -111,19 +113,22 @@ def _terminate(ctx: RequestContext, current: Version, obj: Object, options: Dele
     if current.deleting:
         return current
     obj["metadata"]["deletionTimestamp"] = timestamp(ctx.now)
-    ctx.type.strategy.prepare_delete(obj, ctx)
+    ctx.type.strategy.prepare_delete(obj, "Foreground" if options.cascades else options.propagation, ctx)
     return _store(ctx, current, obj, options)
 
 
-def _check_preconditions(ctx: RequestContext, current: Version, options: DeleteOptions) -> None:
-    if options.uid and options.uid != current.uid:
-        raise errors.conflict(ctx.type.group, ctx.type.kind, current.name, (
-            f"the UID in the precondition ({options.uid}) does not match the UID in record ({current.uid}). The object "
-            "might have been deleted and then recreated"))
-    if options.resource_version and options.resource_version != str(current.rv):
-        raise errors.conflict(ctx.type.group, ctx.type.kind, current.name, (
-            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
-            f"in record ({current.rv}). The object might have been modified"))
+def check_preconditions(ctx: RequestContext, current: Version, *, uid: str | None, rv: str | None) -> None:
+    """Whether the object is the one that the client means (None: it does not say); raises the 409."""
+    terminates = ctx.type.strategy.terminates
+    plural = ctx.type.plural if terminates else ctx.type.kind
+    for field, wanted, found, happened in (("UID", uid, current.uid, "deleted and then recreated"),
+                                           ("ResourceVersion", rv, str(current.rv), "modified")):
+        if wanted is None or wanted == found:
+            continue
+        why = (f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {found}" if terminates
+               else f"the {field} in the precondition ({wanted}) does not match the {field} in record ({found}). "
+               f"The object might have been {happened}")
+        raise errors.conflict(ctx.type.group, plural, current.name, why)
 
 
 def _already_pending(meta: Object, options: DeleteOptions) -> bool:
@@ -153,14 +158,3 @@ def _mark(meta: Object, now: datetime) -> None:
         if meta.get("generation"):
             meta["generation"] += 1
     meta["deletionGracePeriodSeconds"] = 0
-
-
-def _finalizers(meta: Object, options: DeleteOptions, *, orphans: bool) -> list[str]:
-    """The finalizers after the propagation policy has added or removed its own."""
-    before: list[str] = meta.get("finalizers") or []
-    policy = options.propagation
-    orphan = policy == "Orphan" or (not policy and (ORPHAN in before or (orphans and FOREGROUND not in before)))
-    foreground = policy == "Foreground" or (not policy and FOREGROUND in before)
-    after = [name for name in before if (name != ORPHAN or orphan) and (name != FOREGROUND or foreground)]
-    after += [name for name, wanted in ((ORPHAN, orphan), (FOREGROUND, foreground)) if wanted and name not in after]
-    return after

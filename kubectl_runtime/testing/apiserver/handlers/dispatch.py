@@ -8,8 +8,9 @@ from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.handlers.create import create
 from kubectl_runtime.testing.apiserver.handlers.delete import delete, delete_collection
+from kubectl_runtime.testing.apiserver.handlers.eviction import evict
 from kubectl_runtime.testing.apiserver.handlers.patch import patch
-from kubectl_runtime.testing.apiserver.handlers.pods import bind, evict
+from kubectl_runtime.testing.apiserver.handlers.pods import bind
 from kubectl_runtime.testing.apiserver.handlers.read import get, list_
 from kubectl_runtime.testing.apiserver.handlers.scale import get_scale, patch_scale, update_scale
 from kubectl_runtime.testing.apiserver.handlers.tokens import create_token

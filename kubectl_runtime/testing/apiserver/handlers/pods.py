@@ -1,4 +1,4 @@
-"""Subresources of Pods that are requests rather than parts: binding and eviction."""
+"""Subresources of Pods that are requests rather than parts: binding here, eviction in eviction.py."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from kubectl_runtime.testing.apiserver import body, errors, options
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_success, stored
-from kubectl_runtime.testing.apiserver.handlers.delete import remove
 from kubectl_runtime.testing.apiserver.metadata import timestamp
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
 
 Object = dict[str, Any]
 
 
-def _read(ctx: RequestContext, type_name: str) -> Object:
+def read_request(ctx: RequestContext, type_name: str) -> Object:
+    """The body of a request for the Pod that the path names."""
     value, kind = body.read_shape(ctx.request, type_name), type_name.rpartition(".")[2]
     if value.get("kind") not in (None, "", kind):
         raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind})")
@@ -26,7 +26,7 @@ def _read(ctx: RequestContext, type_name: str) -> Object:
 def bind(ctx: RequestContext) -> HttpResponse:
     """Assign a Pod to a Node, once."""
     ctx.options = options.write_options(ctx.request, "CreateOptions")
-    target = _read(ctx, "core.v1.Binding")["target"].get("name")
+    target = read_request(ctx, "core.v1.Binding")["target"].get("name")
     if not target:
         raise errors.invalid("", "Binding", ctx.info.name, [errors.required("target.name")])
     with ctx.core.locked():
@@ -47,18 +47,4 @@ def bind(ctx: RequestContext) -> HttpResponse:
         pod["status"]["conditions"] = conditions
         if not ctx.dry_run:
             ctx.core.storage.put(ctx.type.storage, pod, ctx.type.strategy.selectable_fields(pod))
-    return answer_success(ctx)
-
-
-def evict(ctx: RequestContext) -> HttpResponse:
-    """Delete a Pod by way of an Eviction. (PodDisruptionBudgets are not consulted.)"""
-    raw = _read(ctx, "policy.v1.Eviction").get("deleteOptions") or {}
-    if ctx.request.param("dryRun"):
-        raw.setdefault("dryRun", [ctx.request.param("dryRun")])
-    wanted = options.checked(raw)
-    with ctx.core.locked():
-        current = stored(ctx)
-        if current is None:
-            raise errors.not_found("", "pods", ctx.info.name)
-        remove(ctx, current, wanted)
     return answer_success(ctx)

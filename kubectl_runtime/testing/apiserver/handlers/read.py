@@ -86,19 +86,25 @@ def list_(ctx: RequestContext) -> HttpResponse:
     """A collection, or a page of it."""
     form = Form(ctx.type, ctx.media, ctx.request, ctx.core.clock.now, is_list=True)
     listing = read_list_request(ctx)
-    _validate(ctx, listing)
+    validate(ctx, listing)
     with ctx.core.locked():
-        rv, after, limit, objects, keys = _state(ctx, listing)
-        items = (version for version in slice_of(objects, keys, ctx.namespace, after) if select(listing, version))
-        page = list(islice(items, limit) if limit else items)
-        metadata: Object = {"resourceVersion": str(rv)}
-        if limit and len(page) == limit:
-            rest = sum(1 for _ in items)
-            if rest:
-                metadata["continue"] = paging.ContinueToken(rv, page[-1].key).encode()
-            if rest and not listing.labels and not listing.fields:
-                metadata["remainingItemCount"] = rest
-    return answer_bytes(ctx, form.many(page, metadata))
+        versions, metadata = page(ctx, listing)
+    return answer_bytes(ctx, form.many(versions, metadata))
+
+
+def page(ctx: RequestContext, listing: ListRequest) -> tuple[list[Version], Object]:
+    """The objects of a list or of a page of it, and the list's metadata; the core's lock is held."""
+    rv, after, limit, objects, keys = _state(ctx, listing)
+    items = (version for version in slice_of(objects, keys, ctx.namespace, after) if select(listing, version))
+    found = list(islice(items, limit) if limit else items)
+    metadata: Object = {"resourceVersion": str(rv)}
+    if limit and len(found) == limit:
+        rest = sum(1 for _ in items)
+        if rest:
+            metadata["continue"] = paging.ContinueToken(rv, found[-1].key).encode()
+        if rest and not listing.labels and not listing.fields:
+            metadata["remainingItemCount"] = rest
+    return found, metadata
 
 
 def _state(ctx: RequestContext, listing: ListRequest) -> tuple[int, str, int, dict[str, Version], list[str]]:
@@ -144,7 +150,8 @@ def bad_version(text: str) -> str:
     return f"resourceVersion: Invalid value: {value}: strconv.ParseUint: parsing {value}: invalid syntax"
 
 
-def _validate(ctx: RequestContext, listing: ListRequest) -> None:
+def validate(ctx: RequestContext, listing: ListRequest) -> None:
+    """Whether the options of a list go together; raises the 422."""
     causes: list[Cause] = []
     match, at = listing.match, "resourceVersionMatch"
     if match:

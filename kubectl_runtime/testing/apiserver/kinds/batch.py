@@ -100,7 +100,7 @@ class JobStrategy(BuiltinStrategy):
         """Those of the template."""
         return _warnings(obj, old, obj["spec"], "spec")
 
-    def default_orphans(self, obj: Object) -> bool:
+    def default_orphans(self) -> bool:
         """batch/v1 Jobs are older than garbage collection: a delete without a policy orphans their Pods."""
         return True
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, put_default
+from kubectl_runtime.testing.apiserver.metadata import collector_finalizers
 from kubectl_runtime.testing.apiserver.names import dns_label_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
@@ -119,6 +120,7 @@ class NamespaceStrategy(BuiltinStrategy):
     """Namespaces: spec.finalizers holds a deletion until the namespace is empty."""
 
     has_status = True
+    terminates = True
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {"status.phase": "status.phase"}
     delete_returns_object = True
 
@@ -160,8 +162,14 @@ class NamespaceStrategy(BuiltinStrategy):
         """While the spec has finalizers."""
         return bool((obj.get("spec") or {}).get("finalizers"))
 
-    def prepare_delete(self, obj: Object, ctx: StrategyContext) -> None:
-        """The phase shows the deletion."""
+    def prepare_delete(self, obj: Object, policy: str, ctx: StrategyContext) -> None:
+        """The phase shows the deletion; the policy may add a finalizer."""
+        meta = obj["metadata"]
+        finalizers = collector_finalizers(meta.get("finalizers") or [], policy)
+        if finalizers:
+            meta["finalizers"] = finalizers
+        else:
+            meta.pop("finalizers", None)
         obj.setdefault("status", {})["phase"] = "Terminating"
 
 

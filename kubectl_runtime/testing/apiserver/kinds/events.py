@@ -43,6 +43,7 @@ _NEW_FIELDS = frozenset({*_BOTH, "reportingController", *(f"regarding.{name}" fo
 class EventStrategy(BuiltinStrategy):
     """Events of core/v1."""
 
+    collects_dependents = False
     # An Event is stored once for both groups, so that its fields are kept under the names of both.
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
         **{f"{head}.{name}": f"involvedObject.{name}"

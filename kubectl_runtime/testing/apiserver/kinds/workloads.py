@@ -179,7 +179,7 @@ class ReplicationControllerStrategy(ReplicaSetStrategy):
             put_default(spec, "selector", dict(labels))
             put_default(obj.setdefault("metadata", {}), "labels", dict(labels))
 
-    def default_orphans(self, obj: Object) -> bool:
+    def default_orphans(self) -> bool:
         """The API of v1 is older than garbage collection: deleting orphans, unless told otherwise."""
         return True
 

@@ -94,6 +94,7 @@ class _Struct:
 
     def __init__(self, type_name: str) -> None:
         self.go_name = type_name.rpartition(".")[2]
+        self.go_type = _go_name(f".{type_name}")
         self._declared = types()[type_name]
 
     @cached_property
@@ -112,7 +113,7 @@ class _Struct:
     def decode(self, value: Any, place: Place, unknown: list[str]) -> Object:
         """Shape one struct."""
         if type(value) is not dict:
-            raise mismatch(value, place, self.go_name)
+            raise mismatch(value, place, self.go_type)
         fields, shaped = self.fields, {}
         in_order, last = True, -1
         for name, given in value.items():
