@@ -251,4 +251,6 @@ def _validate(ctx: RequestContext, new: Object, before: Object, subresource: str
     causes += strategy.validate_update(new, before, subresource, ctx)
     if causes:
         raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)
-    ctx.warnings += metadata.warnings(meta, before["metadata"], ctx.type) + strategy.warnings(new, before)
+    ctx.warnings += metadata.warnings(meta, before["metadata"], ctx.type)
+    if subresource in ("", "scale"):
+        ctx.warnings += strategy.warnings(new, before)

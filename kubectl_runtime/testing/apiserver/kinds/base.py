@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds import typed
+from kubectl_runtime.testing.apiserver.managedfields.tracking import Reset
 from kubectl_runtime.testing.apiserver.names import dns_label_errors
 from kubectl_runtime.testing.apiserver.selectors import LabelSelector, Requirement
 from kubectl_runtime.testing.apiserver.strategy import Object, Strategy, StrategyContext
@@ -26,6 +27,10 @@ class BuiltinStrategy(Strategy):
     #: Selectable fields besides metadata's: name -> dotted path, or a function of the object.
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {}
 
+    #: The metadata that a write to /status does not change.
+    status_keeps: ClassVar[tuple[str, ...]] = ()
+    keeps_metadata = False  # a write to /status changes no metadata at all
+
     def __init__(self, type_name: str) -> None:
         self.type_name = type_name
 
@@ -36,6 +41,25 @@ class BuiltinStrategy(Strategy):
     def blank(self) -> Object:
         """See `typed.blank`."""
         return typed.blank(self.type_name)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """Surprising: a write to /status may change most of the metadata too, unlike that of a custom resource."""
+        if subresource != "status" or self.keeps_metadata:
+            super().prepare_update(new, old, subresource, ctx)
+            return
+        for key in {**old, **new}:
+            if key not in ("metadata", "status"):
+                self.keep(key, new, old)
+        for key in self.status_keeps:
+            self.keep(key, new["metadata"], old["metadata"])
+
+    def reset(self, subresource: str) -> Reset:
+        """What `prepare_update` keeps is not the client's."""
+        if subresource != "status":
+            return super().reset(subresource)
+        if self.keeps_metadata:
+            return Reset(drop=(("metadata",), ("spec",)))
+        return Reset(drop=(("spec",), *(("metadata", key) for key in self.status_keeps)))
 
     def to_storage(self, obj: Object, version: str) -> Object:
         """Surprising: built-in kinds are stored as protobuf, which knows no empty list, so that one reads back null."""

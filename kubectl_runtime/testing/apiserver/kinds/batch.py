@@ -65,6 +65,11 @@ class JobStrategy(BuiltinStrategy):
             self._generate_selector(obj["spec"], obj["metadata"])
         _default_labels(obj)
 
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """As when it is read back: labels that are left out are the template's."""
+        super().prepare_update(new, old, subresource, ctx)
+        _default_labels(new)
+
     @staticmethod
     def _generate_selector(spec: Object, metadata: Object) -> None:
         labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
@@ -88,7 +93,7 @@ class JobStrategy(BuiltinStrategy):
                 "successPolicy"]
         if spec.get("suspend") and before.get("suspend"):
             keys.remove("template")  # a suspended Job may be re-targeted before it starts
-        causes = job_spec_causes(spec, "spec") + _selector_causes(spec)
+        causes = 2 * (job_spec_causes(spec, "spec") + _selector_causes(spec))  # the real server checks it twice
         if spec.get("completionMode") != _INDEXED:
             keys.insert(0, "completions")
         elif spec.get("completions") not in (before.get("completions"), spec.get("parallelism")):
@@ -141,11 +146,12 @@ def _generated_selector_causes(obj: Object) -> list[Cause]:
 
 def _selector_causes(spec: Object) -> list[Cause]:
     selector = label_selector(spec.get("selector"))
-    if selector is None:
-        return [errors.required("spec.selector")]
+    causes = [errors.required("spec.selector")] if selector is None else []
     labels = (spec["template"].get("metadata") or {}).get("labels")
-    return [] if selector.matches(labels or {}) else [
-        errors.invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")]
+    if selector is None or not selector.matches(labels or {}):
+        causes.append(errors.invalid_value("spec.template.metadata.labels", labels,
+                                           "`selector` does not match template `labels`"))
+    return causes
 
 
 def job_spec_causes(spec: Object, path: str) -> list[Cause]:

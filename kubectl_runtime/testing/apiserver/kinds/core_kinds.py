@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, put_default
+from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, fill, put_default
 from kubectl_runtime.testing.apiserver.metadata import collector_finalizers
 from kubectl_runtime.testing.apiserver.names import dns_label_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
@@ -125,7 +125,8 @@ class NamespaceStrategy(BuiltinStrategy):
     delete_returns_object = True
 
     def default(self, obj: Object) -> None:
-        """The label with the name."""
+        """The label with the name, and the phase."""
+        fill(obj.setdefault("status", {}), phase="Active")
         if name := obj.setdefault("metadata", {}).get("name"):
             labels = obj["metadata"].get("labels") or {}
             obj["metadata"]["labels"] = {**labels, NAME_LABEL: name}

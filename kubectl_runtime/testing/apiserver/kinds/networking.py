@@ -133,9 +133,14 @@ class EndpointSliceStrategy(BuiltinStrategy):
         for endpoint in obj.get("endpoints") or ():
             endpoint.pop("deprecatedTopology", None)
 
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """As at creation."""
+        self.prepare_create(new, ctx)
+
     def generation_part(self, obj: Object) -> object:
-        """Everything but the metadata."""
-        return {key: value for key, value in obj.items() if key not in ("metadata", "kind", "apiVersion")}
+        """Everything but the metadata; of that, the labels."""
+        rest = {key: value for key, value in obj.items() if key not in ("metadata", "kind", "apiVersion")}
+        return rest, obj["metadata"].get("labels") or {}
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """The address type; every endpoint has an address."""

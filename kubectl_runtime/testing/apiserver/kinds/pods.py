@@ -40,6 +40,7 @@ class PodStrategy(BuiltinStrategy):
     has_generation = True
     delete_returns_object = True
     supports_grace = True
+    status_keeps = ("deletionTimestamp", "ownerReferences")
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
         "spec.nodeName": "spec.nodeName",
         "spec.restartPolicy": "spec.restartPolicy",
@@ -73,6 +74,8 @@ class PodStrategy(BuiltinStrategy):
         if subresource == "":
             super().prepare_update(new, old, subresource, ctx)
             _default_tolerations(new["spec"])
+            for key in ("priority", "preemptionPolicy"):  # the client need not repeat what admission set
+                put_default(new["spec"], key, old["spec"].get(key))
         elif subresource == "status":
             super().prepare_update(new, old, subresource, ctx)
             new.setdefault("status", {}).setdefault("qosClass", dig(old, "status.qosClass") or "BestEffort")
@@ -114,20 +117,27 @@ def _admit(obj: Object, ctx: StrategyContext) -> None:
     spec = obj["spec"]
     _default_tolerations(spec)
     name = spec.get("priorityClassName") or ""
-    value, policy = _priority(name, ctx)
+    name, value, policy = _priority(name, ctx)
+    if name:
+        spec["priorityClassName"] = name
     if spec.get("priority") not in (None, value):
         raise errors.forbidden("", "pods", obj["metadata"].get("name", ""),
                                "the integer value of priority "
                                f"({spec['priority']}) must not be provided in pod spec; priority admission controller "
                                f"computed {value} from the given PriorityClass name")
     spec["priority"] = value
-    put_default(spec, "preemptionPolicy", policy)
+    if spec.get("preemptionPolicy") not in (None, policy):
+        raise errors.forbidden("", "pods", obj["metadata"].get("name", ""),
+                               "the string value of PreemptionPolicy "
+                               f"({spec['preemptionPolicy']}) must not be provided in pod spec; priority admission "
+                               f"controller computed {policy} from the given PriorityClass name")
+    spec["preemptionPolicy"] = policy
 
 
-def _priority(name: str, ctx: StrategyContext) -> tuple[int, str]:
-    """The value and preemption policy of a PriorityClass, or of the default; raises the 403 if there is none."""
+def _priority(name: str, ctx: StrategyContext) -> tuple[str, int, str]:
+    """Name, value and preemption policy of a PriorityClass, or of the default; raises the 403 if there is none."""
     if name in SYSTEM_PRIORITIES:
-        return SYSTEM_PRIORITIES[name], "PreemptLowerPriority"
+        return name, SYSTEM_PRIORITIES[name], "PreemptLowerPriority"
     classes = list(ctx.objects("scheduling.k8s.io", "priorityclasses"))
     chosen: Object | None
     if name:
@@ -136,7 +146,8 @@ def _priority(name: str, ctx: StrategyContext) -> tuple[int, str]:
             raise errors.forbidden("", "pods", "", f"no PriorityClass with name {name} was found")
     else:
         chosen = next((entry for entry in classes if entry.get("globalDefault")), {})
-    return int(chosen.get("value", 0)), str(chosen.get("preemptionPolicy") or "PreemptLowerPriority")
+    name = chosen.get("metadata", {}).get("name", "")
+    return name, int(chosen.get("value", 0)), str(chosen.get("preemptionPolicy") or "PreemptLowerPriority")
 
 
 def _default_tolerations(spec: Object) -> None:

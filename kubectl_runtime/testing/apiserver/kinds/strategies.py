@@ -85,12 +85,19 @@ CREATED_BY_PUT = {(_RBAC, "ClusterRole"), (_RBAC, "ClusterRoleBinding"), (_RBAC,
                   ("", "Endpoints"), ("", "Event"), ("", "LimitRange"), ("", "Service"),
                   ("coordination.k8s.io", "Lease"), ("events.k8s.io", "Event"), ("node.k8s.io", "RuntimeClass")}
 # A PUT of these kinds needs a resourceVersion.
-CHECKED_BY_VERSION = {(_ADMISSION, "MutatingAdmissionPolicy"), (_ADMISSION, "MutatingAdmissionPolicyBinding"),
+CHECKED_BY_VERSION = {("apiregistration.k8s.io", "APIService"),
+                      ("apiextensions.k8s.io", "CustomResourceDefinition"),
+                      (_ADMISSION, "MutatingAdmissionPolicy"), (_ADMISSION, "MutatingAdmissionPolicyBinding"),
                       (_ADMISSION, "MutatingWebhookConfiguration"), (_ADMISSION, "ValidatingAdmissionPolicy"),
                       (_ADMISSION, "ValidatingAdmissionPolicyBinding"), (_ADMISSION, "ValidatingWebhookConfiguration"),
                       (_STORAGE, "CSIDriver"), (_STORAGE, "CSINode"), (_STORAGE, "CSIStorageCapacity"),
                       (_STORAGE, "VolumeAttachment"), ("coordination.k8s.io", "Lease"),
                       ("node.k8s.io", "RuntimeClass"), ("policy", "PodDisruptionBudget")}
+
+# A write to the status of these kinds leaves all metadata as it is.
+METADATA_KEPT = {(_ADMISSION, "ValidatingAdmissionPolicy"), (_FLOW, "FlowSchema"), (_STORAGE, "VolumeAttachment"),
+                 (_FLOW, "PriorityLevelConfiguration"), (_NETWORK, "ServiceCIDR"), ("resource.k8s.io", "ResourceClaim"),
+                 ("apiregistration.k8s.io", "APIService")}
 
 
 def strategy(group: str, version: str, kind: str) -> BuiltinStrategy:
@@ -101,4 +108,5 @@ def strategy(group: str, version: str, kind: str) -> BuiltinStrategy:
     rules = found(f"{group.partition('.')[0] or 'core'}.{version}.{kind}")
     rules.allow_create_on_update = (group, kind) in CREATED_BY_PUT
     rules.allow_unconditional_update = (group, kind) not in CHECKED_BY_VERSION
+    rules.keeps_metadata = (group, kind) in METADATA_KEPT
     return rules

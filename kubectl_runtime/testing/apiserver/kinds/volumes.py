@@ -61,6 +61,12 @@ class ClaimStrategy(BuiltinStrategy):
         if obj["spec"].get("storageClassName") is None and (default := _default_class(ctx)):
             obj["spec"]["storageClassName"] = default
 
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """The data source in both fields."""
+        super().prepare_update(new, old, subresource, ctx)
+        if not subresource:
+            _mirror_data_source(new["spec"])
+
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """The annotation that the class had before it became a field; fractions of bytes."""
         return [*(f'metadata.annotations[{_CLASS_ANNOTATION}]: deprecated since v1.8; use "storageClassName" attribute '
@@ -143,7 +149,10 @@ class VolumeStrategy(BuiltinStrategy):
         if subresource != "status":
             return
         status, before = new["status"], old.get("status") or {}
-        if status.get("phase") != before.get("phase") and status.get(_SINCE) in (None, before.get(_SINCE)):
+        if status.get("phase") == before.get("phase"):
+            if _SINCE in before:
+                put_default(status, _SINCE, before[_SINCE])
+        elif status.get(_SINCE) in (None, before.get(_SINCE)):
             status[_SINCE] = timestamp(ctx.now)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:

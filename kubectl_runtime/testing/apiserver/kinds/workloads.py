@@ -104,6 +104,8 @@ def pod_template_causes(spec: Object, restart_policies: Sequence[str]) -> list[C
 class DeploymentStrategy(WorkloadStrategy):
     """Deployments."""
 
+    status_keeps = ("labels",)
+
     def default(self, obj: Object) -> None:
         """One replica, a rolling update by quarters."""
         super().default(obj)
@@ -117,16 +119,6 @@ class DeploymentStrategy(WorkloadStrategy):
             put_default(strategy["rollingUpdate"], "maxSurge", "25%")
         put_default(spec, "revisionHistoryLimit", 10)
         put_default(spec, "progressDeadlineSeconds", 600)
-
-    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Surprising: a write to /status may change annotations, so that the controller's revision raises no
-        generation."""
-        annotations = new["metadata"].get("annotations")
-        super().prepare_update(new, old, subresource, ctx)
-        if subresource == "status":
-            new["metadata"].pop("annotations", None)
-            if annotations:
-                new["metadata"]["annotations"] = annotations
 
     def generation_part(self, obj: Object) -> Any:
         """A Deployment's annotations raise its generation too: its controller copies them to ReplicaSets."""
@@ -299,10 +291,9 @@ class DaemonSetStrategy(WorkloadStrategy):
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
         """The generation of the template rises with it, whatever the client wrote."""
         super().prepare_update(new, old, subresource, ctx)
-        if not subresource:
-            before = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0"))
-            changed = new["spec"].get("template") != old["spec"].get("template")
-            new["metadata"]["annotations"][TEMPLATE_GENERATION] = str(before + changed)
+        before = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0"))
+        changed = new["spec"].get("template") != old["spec"].get("template")
+        new["metadata"]["annotations"][TEMPLATE_GENERATION] = str(before + changed)
 
     def scale_paths(self) -> tuple[str, str, str] | None:
         """It has none."""
