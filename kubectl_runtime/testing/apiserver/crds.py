@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver import errors, managedfields
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.crd_strategy import CLEANUP, is_true, set_condition
 from kubectl_runtime.testing.apiserver.custom import CustomStrategy
 from kubectl_runtime.testing.apiserver.kinds.catalog import storage_version_hash
 from kubectl_runtime.testing.apiserver.metadata import timestamp
 from kubectl_runtime.testing.apiserver.registry import ResourceType, Subresource, version_priority
-from kubectl_runtime.testing.apiserver.schemas import Schema, from_openapi
+from kubectl_runtime.testing.apiserver.schemas import ANY, Schema, from_openapi
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
 from kubectl_runtime.testing.apiserver.table import custom_columns
 
@@ -167,10 +167,15 @@ class CrdController:
         return None
 
     def _write(self, core: ApiCore, crd: Object) -> None:
-        """Store a changed status; changes of the server itself leave no managedFields."""
+        """Store a changed status, as a client of the server's own name would."""
         current = core.storage.get(STORAGE, "", crd["metadata"]["name"])
-        if current is not None and current.decode() != crd:
-            core.storage.put(STORAGE, crd, current.fields)
+        if current is None or (old := current.decode()) == crd:
+            return
+        served = core.registry.of_storage(STORAGE)[0]
+        core.storage.put(STORAGE, managedfields.update(
+            old, crd, manager=AGENT, subresource="status", api_version=served.api_version,
+            schema=served.schema or ANY, now=core.clock.now(), blank=served.strategy.blank(),
+            reset=served.strategy.reset("status")), current.fields)
 
     # --- serving ------------------------------------------------------------------------------------------------------
 
