@@ -17,13 +17,13 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 import requests
 import urllib3
 from requests.adapters import BaseAdapter
 
-from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse, WatchStream
+from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse, WatchStream, parse_query
 from kubectl_runtime.testing.faults import Close, Exchange, Plan, RecordedRequest, Reset, Send, Wait
 from kubectl_runtime.testing.http.messages import head, whole_head
 
@@ -285,5 +285,5 @@ def _read(request: requests.PreparedRequest) -> HttpRequest:
         text = value.decode() if isinstance(value, bytes) else value
         key = name.lower()
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
-    query = parse_qsl(parts.query, keep_blank_values=True)
+    query = parse_query(parts.query)
     return HttpRequest(request.method or "GET", parts.path or "/", query, headers, body)

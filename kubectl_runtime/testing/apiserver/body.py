@@ -45,8 +45,8 @@ def check_readable(request: HttpRequest) -> None:
 
 
 def parse(request: HttpRequest) -> tuple[Any, list[str]]:
-    """The body as JSON value (from JSON or YAML, by Content-Type) and the paths of duplicate keys; ValueError says what
-    is wrong.
+    """The body as JSON value (from JSON or YAML, by Content-Type) and what is to be said of duplicate keys; ValueError
+    says what is wrong.
 
     Raises the 415 of another media type. Protobuf is read for built-in kinds; custom resources have no such form.
     """
@@ -57,10 +57,13 @@ def parse(request: HttpRequest) -> tuple[Any, list[str]]:
         except UnknownTypeError:
             raise errors.unsupported_media_type((JSON, YAML)) from None
     if media == YAML:
-        return parse_yaml(request.body), []
+        return parse_yaml(request.body)
     if media != JSON:
         raise errors.unsupported_media_type(MEDIA_TYPES)
-    return parse_json(request.body)
+    try:
+        return parse_json(request.body)
+    except ValueError as error:
+        raise ValueError(f"couldn't get version/kind; json parse error: {error}") from None
 
 
 def _media_type(request: HttpRequest) -> str:
@@ -83,7 +86,8 @@ def parse_json(body: bytes) -> tuple[Any, list[str]]:
         except (ValueError, RecursionError):
             too_deep = "exceeded max depth" if isinstance(error, RecursionError) else str(error)
             raise ValueError(gojson.syntax_error(body) or too_deep) from None
-    return value, duplicate_keys(body) if may_repeat_keys(body, value) else []
+    repeated = duplicate_keys(body) if may_repeat_keys(body, value) else []
+    return value, [f'duplicate field "{path}"' for path in repeated]
 
 
 def may_repeat_keys(body: bytes, value: Any) -> bool:
@@ -148,8 +152,7 @@ def read_object(request: HttpRequest, resource_type: ResourceType) -> tuple[Obje
     try:
         value, duplicates = parse(request)
     except ValueError as error:
-        raise _unrecognized(resource_type, f"couldn't get version/kind; json parse error: {error}",
-                            request.body) from None
+        raise _unrecognized(resource_type, str(error), request.body) from None
     if value is None:
         value = {}  # null is an empty object to the real decoder
     if problem := type_meta_problem(value):
@@ -222,6 +225,6 @@ def read_shape(request: HttpRequest, type_name: str) -> Object:
     try:
         value, _ = parse(request)
     except ValueError as error:
-        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): couldn't get "
-                                 f"version/kind; json parse error: {error} ({summary(request.body)})") from None
+        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {error} "
+                                 f"({summary(request.body)})") from None
     return shape(value, type_name)

@@ -65,7 +65,8 @@ class ApiCore:
         self.random = random.Random(seed)
         # Names the cluster in every answer, as kube-apiserver's API Priority and Fairness does. Never from the seed:
         # what begins anew is another cluster.
-        self._flow_schema = ("X-Kubernetes-Pf-Flowschema-Uid", str(uuid.uuid4()))
+        self._flow = (("X-Kubernetes-Pf-Flowschema-Uid", str(uuid.uuid4())),
+                      ("X-Kubernetes-Pf-Prioritylevel-Uid", str(uuid.uuid4())))
         self.storage = Storage()
         self.registry = Registry(builtin_types())
         self.virtual: dict[tuple[str, str], Virtual] = {}  # reviews: answered without being stored, by (group, plural)
@@ -126,7 +127,7 @@ class ApiCore:
         except Exception as error:  # the server must survive whatever it is asked
             log.exception("%s %s failed", request.method, request.path)
             response = refusal(request, errors.internal(f"{type(error).__name__}"))
-        response.headers.append(self._flow_schema)
+        response.headers += [("Audit-Id", request.header("audit-id") or str(uuid.uuid4())), *self._flow]
         if warnings:
             response.headers += warning_headers(warnings)
         if self._controllers_due():
@@ -141,12 +142,13 @@ class ApiCore:
             return answer
         resource_type = self._resource_type(info)
         if resource_type is None:
-            return HttpResponse(404, [("Content-Type", "text/plain; charset=utf-8")], _NEVER_404_TEXT.encode())
+            headers = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
+            return HttpResponse(404, headers, _NEVER_404_TEXT.encode())
         if resource_type.deprecation:
             warnings.append(resource_type.deprecation)
         if request.method not in ("GET", "HEAD"):
             check_readable(request)
-        media = accept(request, watch=info.verb == "watch")
+        media = accept(request, watch=info.verb in ("list", "watch"), custom=resource_type.is_custom)
         ctx = RequestContext(self, request, info, resource_type, media, user, self.clock.now(), warnings=warnings)
         return handle_resource(ctx)
 

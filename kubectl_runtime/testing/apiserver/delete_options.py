@@ -73,7 +73,7 @@ def _from_body(request: HttpRequest, default_version: str) -> Object:
     try:
         value, _ = body.parse(request)
     except ValueError as error:
-        raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+        raise errors.bad_request(str(error)) from None
     value = {} if value is None else value  # null is an empty object to the real decoder
     if problem := body.type_meta_problem(value):
         raise errors.bad_request(f"couldn't get version/kind; json parse error: {problem}")

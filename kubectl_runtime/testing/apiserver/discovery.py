@@ -8,13 +8,13 @@ built-in group a 404 with a Status; the list of core/v1 has no apiVersion; custo
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kubectl_runtime.testing.apiserver import errors, negotiation
-from kubectl_runtime.testing.apiserver.body import JSON, MEDIA_TYPES, PROTOBUF, YAML
-from kubectl_runtime.testing.apiserver.health import health
-from kubectl_runtime.testing.apiserver.negotiation import Media, clauses, encode, render
+from kubectl_runtime.testing.apiserver.body import JSON, MEDIA_TYPES, YAML
+from kubectl_runtime.testing.apiserver.health import CHECKS, health
+from kubectl_runtime.testing.apiserver.negotiation import Media, clauses, encode, negotiated, render
 from kubectl_runtime.testing.apiserver.registry import Registry, ResourceType, Subresource
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
 
@@ -26,25 +26,48 @@ VERSION = {
     "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "go1.26", "compiler": "gc",
     "platform": "linux/amd64",
 }
-_AGGREGATED_VERSIONS = ("v2", "v2beta1")
+_OTHER_PATHS = ("/api", "/api/v1", "/apis", "/apis/", "/healthz", "/livez", "/openapi/v2", "/openapi/v3",
+                "/openapi/v3/", "/readyz", "/version")
+_AGGREGATED = ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList")
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
 
 def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
     """The answer to a discovery request, or None; raises the 404 with a Status and the 406."""
-    if request.method not in ("GET", "HEAD"):
-        return None
     parts = [part for part in request.path.split("/") if part]
     if not parts:
-        return _document(request, {"paths": _root_paths(registry)})
+        return _json(request, {"paths": _root_paths(registry)})
     if parts == ["version"]:
-        return _document(request, VERSION)
+        _check_routed(request, (JSON,))
+        return _json(request, VERSION)
     if parts[0] in ("healthz", "livez", "readyz"):
         return health(request, parts)
-    if parts in (["api"], ["apis"]):
-        return _top(registry, request, core=parts == ["api"])
+    if parts == ["apis"]:
+        return _top(registry, request, core=False)
+    if parts == ["api"]:
+        if not _wants_aggregated(request):
+            _check_routed(request)
+        return _top(registry, request, core=True)
     found = _below(registry, parts)
-    return _document(request, found) if found is not None else None
+    if found is None:
+        return None
+    if found["kind"] == "APIGroup" or _is_custom(registry, parts):
+        return _document(request, found)
+    _check_routed(request)
+    return _document(request, found)
+
+
+def _check_routed(request: HttpRequest, media_types: Sequence[str] = MEDIA_TYPES) -> None:
+    """Some documents lie behind a router: they are for GET alone, not even for HEAD, and the router reads Accept in its
+    own way. The others answer every method."""
+    if request.method != "GET":
+        raise errors.method_not_allowed()
+    if header := request.header("accept"):
+        negotiation.check_routed(header, media_types)
+
+
+def _is_custom(registry: Registry, parts: list[str]) -> bool:
+    return parts[0] == "apis" and all(found.is_custom for found in registry.of(parts[1], parts[2]))
 
 
 def _below(registry: Registry, parts: list[str]) -> Object | None:
@@ -68,13 +91,12 @@ def _below(registry: Registry, parts: list[str]) -> Object | None:
 
 
 def _top(registry: Registry, request: HttpRequest, *, core: bool) -> HttpResponse:
-    aggregated = _wants_aggregated(request)
-    if aggregated:
+    if media_type := _wants_aggregated(request):
         items = [_aggregated_group(registry, group) for group in ([""] if core else _groups(registry))]
-        body = encode({"kind": "APIGroupDiscoveryList", "apiVersion": f"apidiscovery.k8s.io/{aggregated}",
-                       "metadata": {}, "items": items})
-        media_type = f"application/json;g=apidiscovery.k8s.io;v={aggregated};as=APIGroupDiscoveryList"
-        return cached(request, body + b"\n", media_type)
+        group, version, kind = _AGGREGATED
+        body = encode({"kind": kind, "apiVersion": f"{group}/{version}", "metadata": {}, "items": items})
+        body = render(body, Media(yaml=media_type == YAML))
+        return cached(request, body, f"{media_type};g={group};v={version};as={kind}")
     if core:
         addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": request.header("host", "127.0.0.1")}]
         return _document(request, {"kind": "APIVersions", "versions": registry.versions(""),
@@ -84,18 +106,18 @@ def _top(registry: Registry, request: HttpRequest, *, core: bool) -> HttpRespons
 
 
 def _wants_aggregated(request: HttpRequest) -> str:
-    """The version of aggregated discovery to answer with; "" for the plain form; raises the 406."""
-    header = request.header("accept")
-    if not header:
-        return ""
-    for _, media, params in clauses(header):
-        if params.get("as") or params.get("g"):
-            wanted = params.get("g") == "apidiscovery.k8s.io" and params.get("as") == "APIGroupDiscoveryList"
-            if media == JSON and wanted and params.get("v") in _AGGREGATED_VERSIONS:
-                return params["v"]
-        elif media in (JSON, YAML, "*/*", "application/*"):
-            return ""
-    raise errors.not_acceptable(MEDIA_TYPES)
+    """The media type of aggregated discovery, if that is asked for anywhere in the Accept header."""
+    for clause in clauses(request.header("accept")):
+        for media_type in (JSON, YAML):
+            if clause.takes(media_type) and tuple(map(clause.params.get, ("g", "v", "as"))) == _AGGREGATED:
+                return media_type
+    return ""
+
+
+def _json(request: HttpRequest, document: Object) -> HttpResponse:
+    """A document that there is in JSON only, whatever the client accepts."""
+    return HttpResponse(200, [("Content-Type", JSON)],
+                        render(encode(document), Media(pretty=negotiation.is_pretty(request))))
 
 
 def _document(request: HttpRequest, document: Object) -> HttpResponse:
@@ -105,16 +127,12 @@ def _document(request: HttpRequest, document: Object) -> HttpResponse:
 
 
 def _plain_media(request: HttpRequest) -> Media:
-    header = request.header("accept")
-    kinds = [media for _, media, params in clauses(header) if not params.get("as")] if header else [JSON]
-    for kind in kinds:
-        if kind in (JSON, "*/*", "application/*"):
-            return Media(pretty=negotiation.is_pretty(request))
-        if kind == YAML:
-            return Media(yaml=True)
-    if any(kind != PROTOBUF for kind in kinds) or not kinds:
-        raise errors.not_acceptable(MEDIA_TYPES)
-    return Media(pretty=negotiation.is_pretty(request))
+    try:
+        return negotiated(request, transforms=False)
+    except errors.StatusError:
+        if negotiation.wants_protobuf_only(request):
+            return Media()  # JSON, which clients that want protobuf read too
+        raise
 
 
 def cached(request: HttpRequest, body: bytes, media_type: str, *extra: tuple[str, str]) -> HttpResponse:
@@ -204,8 +222,8 @@ def _kind(found: ResourceType, group: str, version: str, kind: str) -> Object:
 
 
 def _root_paths(registry: Registry) -> list[str]:
-    paths = ["/api", "/api/v1", "/apis", "/apis/", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz",
-             "/version"]
+    paths = [*_OTHER_PATHS]
+    paths += [f"/{name}/{check}" for name, checks in CHECKS.items() for check in checks]
     for group in _groups(registry):
         paths.append(f"/apis/{group}")
         paths += [f"/apis/{group}/{version}" for version in registry.versions(group)]

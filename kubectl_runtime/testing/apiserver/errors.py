@@ -166,7 +166,7 @@ def expired(message: str, continue_token: str = "") -> StatusError:
 
 def resource_version_too_large(wanted: int, current: int) -> StatusError:
     """504 of a resourceVersion that does not exist yet; the real server waits 3 s for it."""
-    return StatusError(504, "Timeout", f"Too large resource version: {wanted}, current: {current}",
+    return StatusError(504, "Timeout", f"Timeout: Too large resource version: {wanted}, current: {current}",
                        details={"retryAfterSeconds": 1},
                        causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
                        headers=[("Retry-After", "1")], delay=3.0)

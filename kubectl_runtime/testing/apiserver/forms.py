@@ -26,9 +26,13 @@ class Form:
     """How one request sees objects of one type."""
 
     def __init__(self, resource_type: ResourceType, media: Media, request: HttpRequest, now: Callable[[], datetime], *,
-                 is_list: bool) -> None:
-        go_type = f"*{resource_type.group.partition('.')[0] or 'core'}.{resource_type.kind}{'List' if is_list else ''}"
-        check_transform(media, "*unstructured.Unstructured" if resource_type.is_custom else go_type, is_list=is_list)
+                 is_list: bool, is_watch: bool = False) -> None:
+        package, suffix = resource_type.group.partition(".")[0] or "core", "List" if is_list else ""
+        go_type = f"*{package}.{resource_type.kind}{suffix}"
+        if resource_type.is_custom:
+            go_type = f"*unstructured.Unstructured{suffix}"
+        if not is_watch:
+            check_transform(media, go_type, is_list=is_list, custom=resource_type.is_custom)
         self.type = resource_type
         self.media = media
         self.is_table = media.transform == "Table"
@@ -52,13 +56,14 @@ class Form:
     def one(self, version: Version) -> bytes:
         """A single object as an answer."""
         if self.is_table:
-            return self._table([version], {"resourceVersion": str(version.rv)} if version.rv else {})
+            metadata = {"resourceVersion": str(version.rv)} if version.rv else {}
+            return self._table([version], metadata, table_definitions(self.type))
         return self._partial(version) if self.is_partial else self.whole(version)
 
     def many(self, versions: Iterable[Version], metadata: Object) -> bytes:
         """A list as an answer."""
         if self.is_table:
-            return self._table(versions, metadata)
+            return self._table(versions, metadata, table_definitions(self.type))
         if self.is_partial:
             head = b'{"kind":"PartialObjectMetadataList","apiVersion":"%s","metadata":' % self._meta_version.encode()
             items = [self._partial(version) for version in versions]
@@ -79,8 +84,7 @@ class Form:
     def event(self, kind: str, version: Version) -> bytes:
         """A line of a watch."""
         if self.is_table:
-            body = self._table([version], {"resourceVersion": str(version.rv)}, definitions=not self._definitions_sent)
-            self._definitions_sent = True
+            body = self._table([version], {"resourceVersion": str(version.rv)}, self._new_definitions())
         else:
             body = self._partial(version) if self.is_partial else self.whole(version)
         return b'{"type":"%s","object":%s}\n' % (kind.encode(), body)
@@ -88,23 +92,26 @@ class Form:
     def bookmark(self, rv: int, *, initial: bool) -> bytes:
         """A bookmark; `initial` marks the end of the initial events."""
         metadata: Object = {"resourceVersion": str(rv)}
+        whole: Object = {"kind": self.type.kind, "apiVersion": self.type.api_version, "metadata": metadata,
+                         **self._blank()}
+        partial: Object = {"kind": "PartialObjectMetadata", "apiVersion": self._meta_version, "metadata": metadata}
+        shown = partial if self.is_partial or (self.is_table and self._include != "Object") else whole
+        if self.is_table:  # surprising: it has cells, and an object even if none is asked for
+            shown = {"kind": "Table", "apiVersion": self._meta_version, "metadata": dict(metadata),
+                     "columnDefinitions": self._new_definitions(),
+                     "rows": [{"cells": table_cells(self.type, whole, self._now()), "object": shown}]}
         if initial:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-        if self.is_table:
-            row_object = {"kind": "PartialObjectMetadata", "apiVersion": self._meta_version, "metadata": metadata}
-            body = encode({"kind": "Table", "apiVersion": self._meta_version, "metadata": {"resourceVersion": str(rv)},
-                           "columnDefinitions": None, "rows": [{"cells": [], "object": row_object}]})
-        else:
-            kind, api_version = self.type.kind, self.type.api_version
-            if self.is_partial:
-                kind, api_version = "PartialObjectMetadata", self._meta_version
-            body = encode({"kind": kind, "apiVersion": api_version, "metadata": metadata, **self._blank()})
-        return b'{"type":"BOOKMARK","object":%s}\n' % body
+        return b'{"type":"BOOKMARK","object":%s}\n' % encode(shown)
+
+    def _new_definitions(self) -> list[Object] | None:
+        """The columns, in the first table of a watch only."""
+        definitions = None if self._definitions_sent else table_definitions(self.type)
+        self._definitions_sent = True
+        return definitions
 
     def _blank(self) -> Object:
         """What the real server's typed objects write though it is empty."""
-        if self.is_partial:
-            return {}
         return {key: value for key, value in self.type.strategy.blank().items()
                 if key not in ("metadata", "kind", "apiVersion")}
 
@@ -112,13 +119,12 @@ class Form:
         return b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}' % (
             self._meta_version.encode(), version.metadata())
 
-    def _table(self, versions: Iterable[Version], metadata: Object, *, definitions: bool = True) -> bytes:
+    def _table(self, versions: Iterable[Version], metadata: Object, definitions: list[Object] | None) -> bytes:
         now = self._now()
         rows = [b'{"cells":%s,"object":%s}' % (encode(table_cells(self.type, self._decoded(version), now)),
                                               self._row_object(version)) for version in versions]
-        columns = encode(table_definitions(self.type)) if definitions else b"null"
         return b'{"kind":"Table","apiVersion":"%s","metadata":%s,"columnDefinitions":%s,"rows":[%s]}' % (
-            self._meta_version.encode(), encode(metadata), columns, b",".join(rows))
+            self._meta_version.encode(), encode(metadata), encode(definitions), b",".join(rows))
 
     def _decoded(self, version: Version) -> Object:
         obj = version.decode()

@@ -6,7 +6,7 @@ forms of one type give equal bytes, so that watches can share an encoding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,68 +39,129 @@ class Media:
         return YAML if self.yaml else JSON
 
 
-def clauses(header: str) -> list[tuple[float, str, dict[str, str]]]:
-    """The (quality, media type, parameters) of an Accept header, the best ones first."""
-    found = []
-    for clause in header.split(","):
-        media, *rest = (part.strip() for part in clause.split(";"))
-        pairs = (part.partition("=") for part in rest)
-        params = {key.strip().lower(): value.strip() for key, _, value in pairs}
-        try:
-            quality = float(params.pop("q", "1"))
-        except ValueError:
-            quality = 1.0
-        found.append((quality, media.lower(), params))
-    return sorted(found, key=lambda clause: -clause[0])
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One media range of an Accept header."""
+
+    type: str
+    subtype: str
+    params: dict[str, str]
+    quality: float = 1.0
+
+    def takes(self, media_type: str) -> bool:
+        """Whether a media type lies in the range; upper and lower case differ, as on the real server."""
+        kind, _, sub = media_type.partition("/")
+        return (self.type, self.subtype) in ((kind, sub), (kind, "*"), ("*", "*"))
+
+
+def clauses(header: str) -> list[Clause]:
+    """The media ranges of an Accept header, the best ones first; what is malformed is left out."""
+    found: list[Clause] = []
+    for part in header.split(","):
+        media, *rest = part.split(";")
+        kind, slash, sub = (text.strip(" ") for text in media.partition("/"))
+        if not slash and kind == "*":
+            sub = "*"
+        if not sub or "/" in sub:
+            continue
+        pairs = [pair.split("=") for pair in rest]
+        params = {pair[0].strip(" "): pair[1].strip(" ") for pair in pairs if len(pair) == 2 and pair[1]}
+        clause = Clause(kind, sub, params, _quality(params.pop("q", "1")))
+        at = len(found)
+        while at and _goes_before(clause, found[at - 1]):
+            at -= 1
+        found.insert(at, clause)
+    return found
+
+
+def _goes_before(one: Clause, other: Clause) -> bool:
+    """Not an order: a lower quality does not hold a precise range back. This and sorting by insertion are the real
+    server's."""
+    return (one.quality > other.quality or (one.type != "*" and other.type == "*")
+            or (one.subtype != "*" and other.subtype == "*"))
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
 
 
 def is_pretty(request: HttpRequest) -> bool:
-    """Whether JSON is asked for with line breaks."""
-    return request.has_param("pretty") and request.param("pretty").lower() not in ("false", "0")
+    """Whether JSON is asked for with line breaks: by the query, or by being somebody who reads it himself."""
+    wanted = request.param("pretty")
+    if wanted:
+        return wanted in ("1", "t", "T", "TRUE", "true", "True")
+    return request.header("user-agent").startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
-def accept(request: HttpRequest, *, watch: bool = False) -> Media:
-    """The form to answer in; raises the 406 if there is none that the client accepts."""
+def accept(request: HttpRequest, *, watch: bool = False, custom: bool = False) -> Media:
+    """The form to answer in; raises the 406 if there is none that the client accepts.
+
+    Requests for built-in types pass a router first that knows no parameters and no ranges but ``*/*``; those for custom
+    resources (`custom`) do not.
+    """
     header = request.header("accept")
-    pretty = is_pretty(request)
+    if header and not custom:
+        check_routed(header, (*MEDIA_TYPES, *(WATCH_TYPES if watch else ())))
+    return negotiated(request)
+
+
+def check_routed(header: str, media_types: Sequence[str]) -> None:
+    """Raise the router's 406 unless an Accept header names one of the media types, or ``*/*``."""
+    if not any(part.partition(";")[0].strip(" ") in ("*/*", *media_types) for part in header.split(",")):
+        raise errors.StatusError(406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: "
+                                 + ", ".join(media_types), details={})
+
+
+def negotiated(request: HttpRequest, *, transforms: bool = True) -> Media:
+    """The form that an Accept header asks for among those that the server has; raises the 406."""
+    header, pretty = request.header("accept"), is_pretty(request)
     if not header:
         return Media(pretty=pretty)
-    known = False
-    for _, media, params in clauses(header):
-        if media not in (JSON, YAML, "*/*", PROTOBUF):
-            continue
-        known = True
-        if media == PROTOBUF:
-            continue  # this server has no protobuf: the client falls back to the next clause, or gets the 406
-        transform = params.get("as", "")
-        if transform and (transform not in _TRANSFORMS or params.get("g") != "meta.k8s.io"
-                          or params.get("v") not in ("v1", "v1beta1")):
-            continue
-        return Media(media == YAML, pretty, transform, params.get("v", "v1"))
-    if known:
-        raise errors.not_acceptable(MEDIA_TYPES)
-    available = ", ".join((*MEDIA_TYPES, *(WATCH_TYPES if watch else ())))
-    raise errors.StatusError(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {available}",
-                             details={})
+    for clause in clauses(header):
+        # This server has no protobuf: the client falls back to its next clause, or gets the 406.
+        for media_type in (JSON, YAML):
+            if clause.takes(media_type) and _allowed(clause.params, media_type, transforms):
+                transform = clause.params.get("as", "")
+                return Media(media_type == YAML, pretty or clause.params.get("pretty") == "1", transform,
+                             clause.params.get("v", "v1"))
+    raise errors.not_acceptable(MEDIA_TYPES)
+
+
+def _allowed(params: dict[str, str], media_type: str, transforms: bool) -> bool:
+    """Whether the parameters of a clause ask for something that there is."""
+    if params.get("stream") and (params["stream"] != "watch" or media_type == YAML):
+        return False
+    if params.get("sv") and not (transforms and params["sv"] == "v1"):
+        return False
+    if not params.keys() & {"as", "g", "v"}:
+        return True
+    return (transforms and params.get("as") in _TRANSFORMS and params.get("g") == "meta.k8s.io"
+            and params.get("v") in ("v1", "v1beta1"))
 
 
 def error_media(request: HttpRequest) -> Media:
     """The form of an error, which must not fail itself."""
     try:
-        media = accept(request)
+        return negotiated(request, transforms=False)
     except errors.StatusError:
         return Media()
-    return Media(media.yaml, media.pretty)
 
 
 def wants_protobuf_only(request: HttpRequest) -> bool:
     """Whether protobuf is all the client accepts: its errors then come in protobuf."""
-    return all(media == PROTOBUF for _, media, _ in clauses(request.header("accept")))
+    kind, _, sub = PROTOBUF.partition("/")
+    found = clauses(request.header("accept"))
+    return bool(found) and all((clause.type, clause.subtype) == (kind, sub) for clause in found)
 
 
-def check_transform(media: Media, go_type: str, *, is_list: bool) -> None:
+def check_transform(media: Media, go_type: str, *, is_list: bool, custom: bool = False) -> None:
     """Refuse a conversion to a list of a single object, and the reverse."""
     if media.transform == "PartialObjectMetadataList" and not is_list:
+        if custom:
+            raise errors.bare_500("content is not a list")  # surprising: no 406, and no reason
         raise errors.StatusError(406, "NotAcceptable",
                                  "you requested PartialObjectMetadataList, but the requested object is "
                                  f"not a list ({go_type})")
@@ -120,12 +181,24 @@ def render(body: bytes, media: Media) -> bytes:
 
 
 def to_yaml(value: Any) -> bytes:
-    """YAML with sorted keys, as the real server writes it."""
+    """YAML as the real server writes it: sorted keys, long lines folded, lines of text as they are."""
     import yaml
 
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text: str = yaml.dump(value, Dumper=dumper, sort_keys=True, allow_unicode=True, default_flow_style=False,
-                          width=1 << 20)
+    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+    class Dumper(base):  # type: ignore[misc]
+        """Quotes with two marks what would be read as something else than text."""
+
+        def represent_text(self, text: str) -> Any:
+            plain = self.resolve(yaml.ScalarNode, text, (True, False)) == "tag:yaml.org,2002:str"
+            style = "|" if "\n" in text else None if plain else '"'
+            return self.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+        def ignore_aliases(self, _data: Any) -> bool:
+            return True
+
+    Dumper.add_representer(str, Dumper.represent_text)
+    text: str = yaml.dump(value, Dumper=Dumper, sort_keys=True, allow_unicode=True, default_flow_style=False)
     return text.encode()
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.gonumbers import parse_int
 from kubectl_runtime.testing.apiserver.route import is_true
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
@@ -73,14 +74,10 @@ def default_manager(request: HttpRequest) -> str:
 
 
 def integer_param(request: HttpRequest, name: str) -> int | None:
-    """An integer in the query; 400 if it is there and none, be it empty."""
+    """An integer in the query, None if it is not there; 400 if it is none, be it empty, or has more than 64 bits."""
     if not request.has_param(name):
         return None
-    text = request.param(name)
     try:
-        value = int(text)
-    except ValueError:
-        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
-    if not -1 << 63 <= value < 1 << 63:
-        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
-    return value
+        return parse_int(request.param(name))
+    except ValueError as error:
+        raise errors.bad_request(str(error)) from None

@@ -42,6 +42,9 @@ def parse(request: HttpRequest) -> RequestInfo:
         group, version, parts = parts[1], parts[2], parts[3:]
     else:
         return plain
+    verb = _VERBS.get(request.method, "")
+    if parts[0] == "watch" and len(parts) > 1:
+        verb, parts = "watch", parts[1:]  # the old way to say watch=true
     namespace = ""
     if parts[0] == "namespaces" and len(parts) > 1:
         namespace = parts[1]
@@ -49,7 +52,7 @@ def parse(request: HttpRequest) -> RequestInfo:
         if len(parts) > 2 and parts[2] not in ("status", "finalize"):
             parts = parts[2:]
     name = parts[1] if len(parts) > 1 else ""
-    info = RequestInfo(True, _VERBS.get(request.method, ""), request.path, group, version, namespace, parts[0], name,
+    info = RequestInfo(True, verb, request.path, group, version, namespace, parts[0], name,
                        parts[2] if len(parts) > 2 else "", tuple(parts[3:]))
     info.verb = _verb(request, info)
     return info

@@ -10,7 +10,8 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from kubectl_runtime.testing.apiserver.errors import StatusError, bad_request
+from kubectl_runtime.testing.apiserver.errors import StatusError, bad_request, go_value
+from kubectl_runtime.testing.apiserver.gonumbers import parse_int
 from kubectl_runtime.testing.apiserver.names import label_value_errors, qualified_name_errors
 
 _TOKEN = re.compile(r"\s*(?:(==|!=|=|!|<|>|\(|\)|,)|([^\s=!<>(),]+))")
@@ -37,7 +38,7 @@ class Requirement:
             return value is not None and value in self.values
         if self.operator == "notin":  # also without the label
             return value is None or value not in self.values
-        if value is None or not re.fullmatch(r"[+-]?\d+", value):
+        if value is None or not _is_number(value):
             return False
         return int(value) > self.number if self.operator == "gt" else int(value) < self.number
 
@@ -64,6 +65,10 @@ class FieldSelector:
 
     def __bool__(self) -> bool:
         return bool(self.terms)
+
+    def name(self) -> str | None:
+        """The name that the selector asks for, None if it leaves the name open."""
+        return next((value for key, equal, value in self.terms if equal and key == "metadata.name"), None)
 
     def matches(self, fields: Mapping[str, str]) -> bool:
         """Whether field values satisfy the selector; a missing field counts as empty."""
@@ -123,8 +128,8 @@ def _requirement(lexer: _Lexer) -> Requirement:
     key = lexer.next()
     if not _is_identifier(key):
         raise _bad(f"found '{key}', expected: identifier")
-    for error in qualified_name_errors(key):
-        raise _bad(f'key: Invalid value: "{key}": {error}')
+    if wrong := qualified_name_errors(key):
+        raise _bad(f"<nil>: Invalid value: {go_value(key)}: {'; '.join(wrong)}")
     if negated:
         return Requirement(key, "!exists")
     operator = lexer.peek()
@@ -134,16 +139,27 @@ def _requirement(lexer: _Lexer) -> Requirement:
     if operator not in _OPERATORS:
         raise _bad(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
     values = _set(lexer) if operator in ("in", "notin") else [_exact(lexer)]
-    for index, value in enumerate(values):
-        if operator in ("<", ">"):
-            if not re.fullmatch(r"[+-]?\d+", value):
-                raise _bad(f'values[{index}]: Invalid value: "{value}": for \'Gt\', \'Lt\' operators, '
-                           'the value must be an '
-                           "integer")
-            return Requirement(key, "gt" if operator == ">" else "lt", number=int(value))
-        for error in label_value_errors(value):
-            raise _bad(f'values[{index}][{key}]: Invalid value: "{value}": {error}')
+    compares = operator in ("<", ">")
+    wrong = []
+    for index, value in enumerate(sorted(set(values))):
+        if compares and not _is_number(value):
+            wrong.append(f"values[{index}]: Invalid value: {go_value(value)}: for 'Gt', 'Lt' operators, the value "
+                         "must be an integer")
+        if why := label_value_errors(value):
+            wrong.append(f"values[{index}][{key}]: Invalid value: {go_value(value)}: {'; '.join(why)}")
+    if wrong:
+        raise _bad(wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]")
+    if compares:
+        return Requirement(key, "gt" if operator == ">" else "lt", number=int(values[0]))
     return Requirement(key, "notin" if operator in ("notin", "!=") else "in", frozenset(values))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        parse_int(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _exact(lexer: _Lexer) -> str:
@@ -178,16 +194,30 @@ def parse_fields(text: str, supported: Collection[str], unsupported: str = "") -
     """Parse a field selector; a field outside of `supported` is a 400 with the text `unsupported` (``{}`` is the
     field)."""
     terms = []
-    for term in _split_terms(text):
-        match = re.match(r"((?:\\.|[^=!\\])*)(!=|==|=)(.*)", term, re.DOTALL)
+    for term in sorted(_split_terms(text)):
+        match = re.match(r"(.*?)(!=|==|=)(.*)", term, re.DOTALL)
         if match is None:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
-        key, operator, value = match[1].strip(), match[2], re.sub(r"\\(.)", r"\1", match[3])
+        terms.append((match[1], match[2] != "!=", _unescaped(match[3])))
+    for key, _, _ in terms:
         if key not in supported:
             raise bad_request((unsupported or "field label not supported: {}").format(key))
-        terms.append((key, operator != "!=", value))
     return FieldSelector(tuple(terms))
 
 
 def _split_terms(text: str) -> list[str]:
-    return [term for term in re.split(r"(?<!\\),", text) if term]
+    """The terms between the commas that no backslash precedes."""
+    return [term for term in re.findall(r"(?:[^,\\]|\\.|\\$)+", text, re.DOTALL) if term]
+
+
+def _unescaped(value: str) -> str:
+    """A value without the backslashes before what needs them: a backslash, a comma, an equals sign."""
+    plain = []
+    for found in re.finditer(r"(\\.?)|(=)|[^\\=]+", value, re.DOTALL):
+        escape, equals = found.groups()
+        if equals:
+            raise bad_request(f"invalid field selector: unescaped character in value: {ord('=')}")
+        if escape and escape[1:] not in ("\\", ",", "="):
+            raise bad_request(f"invalid field selector: invalid escape sequence: {escape}")
+        plain.append(escape[1:] if escape else found[0])
+    return "".join(plain)

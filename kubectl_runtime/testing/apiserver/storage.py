@@ -128,15 +128,10 @@ class Bucket:
         yield from slice_of(self.objects, self.keys, namespace)
 
 
-def slice_of(objects: dict[str, Version], keys: list[str], namespace: str, after: str = "") -> Iterator[Version]:
-    """Objects in the order of their keys, from the first key above `after`, in one namespace or all of them."""
-    start = bisect_left(keys, after + "\0") if after else 0
-    if not namespace:
-        for index in range(start, len(keys)):
-            yield objects[keys[index]]
-        return
-    prefix = namespace + "/"
-    for index in range(max(start, bisect_left(keys, prefix)), len(keys)):
+def slice_of(objects: dict[str, Version], keys: list[str], namespace: str, start: str = "") -> Iterator[Version]:
+    """Objects in the order of their keys, in one namespace or all of them; `start` is the lowest key within these."""
+    prefix = f"{namespace}/" if namespace else ""
+    for index in range(bisect_left(keys, prefix + start), len(keys)):
         if not keys[index].startswith(prefix):
             return
         yield objects[keys[index]]

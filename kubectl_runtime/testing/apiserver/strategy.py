@@ -159,6 +159,11 @@ class Strategy:
         """The names that `selectable_fields` knows: others in a field selector are refused."""
         return frozenset()
 
+    @property
+    def unsupported_field(self) -> str:
+        """What is said of a field that is not among them; ``{}`` stands for its name."""
+        return "field label not supported: {}"
+
     def scale_paths(self) -> tuple[str, str, str] | None:
         """(spec replicas, status replicas, label selector) as dotted paths for /scale; None if it has none."""
         return None

@@ -16,11 +16,20 @@ A `WatchStream` is pulled by one thread (the one that serves the connection) and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
+from urllib.parse import parse_qsl
 
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 Query = list[tuple[str, str]]
+
+
+def parse_query(text: str) -> Query:
+    """A query as the real server reads it: a pair with a semicolon or a broken escape is left out, not refused."""
+    pairs = (pair for pair in text.split("&") if pair and ";" not in pair and not _BAD_ESCAPE.search(pair))
+    return parse_qsl("&".join(pairs), keep_blank_values=True)
 
 
 class WatchStream(Protocol):

@@ -22,11 +22,11 @@ _NOT_ON_CREATE = ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds",
 
 
 def field_problems(ctx: RequestContext, unknown: list[str], duplicates: list[str]) -> list[str]:
-    """Unknown and duplicate fields as texts if they refuse the write (Strict); warnings of them otherwise (Warn)."""
+    """Unknown fields, and what is said of duplicate ones, as texts if they refuse the write (Strict); else warnings."""
     validation = ctx.options.field_validation if ctx.options else "Warn"
     if validation == "Ignore":
         return []
-    texts = [f'duplicate field "{path}"' for path in duplicates] + [f'unknown field "{path}"' for path in unknown]
+    texts = duplicates + [f'unknown field "{path}"' for path in unknown]
     if validation == "Strict":
         return texts
     ctx.warnings += texts

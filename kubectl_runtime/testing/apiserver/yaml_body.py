@@ -11,21 +11,37 @@ from typing import Any
 
 import msgspec
 
+_TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 MANY_VALUES, TOO_MANY_VALUES = 400_000, 4_000_000
 # the part of a document's values that aliases may bring, up to and beyond these sizes
 MOST_ALIASES, FEWEST_ALIASES = 0.99, 0.10
 
 
-def parse_yaml(body: bytes) -> Any:
-    """Decode the first YAML document of a text with JSON's types (null if there is none); ValueError if it is
-    malformed."""
+def parse_yaml(body: bytes) -> tuple[Any, list[str]]:
+    """Decode the first YAML document of a text with JSON's types (null if there is none), and tell which keys occur
+    twice; ValueError if it is malformed."""
     import yaml
 
+    duplicates: list[str] = []
     try:
-        value = _first_document(body)
-        return msgspec.json.decode(msgspec.json.encode(value))
+        value = _first_document(body, duplicates)
+        return msgspec.json.decode(msgspec.json.encode(value)), duplicates
+    except yaml.MarkedYAMLError as error:
+        raise ValueError(f"yaml: {_place(error)}{error.problem}") from None
     except (yaml.YAMLError, msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"error converting YAML to JSON: yaml: {' '.join(str(error).split())}") from None
+        raise ValueError(f"yaml: {' '.join(str(error).split())}") from None
+
+
+def _place(error: Any) -> str:
+    """The line that the real decoder names; it counts in its own way."""
+    from yaml.scanner import ScannerError
+
+    line = error.problem_mark.line if error.problem_mark else 0
+    if line:
+        line += isinstance(error, ScannerError)
+    elif error.context_mark:
+        line = error.context_mark.line
+    return f"line {line}: " if line else ""
 
 
 @cache
@@ -39,16 +55,40 @@ def json_types_loader() -> Any:
     return type("JsonTypesLoader", (base,), {"yaml_implicit_resolvers": resolvers})
 
 
-def _first_document(body: bytes) -> Any:
+def _first_document(body: bytes, duplicates: list[str]) -> Any:
     loader = json_types_loader()(body)
     try:
         if not loader.check_node():
             return None
         node = loader.get_node()
         _check_aliases(node)
+        _check_keys(loader, node, duplicates)
         return loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+def _check_keys(loader: Any, node: Any, duplicates: list[str]) -> None:
+    """Make every key a text, as JSON needs it, and note those that a mapping has twice."""
+    import yaml
+
+    if isinstance(node, yaml.MappingNode):
+        seen = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.tag != _MERGE:
+                    key.value, key.tag = _key_text(loader.construct_object(key)), _TEXT
+                if key.value in seen:
+                    duplicates.append(f'line {key.start_mark.line + 1}: key "{key.value}" already set in map')
+                seen.add(key.value)
+            _check_keys(loader, value, duplicates)
+    elif isinstance(node, yaml.SequenceNode):
+        for child in node.value:
+            _check_keys(loader, child, duplicates)
+
+
+def _key_text(key: Any) -> str:
+    return key if isinstance(key, str) else msgspec.json.encode(key).decode()
 
 
 def _check_aliases(root: Any) -> None:

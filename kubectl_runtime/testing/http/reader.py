@@ -17,10 +17,9 @@ from __future__ import annotations
 import re
 import socket
 import time
-from urllib.parse import parse_qsl
 
 from kubectl_runtime.testing.apiserver.body import MAX_BODY
-from kubectl_runtime.testing.apiserver.wire import HttpRequest
+from kubectl_runtime.testing.apiserver.wire import HttpRequest, parse_query
 from kubectl_runtime.testing.http.messages import BadMessage, expectation_failed, timed_out, unsupported_encoding
 
 MAX_HEAD = 1 << 20
@@ -67,7 +66,7 @@ class Reader:
         self.keep_alive = "close" not in connection if version >= (1, 1) else "keep-alive" in connection
         self._after_post = method == "POST"
         path, _, query = target.partition("?")
-        request = HttpRequest(method, path, parse_qsl(query, keep_blank_values=True) if query else [], headers)
+        request = HttpRequest(method, path, parse_query(query), headers)
         self._read_body(request, version)
         return request
 

@@ -52,7 +52,7 @@ def test_an_old_client_is_closed_after_its_request(server):
 
 def test_head_has_the_headers_of_a_get_and_no_body(server):
     with Peer(server) as peer:
-        peer.send("HEAD /version HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        peer.send("HEAD /livez HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b"200 OK" in peer.file.readline()
         headers = []
         while (header := peer.file.readline().strip()):

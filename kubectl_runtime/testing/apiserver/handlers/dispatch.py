@@ -32,12 +32,16 @@ SUBRESOURCES: dict[str, dict[str, Handler]] = {
 def handle_resource(ctx: RequestContext) -> HttpResponse:
     """Answer a request to a resource; raises StatusError for what is refused."""
     info = ctx.info
+    if ctx.request.method == "HEAD" and not ctx.type.is_custom:
+        raise errors.method_not_allowed()
     if info.subresource:
         return _subresource(ctx)
     on_object = bool(info.name)
     if (info.verb in ("update", "patch") and not on_object) or (info.verb == "create" and on_object):
         raise errors.method_not_allowed()
     handler = MAIN.get(info.verb)
+    if info.verb == "watch" and info.verb not in ctx.type.verbs and "list" in ctx.type.verbs:
+        raise _verb_refused(ctx)
     if handler is None or info.verb not in ctx.type.verbs:
         raise errors.method_not_allowed()
     return handler(ctx)
@@ -51,7 +55,7 @@ def _subresource(ctx: RequestContext) -> HttpResponse:
             raise errors.not_found(ctx.type.group, ctx.type.plural, info.name)
         raise errors.no_such_resource()
     if info.verb not in declared.verbs:
-        raise _verb_refused(ctx)
+        raise _verb_refused(ctx) if ctx.type.is_custom else errors.method_not_allowed()
     handler = SUBRESOURCES.get(info.subresource, {}).get(info.verb)
     if handler is None:
         raise errors.StatusError(501, "NotImplemented",
@@ -61,8 +65,7 @@ def _subresource(ctx: RequestContext) -> HttpResponse:
 
 
 def _verb_refused(ctx: RequestContext) -> errors.StatusError:
-    if not ctx.type.is_custom:
-        return errors.method_not_allowed()
-    details = {"group": ctx.type.group, "kind": ctx.type.plural}
+    details = {"group": ctx.type.group} if ctx.type.group else {}
+    details["kind"] = ctx.type.plural
     return errors.StatusError(405, "MethodNotAllowed", f'{ctx.info.verb} is not supported on resources of kind '
                               f'"{ctx.type.qualified}"', details=details)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.testing.apiserver import body, errors, managedfields, patching, writes
+from kubectl_runtime.testing.apiserver import errors, managedfields, patching, writes
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_one, stored
 from kubectl_runtime.testing.apiserver.jsonvalues import json_copy
@@ -22,7 +22,7 @@ _CUSTOM_TYPES = (documents.JSON_PATCH, documents.MERGE_PATCH, documents.APPLY_YA
 
 def patch_type(ctx: RequestContext) -> str:
     """The patch format by Content-Type, or the 415."""
-    media = body.content_type(ctx.request)
+    media = ctx.request.header("content-type").partition(";")[0].strip()  # upper and lower case differ here
     if media not in (*_CUSTOM_TYPES, documents.STRATEGIC_MERGE_PATCH, documents.APPLY_CBOR):
         raise errors.StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
     if media == documents.APPLY_CBOR or (ctx.type.is_custom and media == documents.STRATEGIC_MERGE_PATCH):

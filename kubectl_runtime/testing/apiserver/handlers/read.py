@@ -22,9 +22,11 @@ from kubectl_runtime.testing.apiserver import errors, paging
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.forms import Form
+from kubectl_runtime.testing.apiserver.gonumbers import parse_uint
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_bytes, answer_one, stored
 from kubectl_runtime.testing.apiserver.options import integer_param
 from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.route import is_true
 from kubectl_runtime.testing.apiserver.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
 from kubectl_runtime.testing.apiserver.storage import Version, slice_of
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
@@ -46,8 +48,16 @@ class ListRequest:
 
 
 def get(ctx: RequestContext) -> HttpResponse:
-    """One object, or its /status."""
+    """One object, or its /status: always the present one, but a resourceVersion must exist already."""
+    if ctx.request.has_param("export") and is_true(ctx.request, "export"):
+        raise errors.bad_request("the export parameter, deprecated since v1.14, is no longer supported")
+    try:
+        wanted = parse_version(ctx.request.param("resourceVersion"))
+    except ValueError as error:
+        raise errors.bare_500(str(error)) from None  # surprising: no 400, and no reason
     with ctx.core.locked():
+        if wanted > ctx.core.storage.rv:
+            raise errors.resource_version_too_large(wanted, ctx.core.storage.rv)
         version = stored(ctx)
     if version is None:
         raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
@@ -57,19 +67,26 @@ def get(ctx: RequestContext) -> HttpResponse:
 def read_list_request(ctx: RequestContext) -> ListRequest:
     """Read the query of a list or watch; 400 if it is malformed."""
     request = ctx.request
+    fields = _fields(ctx.type, request.param("fieldSelector"))
+    if ctx.info.name:  # of the old path of a watch
+        if fields and not fields.matches({"metadata.name": ctx.info.name, "metadata.namespace": ctx.info.namespace}):
+            raise errors.bad_request("fieldSelector metadata.name doesn't match requested name")
+        fields = FieldSelector((("metadata.name", True, ctx.info.name),))
     limit, timeout = integer_param(request, "limit"), integer_param(request, "timeoutSeconds")
-    return ListRequest(parse_labels(request.param("labelSelector")), _fields(ctx.type, request.param("fieldSelector")),
-                       max(limit or 0, 0), request.param("resourceVersion"), request.param("resourceVersionMatch"),
+    return ListRequest(parse_labels(request.param("labelSelector")), fields, max(limit or 0, 0),
+                       request.param("resourceVersion"), request.param("resourceVersionMatch"),
                        request.param("continue"), timeout)
 
 
 def _fields(resource_type: ResourceType, text: str) -> FieldSelector:
-    names = resource_type.strategy.selectable_field_names()
-    supported = {"metadata.name", "metadata.namespace"} | names
-    unsupported = "field label not supported: {}"
-    if not names and not resource_type.is_custom:
-        unsupported = '"{}" is not a known field selector: only "metadata.name", "metadata.namespace"'
-    return parse_fields(text, supported, unsupported)
+    if not text:
+        return FieldSelector()
+    strategy = resource_type.strategy
+    names = strategy.selectable_field_names()
+    supported = {"metadata.name"} | names
+    if resource_type.namespaced or not names:  # surprising: cluster-scoped kinds without fields of their own know it
+        supported |= {"metadata.namespace"}
+    return parse_fields(text, supported, strategy.unsupported_field)
 
 
 def select(listing: ListRequest, version: Version) -> bool:
@@ -94,21 +111,27 @@ def list_(ctx: RequestContext) -> HttpResponse:
 
 def page(ctx: RequestContext, listing: ListRequest) -> tuple[list[Version], Object]:
     """The objects of a list or of a page of it, and the list's metadata; the core's lock is held."""
-    rv, after, limit, objects, keys = _state(ctx, listing)
-    items = (version for version in slice_of(objects, keys, ctx.namespace, after) if select(listing, version))
-    found = list(islice(items, limit) if limit else items)
+    rv, start, limit, objects, keys = _state(ctx, listing)
+    items = slice_of(objects, keys, ctx.namespace, start)
+    selected = (version for version in items if select(listing, version))
+    found = list(islice(selected, limit) if limit else selected)
     metadata: Object = {"resourceVersion": str(rv)}
-    if limit and len(found) == limit:
-        rest = sum(1 for _ in items)
+    if limit and len(found) == limit and not _is_single(ctx, listing):
+        rest = sum(1 for _ in items)  # whether they match or not: the real server does not look so far ahead
         if rest:
-            metadata["continue"] = paging.ContinueToken(rv, found[-1].key).encode()
+            metadata["continue"] = paging.after(rv, found[-1], ctx.namespace).encode()
         if rest and not listing.labels and not listing.fields:
             metadata["remainingItemCount"] = rest
     return found, metadata
 
 
+def _is_single(ctx: RequestContext, listing: ListRequest) -> bool:
+    """Whether the field selector names the one object to look at."""
+    return bool(ctx.namespace or not ctx.type.namespaced) and listing.fields.name() is not None
+
+
 def _state(ctx: RequestContext, listing: ListRequest) -> tuple[int, str, int, dict[str, Version], list[str]]:
-    """Which state to show: its resourceVersion, the key to go on after, the limit, the objects, their sorted keys."""
+    """Which state to show: its resourceVersion, the key to start at, the limit, the objects, their sorted keys."""
     storage, key = ctx.core.storage, ctx.type.storage
     bucket = storage.bucket(key)
     if listing.token:
@@ -116,12 +139,16 @@ def _state(ctx: RequestContext, listing: ListRequest) -> tuple[int, str, int, di
             raise errors.bad_request("specifying resource version is not allowed when using continue")
         token = paging.decode(listing.token)
         if token.rv < 0:
-            return storage.rv, token.after, listing.limit, bucket.objects, bucket.keys
+            return storage.rv, token.start, listing.limit, bucket.objects, bucket.keys
         if token.rv < storage.compacted:
             raise paging.too_old(token)
-        rv = min(token.rv, storage.rv)
-        return rv, token.after, listing.limit, *storage.snapshot(key, rv)
-    wanted = parse_version(listing.rv)
+        if token.rv > storage.rv:
+            raise errors.resource_version_too_large(token.rv, storage.rv)
+        return token.rv, token.start, listing.limit, *storage.snapshot(key, token.rv)
+    try:
+        wanted = parse_version(listing.rv)
+    except ValueError as error:
+        raise errors.bad_request(f"invalid resource version: {error}") from None
     if listing.match == "Exact" or (wanted and not listing.match and listing.limit):
         if wanted > storage.rv:
             raise errors.resource_version_too_large(wanted, storage.rv)
@@ -136,18 +163,11 @@ def _state(ctx: RequestContext, listing: ListRequest) -> tuple[int, str, int, di
 
 
 def parse_version(text: str) -> int:
-    """A resourceVersion as number; 400 if it is none. (01 is taken as 1.)"""
-    if not text:
-        return 0
-    if not (text.isascii() and text.isdecimal()):
-        raise errors.bad_request(f"invalid resource version: {bad_version(text)}")
-    return int(text)
-
-
-def bad_version(text: str) -> str:
-    """Why a text is no resourceVersion."""
-    value = errors.go_value(text)
-    return f"resourceVersion: Invalid value: {value}: strconv.ParseUint: parsing {value}: invalid syntax"
+    """A resourceVersion as number, 0 for ""; ValueError says why it is none. (01 is taken as 1.)"""
+    try:
+        return parse_uint(text) if text else 0
+    except ValueError as error:
+        raise ValueError(f"resourceVersion: Invalid value: {errors.go_value(text)}: {error}") from None
 
 
 def validate(ctx: RequestContext, listing: ListRequest) -> None:

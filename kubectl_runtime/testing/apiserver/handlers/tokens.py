@@ -50,7 +50,7 @@ def _spec(ctx: RequestContext) -> Object:
     try:
         value, _ = body.parse(ctx.request)
     except ValueError as error:
-        raise errors.bad_request(f"{_UNRECOGNIZED}: couldn't get version/kind; json parse error: {error} "
+        raise errors.bad_request(f"{_UNRECOGNIZED}: {error} "
                                  f"({body.summary(ctx.request.body)})") from None
     if not isinstance(value, dict) or value.get("kind") not in (None, "", "TokenRequest"):
         raise errors.bad_request(_UNRECOGNIZED)

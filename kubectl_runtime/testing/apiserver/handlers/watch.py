@@ -21,8 +21,8 @@ from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.forms import Form
-from kubectl_runtime.testing.apiserver.handlers.read import ListRequest, bad_version, read_list_request, select
-from kubectl_runtime.testing.apiserver.negotiation import accept, encode
+from kubectl_runtime.testing.apiserver.handlers.read import ListRequest, parse_version, read_list_request, select
+from kubectl_runtime.testing.apiserver.negotiation import WATCH_TYPES, encode
 from kubectl_runtime.testing.apiserver.route import is_true
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
@@ -189,13 +189,18 @@ class ErrorStream:
 
 def watch(ctx: RequestContext) -> HttpResponse:
     """Open a watch."""
-    ctx.media = accept(ctx.request, watch=True)
-    form = Form(ctx.type, ctx.media, ctx.request, ctx.core.clock.now, is_list=False)
+    if ctx.request.method != "GET":
+        raise errors.method_not_allowed()
+    if ctx.media.yaml:
+        raise errors.not_acceptable(WATCH_TYPES)
+    form = Form(ctx.type, ctx.media, ctx.request, ctx.core.clock.now, is_list=False,
+                is_watch=True)
     listing = read_list_request(ctx)
     _validate(ctx, listing)
-    if listing.rv and not (listing.rv.isascii() and listing.rv.isdecimal()):
-        raise errors.bare_500(bad_version(listing.rv))  # surprising: no 400, and no reason
-    wanted = int(listing.rv or 0)
+    try:
+        wanted = parse_version(listing.rv)
+    except ValueError as error:
+        raise errors.bare_500(str(error)) from None  # surprising: no 400, and no reason
     bookmarks = is_true(ctx.request, "allowWatchBookmarks")
     asked = ctx.request.has_param("sendInitialEvents")
     # Without a resourceVersion the real server sends the initial events, and their bookmark, though nobody asked.
@@ -206,7 +211,8 @@ def watch(ctx: RequestContext) -> HttpResponse:
         bucket = storage.bucket(ctx.type.storage)
         if initial_events:
             if wanted > storage.rv:
-                raise errors.resource_version_too_large(wanted, storage.rv)
+                too_large = errors.resource_version_too_large(wanted, storage.rv)
+                return HttpResponse(200, headers, stream=ErrorStream(too_large), delay=too_large.delay)
             initial = [version for version in bucket.scan(ctx.namespace) if select(listing, version)]
             stream = Watch(ctx.core, bucket, form, ctx.namespace, listing, since=storage.rv, initial=initial,
                            initial_end=bookmarks, bookmarks=bookmarks)
@@ -224,14 +230,18 @@ def watch(ctx: RequestContext) -> HttpResponse:
 
 def _validate(ctx: RequestContext, listing: ListRequest) -> None:
     causes: list[Cause] = []
-    at, match = "resourceVersionMatch", listing.match
-    if ctx.request.has_param("sendInitialEvents"):
+    at, match, asked = "resourceVersionMatch", listing.match, ctx.request.has_param("sendInitialEvents")
+    if not match and not asked and listing.rv in ("", "0"):
+        asked, match = True, "NotOlderThan"  # so the real server completes it
+    if asked:
         if match != "NotOlderThan":
             causes.append(errors.forbidden_field(
                 at, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
     elif match:
         causes.append(errors.forbidden_field(
             at, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
+    if match and listing.token:
+        causes.append(errors.forbidden_field(at, "resourceVersionMatch is forbidden when continue is provided"))
     if match and match != "NotOlderThan":
         causes.append(errors.not_supported(at, match, ["NotOlderThan"]))
     if causes:

@@ -18,6 +18,7 @@ from kubectl_runtime.testing.apiserver.selectors import LabelSelector, Requireme
 from kubectl_runtime.testing.apiserver.strategy import Object, Strategy, StrategyContext
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
+_GENERIC_FIELDS = '"{}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 PORT_RANGE = "must be between 1 and 65535, inclusive"
 
 
@@ -84,6 +85,11 @@ class BuiltinStrategy(Strategy):
     def selectable_field_names(self) -> frozenset[str]:
         """The names declared in `fields`."""
         return frozenset(self.fields)
+
+    @property
+    def unsupported_field(self) -> str:
+        """Kinds without fields of their own put it differently."""
+        return super().unsupported_field if self.fields else _GENERIC_FIELDS
 
 
 def dig(obj: Any, path: str) -> Any:

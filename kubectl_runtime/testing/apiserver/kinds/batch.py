@@ -39,6 +39,7 @@ class JobStrategy(BuiltinStrategy):
                       "remove them or set propagationPolicy=Orphan to suppress this warning")
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
         "status.successful": lambda obj: str((obj.get("status") or {}).get("succeeded", 0))}
+    unsupported_field = 'field label "{}" not supported for Job'
 
     def default(self, obj: Object) -> None:
         """One completion, six retries; labels from the template."""

@@ -61,7 +61,7 @@ class ConfigMapStrategy(BuiltinStrategy):
         causes += _key_causes(binary, "binaryData")
         size = sum(len(value.encode()) for value in data.values())
         size += sum(len(value) * 3 // 4 for value in binary.values())
-        return causes if size <= MAX_DATA else [*causes, errors.too_long("", MAX_DATA)]
+        return causes if size <= MAX_DATA else [*causes, errors.too_long("[]", MAX_DATA)]
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """As at creation, and immutable ones do not change."""

@@ -162,7 +162,7 @@ class APIServiceStrategy(BuiltinStrategy):
 
 
 class DeviceClassStrategy(GenerationStrategy):
-    """DeviceClasses and ResourceSlices."""
+    """DeviceClasses."""
 
     delete_returns_object = True
 
@@ -181,6 +181,14 @@ class ResourceClaimStrategy(BuiltinStrategy):
                     fill(part, allocationMode="ExactCount")
                     if part["allocationMode"] == "ExactCount":
                         fill(part, count=1)
+
+
+class ResourceSliceStrategy(DeviceClassStrategy):
+    """ResourceSlices."""
+
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
+        "spec.nodeName": "spec.nodeName", "spec.driver": "spec.driver"}
+    unsupported_field = "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}"
 
 
 class ControllerRevisionStrategy(BuiltinStrategy):

@@ -75,7 +75,7 @@ STRATEGIES: dict[tuple[str, str], type[BuiltinStrategy]] = {
     ("resource.k8s.io", "DeviceClass"): others.DeviceClassStrategy,
     ("resource.k8s.io", "ResourceClaim"): others.ResourceClaimStrategy,
     ("resource.k8s.io", "ResourceClaimTemplate"): others.ResourceClaimStrategy,
-    ("resource.k8s.io", "ResourceSlice"): others.DeviceClassStrategy,
+    ("resource.k8s.io", "ResourceSlice"): others.ResourceSliceStrategy,
     (_STORAGE, "CSINode"): volumes.CSINodeStrategy,
     (_STORAGE, "VolumeAttributesClass"): volumes.AttributesClassStrategy,
 }

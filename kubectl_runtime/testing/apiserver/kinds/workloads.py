@@ -148,9 +148,6 @@ class DeploymentStrategy(WorkloadStrategy):
 class ReplicaSetStrategy(WorkloadStrategy):
     """ReplicaSets."""
 
-    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
-        "status.replicas": lambda obj: str((obj.get("status") or {}).get("replicas", 0))}
-
     def default(self, obj: Object) -> None:
         """One replica."""
         super().default(obj)
@@ -159,6 +156,9 @@ class ReplicaSetStrategy(WorkloadStrategy):
 
 class ReplicationControllerStrategy(ReplicaSetStrategy):
     """ReplicationControllers: their selector is a map and defaults to the template's labels."""
+
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
+        "status.replicas": lambda obj: str((obj.get("status") or {}).get("replicas", 0))}
 
     def default(self, obj: Object) -> None:
         """Labels and selector from the template."""

@@ -31,7 +31,7 @@ _caches: WeakKeyDictionary[Registry, _Cache] = WeakKeyDictionary()
 def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
     """The answer to a request below ``/openapi``, or None; the registry's lock is held."""
     path = request.path.rstrip("/")
-    if request.method not in ("GET", "HEAD") or not path.startswith("/openapi/"):
+    if not path.startswith("/openapi/"):
         return None
     if path == "/openapi/v3":
         return HttpResponse(200, [("Content-Type", _TEXT)], _body(registry, path))
@@ -51,7 +51,7 @@ def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
 
 def _takes_json(request: HttpRequest) -> bool:
     header = request.header("accept")
-    return not header or any(media in (JSON, "*/*", "application/*") for _, media, _ in clauses(header))
+    return not header or any(clause.takes(JSON) for clause in clauses(header))
 
 
 def _body(registry: Registry, path: str) -> bytes:

@@ -53,7 +53,7 @@ def read_configuration(body: bytes, api_version: str, kind: str) -> Object:
     try:
         document = _json_or_yaml(body)
     except ValueError as error:
-        raise bad_request(f"error decoding YAML: {error}") from None
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
     if not isinstance(document, dict | None):
         raise bad_request("error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
                           f"{_GO_NAMES[type(document)]} into Go value of type {_GO_MAP}")
@@ -72,8 +72,8 @@ def _json_or_yaml(body: bytes) -> Any:
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return parse_yaml(body)
-    return parse_yaml(body) if may_repeat_keys(body, value) else value
+        return parse_yaml(body)[0]
+    return parse_yaml(body)[0] if may_repeat_keys(body, value) else value
 
 
 def _decoded(body: bytes, wanted: type, go_type: str) -> Any:
