@@ -2,10 +2,16 @@
 
     python tests/benchmarks/api_server.py [PODS] [WATCHES] [CHANGES]
 
-It loads PODS Pods as manifests. WATCHES watches over connections of their own follow CHANGES writes over HTTP;
-`complete` says whether each saw every change once and in order. Then a server that compacts twice a second takes
-writes to ten objects; `churn_mib` is what the process holds after a half of them and after all: it should not grow
-with their number.
+==================  ================================================================================================
+load_s, pods_mib    PODS Pods are loaded as manifests
+post_s              as many are created by HTTP POST, by another process over one connection
+put_ms, …           one update of a Pod by that verb, without HTTP
+fan_out_s           WATCHES watches, each over its own connection, follow CHANGES writes over HTTP; `complete` says
+                    whether each saw every change once and in order
+churn_mib           what the process holds after a half of many writes to ten objects and after all, where history is
+                    compacted twice a second: it should not grow with their number
+==================  ================================================================================================
+
 The exit status is 1 if a watch missed something.
 """
 from __future__ import annotations
@@ -17,10 +23,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 from kubectl_runtime.testing import ApiServer
+from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
+PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 CHURN = 20_000  # writes of 10 KB: 200 MB of history if none were dropped
 
@@ -40,6 +50,50 @@ def pods(count: int) -> Iterator[dict[str, Any]]:
                "metadata": {"name": f"p{number:05}", "namespace": "default", "labels": {"app": "a"}},
                "spec": {"nodeName": "n1", "containers": [{"name": "main", **container}, {"name": "side", **container}],
                         "volumes": [{"name": "v", "emptyDir": {}}]}}
+
+
+def post_pods(port: int, count: int) -> float:
+    """Seconds that creating the Pods one after the other takes; their encoding is not counted."""
+    bodies = [json.dumps(pod) for pod in pods(count)]
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    begun = time.perf_counter()
+    for body in bodies:
+        connection.request("POST", PODS, body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        answer.read()
+        if answer.status != 201:
+            raise RuntimeError(f"a Pod was answered with {answer.status}")
+    return time.perf_counter() - begun
+
+
+def post_from_another_process(count: int) -> float:
+    """Seconds that another process takes to create the Pods."""
+    with ApiServer(record=False) as server, ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        return process.submit(post_pods, port_of(server), count).result()
+
+
+def updates(server: ApiServer, count: int) -> dict[str, float]:
+    """Milliseconds of an update of a Pod by each verb, without HTTP; the Pods must be there."""
+    def pod(number: int, text: str) -> dict[str, Any]:
+        return {**next(pods(1)), "metadata": {"name": f"p{number:05}", "labels": {"app": text}}}
+
+    def label(number: int, text: str) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": f"p{number:05}", "labels": {text: "yes"}}}
+
+    kinds = {"put": ("PUT", "application/json", [], pod),
+             "merge_patch": ("PATCH", "application/merge-patch+json", [], label),
+             "apply": ("PATCH", "application/apply-patch+yaml", [("fieldManager", "bench")], label)}
+    spent = {}
+    for name, (method, media, query, body) in kinds.items():
+        requests = [HttpRequest(method, f"{PODS}/p{number:05}", query, {"content-type": media},
+                                json.dumps(body(number, name)).encode()) for number in range(count)]
+        begun = time.perf_counter()
+        answers = [server.handle(request).status for request in requests]
+        spent[f"{name}_ms"] = round((time.perf_counter() - begun) / count * 1000, 2)
+        if set(answers) != {200}:
+            raise RuntimeError(f"{name} was answered with {set(answers)}")
+    return spent
 
 
 class Watcher:
@@ -112,9 +166,12 @@ def main(count: int = 20_000, watches: int = 50, changes: int = 2_000) -> int:
         before, begun = resident_mib(), time.perf_counter()
         server.load(pods(count))
         loaded, held = time.perf_counter() - begun, resident_mib() - before
+        spent = updates(server, min(count, 1_000))
         seconds, complete = fan_out(port_of(server), str(server.core.storage.rv), watches, changes)
+    posted = post_from_another_process(count)
     print(json.dumps({
         "what": "embedded API server", "pods": count, "load_s": round(loaded, 2), "pods_mib": round(held),
+        "post_s": round(posted, 2), **spent,
         "watches": watches, "changes": changes, "fan_out_s": round(seconds, 2),
         "events_per_s": round(watches * changes / seconds), "complete": complete,
         "churn_writes": CHURN, "churn_mib": churn(CHURN)}))

@@ -209,8 +209,9 @@ def warning_headers(texts: Iterable[str]) -> list[tuple[str, str]]:
 
 def quoted(text: str) -> str:
     """A header's quoted string."""
-    printable = "".join(character if character.isprintable() else " " for character in text)
-    return '"' + printable.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else " " for character in text)
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def protobuf_status(status: Object) -> bytes:

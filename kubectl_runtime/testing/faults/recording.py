@@ -29,9 +29,13 @@ class RecordedRequest:
     monotonic: float  # seconds on the server's clock at which it was read
     time: datetime
     request: HttpRequest = field(repr=False)
-    verb: str  # RBAC's word: get, list, watch, create, update, patch, delete, deletecollection
     status: int | None = None
     ended: str = ""  # "reset", "close" or "stall" if the fault script ended it
+
+    @property
+    def verb(self) -> str:
+        """RBAC's word: get, list, watch, create, update, patch, delete, deletecollection."""
+        return parse(self.request).verb
 
     @property
     def method(self) -> str:
@@ -86,10 +90,9 @@ class Recording:
 
     def add(self, request: HttpRequest) -> RecordedRequest:
         """Record a request that was read; the server fills in what becomes of it."""
-        verb = parse(request).verb
         with self._changed:
             self._count += 1
-            entry = RecordedRequest(self._count, self._clock.monotonic(), self._clock.now(), request, verb)
+            entry = RecordedRequest(self._count, self._clock.monotonic(), self._clock.now(), request)
             self._kept.append(entry)
             self._bytes += len(request.body)
             while len(self._kept) > self._max_requests or (self._bytes > self._max_bytes and len(self._kept) > 1):

@@ -78,7 +78,8 @@ class Connection:
 
     def _send(self, data: bytes) -> None:
         """Send all of it; raises OSError when the client has gone."""
-        self._socket.settimeout(SEND_TIMEOUT)
+        if self._socket.gettimeout() != SEND_TIMEOUT:  # setting it is a system call, and a watch sends often
+            self._socket.settimeout(SEND_TIMEOUT)
         self._socket.sendall(data)
 
     def stop(self) -> None:

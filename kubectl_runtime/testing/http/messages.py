@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from email.utils import format_datetime
+from functools import lru_cache
 from http import HTTPStatus
 
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
@@ -43,18 +44,20 @@ def timed_out() -> BadMessage:
     return BadMessage("504 Gateway Timeout", _TIMED_OUT)
 
 
-def _reason(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "status code"
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
+
+
+@lru_cache(maxsize=4)
+def _date(second: datetime) -> str:
+    """The Date header of all answers within a second."""
+    return format_datetime(second, usegmt=True)
 
 
 def head(response: HttpResponse, now: datetime, extra: list[tuple[str, str]]) -> bytes:
     """Status line and headers, with the empty line."""
     headers = [("Cache-Control", "no-cache, private"), *response.headers,
-               ("Date", format_datetime(now.replace(microsecond=0), usegmt=True)), *extra]
-    lines = [f"HTTP/1.1 {response.status} {_reason(response.status)}"]
+               ("Date", _date(now.replace(microsecond=0))), *extra]
+    lines = [f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'status code')}"]
     lines += [f"{name}: {value}" for name, value in headers]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
 

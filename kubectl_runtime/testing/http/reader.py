@@ -33,10 +33,14 @@ _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")  # a bare newline ends a line too
 _REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([^ ]+) HTTP/([0-9])\.([0-9])")
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?]*")
 _CONTROL = re.compile(rb"[\x00-\x20\x7f]")
+_NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]*")
+
+
+RequestLine = tuple[str, str, tuple[int, int]]  # method, target in origin form, version
 
 
 class BrokenBody(Exception):
@@ -54,12 +58,11 @@ class Reader:
 
     def next(self) -> HttpRequest | None:
         """The next request, None if the client is done; raises BadMessage, and OSError if it is silent for too long."""
-        head = self._head()
-        if head is None:
+        found = self._head()
+        if found is None:
             return None
-        first, *rest = head.split(b"\n")
-        method, target, version = _request_line(first.removesuffix(b"\r"))
-        headers = _headers([line.removesuffix(b"\r") for line in rest])
+        (method, target, version), lines = found
+        headers = _headers(lines)
         if version == (1, 1) and "host" not in headers and method != "CONNECT":
             raise BadMessage("400 Bad Request: missing required Host header")
         connection = headers.get("connection", "").lower()
@@ -72,24 +75,24 @@ class Reader:
 
     # --- the head -----------------------------------------------------------------------------------------------------
 
-    def _head(self) -> bytes | None:
+    def _head(self) -> tuple[RequestLine, list[bytes]] | None:
+        """The request line and the lines of the headers, None at the end of the connection."""
         if not self._buffer and not self._more(time.monotonic() + IDLE_TIMEOUT):
             return None
         deadline = time.monotonic() + HEAD_TIMEOUT
         if self._after_post:  # old clients end the body of a POST with a newline that belongs to nothing
             start = bytes(self._buffer[:4])
             del self._buffer[:len(start) - len(start.lstrip(b"\r\n"))]
-        checked = False
+        first: RequestLine | None = None
         while True:
+            if first is None and (line_end := self._buffer.find(b"\n")) >= 0:
+                # at once: the answer to nonsense does not wait for the headers
+                first = _request_line(bytes(self._buffer[:line_end]).removesuffix(b"\r"))
             end = _END_OF_HEAD.search(self._buffer)
-            if not checked and (line_end := self._buffer.find(b"\n")) >= 0:
-                # the answer to nonsense does not wait
-                _request_line(bytes(self._buffer[:line_end]).removesuffix(b"\r"))
-                checked = True
-            if end is not None:
-                head = bytes(self._buffer[:end.start()])
+            if first is not None and end is not None:
+                lines = bytes(self._buffer[:end.start()]).split(b"\n")[1:]
                 del self._buffer[:end.end()]
-                return head
+                return first, [line.removesuffix(b"\r") for line in lines]
             if len(self._buffer) > MAX_HEAD:
                 raise BadMessage("431 Request Header Fields Too Large")
             if not self._more(deadline):
@@ -179,8 +182,8 @@ class Reader:
         return bytes(body)
 
 
-def _request_line(line: bytes) -> tuple[str, str, tuple[int, int]]:
-    """Method, target in origin form and version; raises BadMessage."""
+def _request_line(line: bytes) -> RequestLine:
+    """Take a request line apart; raises BadMessage."""
     match = _REQUEST_LINE.fullmatch(line)
     if match is None:
         raise BadMessage
@@ -194,7 +197,7 @@ def _request_line(line: bytes) -> tuple[str, str, tuple[int, int]]:
         raise BadMessage
     if _CONTROL.search(target) or _BAD_ESCAPE.search(target.partition(b"?")[0]):
         raise BadMessage
-    escaped = re.sub(rb"[\x80-\xff]", lambda byte: b"%%%02X" % byte[0][0], target)
+    escaped = _NOT_ASCII.sub(lambda byte: b"%%%02X" % byte[0][0], target)
     return method.decode(), escaped.decode(), (int(major), int(minor))
 
 

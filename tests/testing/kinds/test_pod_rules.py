@@ -90,6 +90,14 @@ def test_images_and_additional_tolerations_may_change_the_rest_may_not(api: Api,
     assert '+ "schedulerName": "other"' in refused.body["message"]
 
 
+def test_a_pod_can_be_replaced_by_its_own_manifest(api: Api, pod: Maker) -> None:
+    manifest = pod()
+    made = api.made(manifest)
+    replaced = api("PUT", api.path(made, made["metadata"]["name"]), manifest, content_type="application/json")
+    assert replaced.status == 200
+    assert replaced.body["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+
+
 def test_status_cannot_change_the_spec_nor_the_spec_the_status(api: Api, pod: Maker) -> None:
     made = api.made(pod())
     by_status = api.merge(made, {"status": {"phase": "Running"}, "spec": {"nodeName": "n"}}, "status").body

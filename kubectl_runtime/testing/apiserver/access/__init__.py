@@ -100,7 +100,7 @@ class Access:
         """The user as whom the request is answered; raises the 401 or 403 that answers it instead."""
         attributes = of_request(self._authenticator.authenticate(request), info, request)
         user = impersonate(request, attributes, self.authorize)
-        self.require(replace(attributes, user=user))
+        self.require(attributes if user is attributes.user else replace(attributes, user=user))
         return user
 
     def authorize(self, attributes: Attributes) -> Decision:

@@ -54,6 +54,8 @@ def wanted_user(request: HttpRequest) -> User | None:
     A header that was sent several times reaches the server as one with values that are joined by commas. Raises a 400
     for a uid, group or extra without a user.
     """
+    if not any(key.startswith("impersonate-") for key in request.headers):
+        return None
     name = request.header("impersonate-user")
     uid = request.header("impersonate-uid")
     groups = tuple(_values(request.header("impersonate-group"))) if "impersonate-group" in request.headers else ()

@@ -99,7 +99,7 @@ def _container_causes(container: Object, path: str, names: set[str], volumes: se
     causes += _port_causes(container.get("ports") or (), f"{path}.ports")
     causes += _env_causes(container.get("env") or (), f"{path}.env")
     causes += _mount_causes(container.get("volumeMounts") or (), f"{path}.volumeMounts", volumes)
-    causes += one_of(container.get("imagePullPolicy"), sorted(PULL_POLICIES), f"{path}.imagePullPolicy")
+    causes += one_of(container.get("imagePullPolicy"), PULL_POLICIES, f"{path}.imagePullPolicy")
     return causes + resource_causes(container.get("resources") or {}, f"{path}.resources")
 
 
