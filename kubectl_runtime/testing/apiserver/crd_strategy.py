@@ -135,7 +135,7 @@ def _spec_causes(crd: Object) -> list[Cause]:
     if spec.get("scope") and spec["scope"] not in ("Cluster", "Namespaced"):
         causes.append(errors.not_supported("spec.scope", spec["scope"], ["Cluster", "Namespaced"]))
     wanted = f"{names.get('plural', '')}.{spec.get('group', '')}"
-    if not causes and crd["metadata"].get("name") != wanted:
-        causes.append(errors.invalid_value("metadata.name", crd["metadata"].get("name"),
-                                           'must be spec.names.plural+"."+spec.group'))
-    return causes
+    return causes + [errors.invalid_value(f"metadata.{key}", crd["metadata"][key],
+                                          'must be spec.names.plural+"."+spec.group')
+                     for key in ("generateName", "name")
+                     if not causes and crd["metadata"].get(key) not in (None, "", wanted)]

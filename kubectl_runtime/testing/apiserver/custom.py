@@ -13,6 +13,7 @@ import msgspec
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds import typed
+from kubectl_runtime.testing.apiserver.metadata_checks import CUSTOM
 from kubectl_runtime.testing.apiserver.schemas import apply_defaults, prune, schema_causes
 from kubectl_runtime.testing.apiserver.strategy import Strategy, StrategyContext
 
@@ -25,6 +26,7 @@ class CustomStrategy(Strategy):
 
     allow_unconditional_update = False
     has_generation = True
+    metadata_checks = CUSTOM
 
     def __init__(self, kind: str, version: Object, storage_schema: Object | None, *, changed: bool = False) -> None:
         """`version` is an entry of the CRD's spec.versions, `storage_schema` the openAPIV3Schema of the storage

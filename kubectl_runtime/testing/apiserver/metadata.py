@@ -9,21 +9,26 @@ from typing import Any
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.metadata_checks import WHOLE, MetadataChecks
 from kubectl_runtime.testing.apiserver.names import (
     MAX_ANNOTATIONS,
+    NameErrors,
     dns_subdomain_errors,
     label_value_errors,
+    path_segment_errors,
     qualified_name_errors,
 )
 from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.strategy import Strategy
 
 Object = dict[str, Any]
 
 STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+_IMMUTABLE = ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
-DUPLICATE_OWNERS = (".metadata.ownerReferences contains duplicate entries; API server dedups owner references in "
-                    "1.20+, and may reject such requests as early as 1.24; please fix your requests; "
-                    "duplicate UID(s) observed: ")
+_DUPLICATE_OWNERS = (".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references "
+                     "in 1.20+, and may reject such requests as early as 1.24; please fix your requests; "
+                     "duplicate UID(s) observed: ")
 
 
 def timestamp(moment: datetime) -> str:
@@ -31,29 +36,42 @@ def timestamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def validate(metadata: Object, resource_type: ResourceType) -> list[Cause]:
-    """The causes that refuse an object's metadata on create."""
-    strategy = resource_type.strategy
+def validate_create(metadata: Object, strategy: Strategy) -> list[Cause]:
+    """The causes that refuse an object's metadata on create; the kind's own checks hide those for every kind."""
+    checks = strategy.metadata_checks
+    causes = _whole(metadata, strategy.validate_name) + _plain_finalizers(metadata, checks) if checks.on_create else []
+    return causes or _whole(metadata, path_segment_errors)
+
+
+def validate_update(new: Object, old: Object, strategy: Strategy, subresource: str) -> list[Cause]:
+    """The causes that refuse a change of metadata, each as often as the real server finds it."""
+    causes = _whole(new, path_segment_errors) + _change(new, old)
+    checks = strategy.metadata_checks
+    for check in checks.of_update(subresource):
+        causes += _whole(new, strategy.validate_name) if check == WHOLE else _change(new, old)
+        causes += _plain_finalizers(new, checks)
+    return causes
+
+
+def _whole(metadata: Object, name_errors: NameErrors) -> list[Cause]:
+    """Everything that can be wrong with metadata as such."""
     causes = []
     if prefix := metadata.get("generateName"):
         causes += [errors.invalid_value("metadata.generateName", prefix, error)
-                   for error in strategy.validate_name(prefix, prefix=True)]
+                   for error in name_errors(prefix, prefix=True)]
     if name := metadata.get("name"):
-        causes += [errors.invalid_value("metadata.name", name, error) for error in strategy.validate_name(name)]
+        causes += [errors.invalid_value("metadata.name", name, error) for error in name_errors(name)]
     else:
         causes.append(errors.required("metadata.name", "name or generateName is required"))
     if metadata.get("generation", 0) < 0:
         causes.append(errors.invalid_value("metadata.generation", metadata["generation"],
                                            "must be greater than or equal to 0"))
-    return causes + validate_common(metadata, resource_type)
+    return causes + _maps_and_owners(metadata) + _finalizers(metadata.get("finalizers") or [])
 
 
-def validate_common(metadata: Object, resource_type: ResourceType, *, times: int = 1,
-                    finalizers: int = 1) -> list[Cause]:
-    """The causes in labels, annotations and owner references, so many times, and in finalizers, so many times."""
-    return times * (_labels(metadata.get("labels") or {}) + _annotations(metadata.get("annotations") or {})
-                    + _owners(metadata.get("ownerReferences") or [])
-                    ) + finalizers * _finalizers(metadata.get("finalizers") or [], resource_type)
+def _maps_and_owners(metadata: Object) -> list[Cause]:
+    return (_labels(metadata.get("labels") or {}) + _annotations(metadata.get("annotations") or {})
+            + _owners(metadata.get("ownerReferences") or []))
 
 
 def _labels(labels: Object) -> list[Cause]:
@@ -77,9 +95,9 @@ def _owners(owners: list[Object]) -> list[Cause]:
     at = "metadata.ownerReferences"
     for owner in owners:
         version = owner.get("apiVersion") or ""
-        if not version or version.count("/") > 1:
+        if not version.rpartition("/")[2] or version.count("/") > 1:
             causes.append(errors.invalid_value(f"{at}.apiVersion", version, "version must not be empty"))
-        elif version == "v1" and owner.get("kind") == "Event":
+        elif version in ("v1", "/v1") and owner.get("kind") == "Event":
             causes.append(errors.invalid_value(at, owner, "/v1, Kind=Event is disallowed from being an owner"))
         causes += [errors.invalid_value(f"{at}.{key}", owner.get(key) or "", "must not be empty")
                    for key in ("kind", "name", "uid") if not owner.get(key)]
@@ -94,15 +112,9 @@ def owner_text(owner: Object) -> str:
     return f"{owner.get('kind', '')}/{owner.get('name', '')}"
 
 
-def _finalizers(finalizers: list[str], resource_type: ResourceType) -> list[Cause]:
-    causes = []
-    for index, name in enumerate(finalizers):
-        found = [errors.invalid_value("metadata.finalizers", name, error) for error in qualified_name_errors(name)]
-        # Custom resources may have plain names for their finalizers: they get a warning instead.
-        if not resource_type.is_custom and "/" not in name and name not in STANDARD_FINALIZERS:
-            found.append(errors.invalid_value(f"metadata.finalizers[{index}]", name,
-                                              "name is neither a standard finalizer name nor is it fully qualified"))
-        causes += found
+def _finalizers(finalizers: list[str]) -> list[Cause]:
+    causes = [errors.invalid_value("metadata.finalizers", name, error)
+              for name in finalizers for error in qualified_name_errors(name)]
     if ORPHAN in finalizers and FOREGROUND in finalizers:
         causes.append(errors.invalid_value("metadata.finalizers", finalizers,
                                            f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"))
@@ -121,14 +133,18 @@ def collector_finalizers(before: list[str], policy: str, *, orphans: bool = Fals
     return before if set(after) == set(before) else after
 
 
-def validate_update(new: Object, old: Object) -> list[Cause]:
-    """The causes that refuse a change of metadata, without those of `validate_common`."""
+def _plain_finalizers(metadata: Object, checks: MetadataChecks) -> list[Cause]:
+    """Finalizers without a domain, where the kind refuses them; custom resources get a warning instead."""
+    if not checks.qualified_finalizers:
+        return []
+    return [errors.invalid_value(f"metadata.finalizers[{index}]", name,
+                                 "name is neither a standard finalizer name nor is it fully qualified")
+            for index, name in enumerate(metadata.get("finalizers") or ())
+            if "/" not in name and name not in STANDARD_FINALIZERS]
+
+
+def _change(new: Object, old: Object) -> list[Cause]:
     causes = []
-    grace = "deletionGracePeriodSeconds"
-    if grace in new and new[grace] != old.get(grace):
-        causes.append(errors.immutable(f"metadata.{grace}", new[grace]))
-    if "deletionTimestamp" in new and "deletionTimestamp" not in old:
-        causes.append(errors.immutable("metadata.deletionTimestamp", new["deletionTimestamp"]))
     if "deletionTimestamp" in old:
         added = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
         if added:
@@ -136,9 +152,9 @@ def validate_update(new: Object, old: Object) -> list[Cause]:
             causes.append(errors.forbidden_field("metadata.finalizers",
                                                  "no new finalizers can be added if the object is being "
                                                  f"deleted, found new finalizers []string{{{listed}}}"))
-    causes += [errors.immutable(f"metadata.{key}", new.get(key, "")) for key in ("name", "namespace", "uid")
-               if new.get(key, "") != old.get(key, "")]
-    return causes
+    causes += [errors.immutable(f"metadata.{key}", new.get(key, "")) for key in _IMMUTABLE
+               if new.get(key) != old.get(key)]
+    return causes + _maps_and_owners(new)
 
 
 def warnings(metadata: Object, old: Object | None, resource_type: ResourceType) -> list[str]:
@@ -157,8 +173,8 @@ def warnings(metadata: Object, old: Object | None, resource_type: ResourceType) 
     return texts
 
 
-def tidy_owners(metadata: Object) -> list[str]:
-    """Drop owner references that occur twice; returns the warning about it, if any."""
+def tidy_owners(metadata: Object, *, patched: bool = False) -> list[str]:
+    """Drop owner references that occur twice; returns the warning about it, if any. A patch brings them about late."""
     owners = metadata.get("ownerReferences")
     if not owners or len(owners) < 2:
         return []
@@ -172,4 +188,5 @@ def tidy_owners(metadata: Object) -> list[str]:
     if not dropped:
         return []
     metadata["ownerReferences"] = kept
-    return [DUPLICATE_OWNERS + ", ".join(dropped)]
+    when = " after mutating admission happens" if patched else ""
+    return [_DUPLICATE_OWNERS.format(when=when) + ", ".join(dropped)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import re
+from typing import Protocol
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -41,14 +42,20 @@ MAX_GENERATED = 58  # characters of generateName that are kept, so that five ran
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # the real server's: no vowels, so that no words come out
 
 
+class NameErrors(Protocol):
+    """A check of names; `prefix` tells that more characters will follow."""
+
+    def __call__(self, name: str, *, prefix: bool = False) -> list[str]: ...
+
+
 def generated_name(prefix: str, randomness: random.Random) -> str:
     """A name that begins with the prefix and ends with five random characters."""
     return prefix[:MAX_GENERATED] + "".join(randomness.choices(_ALPHABET, k=5))
 
 
 def _masked(name: str, prefix: bool) -> str:
-    """A prefix may end with a dash, since characters follow: it is checked as if one stood there."""
-    return name[:-1] + "a" if prefix and name.endswith("-") else name
+    """A prefix may end with a dash, since characters follow: the real server takes an "a" for its last two."""
+    return name[:-2] + "a" if prefix and len(name) > 1 and name.endswith("-") else name
 
 
 def dns_label_errors(name: str, *, prefix: bool = False) -> list[str]:

@@ -1,9 +1,9 @@
 """The rules of a kind, one `Strategy` object per resource type: what is filled in or refused, what a deletion does.
 
 Order of a create:   ``decode`` · ``default`` · (managedFields, against ``blank``) · ``to_storage`` ·
-                     ``prepare_create`` · (metadata by the core) · ``validate_create`` · stored
+                     ``prepare_create`` · (metadata by the core) · ``validate_create`` · ``canonicalize`` · stored
 Order of an update:  ``decode`` · ``default`` · (managedFields) · ``to_storage`` · ``prepare_update`` · ``generation`` ·
-                     ``validate_update`` · stored
+                     ``validate_update`` · ``canonicalize`` · stored
 Order of a delete:   ``grace_period`` · (finalizers by the core) · ``prepare_delete`` when the object stays for now
 
 Objects are plain dicts that belong to the request: the hooks change them in place. `old` is read-only. Validation of
@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.managedfields.tracking import Reset, reset_for
+from kubectl_runtime.testing.apiserver.metadata_checks import USUAL, MetadataChecks
 from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors
 
 Object = dict[str, Any]
@@ -53,6 +54,7 @@ class Strategy:
     delete_warning = ""  # Warning header of a delete that names no propagation policy (Job)
     terminates = False  # a deletion takes its time to remove the contents (Namespace, CustomResourceDefinition)
     collects_dependents = True  # a propagation policy means something: not for Events, which own nothing
+    metadata_checks: MetadataChecks = USUAL  # what the kind's own validation says of metadata
     checks_namespace = True  # creating in a Namespace that is missing or Terminating is refused
 
     def to_storage(self, obj: Object, version: str) -> Object:
@@ -108,6 +110,9 @@ class Strategy:
             self.keep_all_but_status(new, old)
         elif self.has_status:
             self.keep("status", new, old)
+
+    def canonicalize(self, obj: Object) -> None:
+        """What is filled in after the validation, which does not see it."""
 
     def reset(self, subresource: str) -> Reset:
         """What a request cannot write, and so does not own in managedFields."""

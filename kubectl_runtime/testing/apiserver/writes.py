@@ -18,7 +18,7 @@ from kubectl_runtime.testing.apiserver.storage import Version, make_version
 Object = dict[str, Any]
 
 _GENERATE_ATTEMPTS = 8
-_NOT_ON_CREATE = ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion")
+_NOT_ON_CREATE = ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 def field_problems(ctx: RequestContext, unknown: list[str], duplicates: list[str]) -> list[str]:
@@ -95,7 +95,10 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
     check_namespace(ctx, obj)
     for key in _NOT_ON_CREATE:
         meta.pop(key, None)
-    ctx.warnings += metadata.tidy_owners(meta)
+    posted = ctx.request.method == "POST"
+    if not posted:
+        parse_version(meta.get("resourceVersion") or "")
+    ctx.warnings += metadata.tidy_owners(meta, patched=ctx.request.method == "PATCH")
     if not applied:
         obj = with_managers(ctx, None, obj, "")
         meta = obj["metadata"]
@@ -107,14 +110,19 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
     strategy.prepare_create(obj, ctx)
     if strategy.has_generation:
         meta["generation"] = 1
-    causes = metadata.validate(meta, ctx.type) + strategy.validate_create(obj, ctx)
+    causes = metadata.validate_create(meta, strategy) + strategy.validate_create(obj, ctx)
     if causes:
         raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)
     ctx.warnings += metadata.warnings(meta, None, ctx.type) + strategy.warnings(obj, None)
+    strategy.canonicalize(obj)
+    sent_version = meta.pop("resourceVersion", "")
+    sent = int(sent_version) if sent_version.isdecimal() else 0
+    if sent and posted and not ctx.dry_run:
+        raise errors.bare_500("resourceVersion should not be set on objects to be created")
     _refuse_existing(ctx, meta)
     fields = strategy.selectable_fields(obj)
     if ctx.dry_run:
-        return make_version(obj, 0, fields)
+        return make_version(obj, sent, fields)
     return ctx.core.storage.put(ctx.type.storage, obj, fields)
 
 
@@ -160,7 +168,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     strategy, meta = ctx.type.strategy, new["metadata"]
     _check_version(ctx, current, meta)
     check_namespace(ctx, new)
-    ctx.warnings += metadata.tidy_owners(meta)
+    ctx.warnings += metadata.tidy_owners(meta, patched=ctx.request.method == "PATCH")
     if not applied:
         new = with_managers(ctx, old, new, subresource)
     before = strategy.to_storage(old, ctx.type.version)
@@ -172,6 +180,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     ctx.core.admit_write(ctx, new, before)
     _raise_generation(ctx, new, before, subresource)
     _validate(ctx, new, before, subresource)
+    strategy.canonicalize(new)
     fields = strategy.selectable_fields(new)
     meta["resourceVersion"] = str(current.rv)
     new.pop("kind", None)
@@ -203,22 +212,24 @@ def _without_times(obj: Object) -> Object:
 
 
 def _check_version(ctx: RequestContext, current: Version, meta: Object) -> None:
-    sent = meta.get("resourceVersion") or ""
-    if sent and sent != "0":
-        if not sent.isdecimal():
-            raise errors.invalid(ctx.type.group, ctx.type.plural, current.name, [
-                errors.invalid_value("metadata.resourceVersion", sent,
-                                     f'strconv.ParseUint: parsing "{sent}": invalid syntax')])
-        if int(sent) != current.rv:
-            raise errors.conflict(ctx.type.group, ctx.type.plural, current.name)
-    elif not ctx.type.strategy.allow_unconditional_update and ctx.request.method == "PUT":
+    sent = parse_version(meta.get("resourceVersion") or "")
+    if sent and sent != current.rv:
+        raise errors.conflict(ctx.type.group, ctx.type.plural, current.name)
+    if not sent and not ctx.type.strategy.allow_unconditional_update:
         # The plural stands where the kind should: so the real server says it.
         raise errors.invalid(ctx.type.group, ctx.type.plural, current.name, [
             errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")])
 
 
+def parse_version(text: str) -> int:
+    """A resourceVersion in an object, 0 if there is none; the 500 of one that is no number."""
+    if text and not text.isdecimal():
+        raise errors.bare_500(f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    return int(text or 0)
+
+
 def _restore(meta: Object, before: Object) -> None:
-    """What an update cannot change is put back silently."""
+    """What an update cannot change is put back silently; an end of life that it adds is not, and so refused."""
     meta.pop("selfLink", None)
     for key in ("creationTimestamp", "deletionTimestamp"):
         if key in before:
@@ -244,10 +255,7 @@ def _raise_generation(ctx: RequestContext, new: Object, before: Object, subresou
 
 def _validate(ctx: RequestContext, new: Object, before: Object, subresource: str) -> None:
     strategy, meta = ctx.type.strategy, new["metadata"]
-    # The real server checks metadata several times on updates, so that each of its causes is there as often.
-    times, finalizers = (3, 1) if ctx.type.is_custom else (4, 2)
-    causes = metadata.validate_common(meta, ctx.type, times=times, finalizers=finalizers)
-    causes += 2 * metadata.validate_update(meta, before["metadata"])
+    causes = metadata.validate_update(meta, before["metadata"], strategy, subresource)
     causes += strategy.validate_update(new, before, subresource, ctx)
     if causes:
         raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)

@@ -86,7 +86,7 @@ def test_a_cron_job_needs_a_schedule_and_a_short_name(api: Api) -> None:
     assert (made["spec"]["concurrencyPolicy"], made["spec"]["failedJobsHistoryLimit"]) == ("Allow", 1)
     assert "completions" not in made["spec"]["jobTemplate"]["spec"]
     refused = api.create({**base, "metadata": {"name": "c" * 53}, "spec": {"schedule": "* *", "jobTemplate": job}})
-    assert [field for field, _ in refused.causes()] == ["metadata.name", "spec.schedule"]
+    assert [field for field, _ in refused.causes()] == ["spec.schedule", "metadata.name"]
 
 
 def test_an_autoscaler_is_the_same_object_in_both_versions(api: Api) -> None:

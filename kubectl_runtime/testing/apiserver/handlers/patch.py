@@ -103,9 +103,17 @@ def _apply(ctx: RequestContext) -> HttpResponse:
         writes.check_namespace(ctx, result)
         if current is None or old is None:
             ctx.core.authorize_create(ctx)
+            _refuse_uid(ctx, configuration)
             return answer_one(ctx, writes.create(ctx, result, applied=True), 201)
         version = writes.update(ctx, current, old, result, subresource, applied=True)
     return answer_one(ctx, version)
+
+
+def _refuse_uid(ctx: RequestContext, configuration: Object) -> None:
+    """What does not exist has no uid: an apply that names one means an object that is gone."""
+    if uid := configuration["metadata"].get("uid"):
+        raise errors.conflict(ctx.type.group, ctx.type.plural, ctx.info.name, (
+            f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"))
 
 
 def _decode_applied(ctx: RequestContext, result: Object) -> None:

@@ -23,6 +23,9 @@ def update(ctx: RequestContext) -> HttpResponse:
         if current is None:
             if not ctx.type.strategy.allow_create_on_update or ctx.info.subresource:
                 raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
+            if uid := obj["metadata"].get("uid"):
+                raise _other_uid(ctx.type, "/".join(filter(None, (ctx.namespace, ctx.info.name))), ctx.info.name,
+                                 wanted=uid, found="")
             # Surprising but true: a PUT of a missing Lease creates it, even with a resourceVersion in the body.
             ctx.core.authorize_create(ctx)
             return answer_one(ctx, writes.create(ctx, obj), 201)

@@ -36,8 +36,13 @@ class BuiltinStrategy(Strategy):
         self.type_name = type_name
 
     def decode(self, obj: Object) -> list[str]:
-        """See `typed.decode`."""
-        return typed.decode(self.type_name, obj)
+        """See `typed.decode`; an empty list of managers is kept, since it asks to forget them."""
+        metadata = obj.get("metadata")
+        forget = isinstance(metadata, dict) and metadata.get("managedFields") == []
+        unknown = typed.decode(self.type_name, obj)
+        if forget:
+            obj["metadata"]["managedFields"] = []
+        return unknown
 
     def blank(self) -> Object:
         """See `typed.blank`."""

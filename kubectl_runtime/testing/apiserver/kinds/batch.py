@@ -20,7 +20,6 @@ from kubectl_runtime.testing.apiserver.kinds.base import (
 from kubectl_runtime.testing.apiserver.kinds.pod_warnings import name_warnings, template_warnings
 from kubectl_runtime.testing.apiserver.kinds.podspec import default_pod_spec
 from kubectl_runtime.testing.apiserver.kinds.podspec_validation import template_causes
-from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 CONTROLLER_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
@@ -60,16 +59,14 @@ class JobStrategy(BuiltinStrategy):
         _default_labels(obj)
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """The selector and its labels, which the Job gets too: the stored object is defaulted when it is read back."""
+        """The selector and its labels."""
         super().prepare_create(obj, ctx)
         if not obj["spec"].get("manualSelector"):
             self._generate_selector(obj["spec"], obj["metadata"])
-        _default_labels(obj)
 
-    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """As when it is read back: labels that are left out are the template's."""
-        super().prepare_update(new, old, subresource, ctx)
-        _default_labels(new)
+    def canonicalize(self, obj: Object) -> None:
+        """The Job gets the selector's labels too: the stored object is defaulted when it is read back."""
+        _default_labels(obj)
 
     @staticmethod
     def _generate_selector(spec: Object, metadata: Object) -> None:
@@ -198,16 +195,13 @@ class CronJobStrategy(BuiltinStrategy):
         template = spec.setdefault("jobTemplate", {}).setdefault("spec", {}).setdefault("template", {})
         default_pod_spec(template.setdefault("spec", {}))
 
-    def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
-        """Short enough that Jobs can be named after it."""
-        found = dns_subdomain_errors(name, prefix=prefix)
-        if len(name) > _MAX_CRON_NAME:
-            found.append(f"must be no more than {_MAX_CRON_NAME} characters")
-        return found
-
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Schedule, policies and the template of the Jobs."""
-        return self._spec_causes(obj["spec"], {})
+        """Schedule, policies and the template of the Jobs; a name so short that Jobs can be named after it."""
+        causes, name = self._spec_causes(obj["spec"], {}), obj["metadata"].get("name", "")
+        if len(name) > _MAX_CRON_NAME:
+            causes.append(errors.invalid_value("metadata.name", name,
+                                               f"must be no more than {_MAX_CRON_NAME} characters"))
+        return causes
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """Those of the template; a time zone in the schedule, which is refused at creation."""

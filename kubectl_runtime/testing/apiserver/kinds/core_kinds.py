@@ -132,11 +132,14 @@ class NamespaceStrategy(BuiltinStrategy):
             obj["metadata"]["labels"] = {**labels, NAME_LABEL: name}
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Active, held by the namespace controller; a generated name gets its label here."""
-        self.default(obj)
+        """Active, held by the namespace controller."""
         finalizers = (obj.get("spec") or {}).get("finalizers") or []
         obj["spec"] = {"finalizers": finalizers if "kubernetes" in finalizers else [*finalizers, "kubernetes"]}
         obj["status"] = {"phase": "Active"}
+
+    def canonicalize(self, obj: Object) -> None:
+        """A generated name gets its label when it has been checked."""
+        self.default(obj)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
         """Finalizers of the spec change through /finalize only."""
@@ -212,6 +215,16 @@ class EndpointsStrategy(BuiltinStrategy):
         for subset in obj.get("subsets") or ():
             for port in subset.get("ports") or ():
                 put_default(port, "protocol", "TCP")
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """Every subset has an address."""
+        return [errors.required(f"subsets[{index}]", "must specify `addresses` or `notReadyAddresses`")
+                for index, subset in enumerate(obj.get("subsets") or ())
+                if not subset.get("addresses") and not subset.get("notReadyAddresses")]
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation."""
+        return self.validate_create(new, ctx)
 
 
 class LimitRangeStrategy(BuiltinStrategy):

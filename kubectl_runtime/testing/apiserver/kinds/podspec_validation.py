@@ -57,7 +57,7 @@ def pod_spec_causes(spec: Object, path: str) -> list[Cause]:
 
 def template_causes(template: Object, path: str) -> list[Cause]:
     """What is wrong with a pod template: its labels and spec."""
-    causes = _label_causes((template.get("metadata") or {}).get("labels") or {}, f"{path}.metadata.labels")
+    causes = _label_causes((template.get("metadata") or {}).get("labels") or {}, f"{path}.labels")
     return causes + pod_spec_causes(template.get("spec") or {}, f"{path}.spec")
 
 

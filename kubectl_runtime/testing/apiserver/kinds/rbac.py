@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, one_of
+from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, one_of, selector_causes
 from kubectl_runtime.testing.apiserver.names import path_segment_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
@@ -51,6 +51,19 @@ class ClusterRoleStrategy(RoleStrategy):
     """ClusterRoles."""
 
     namespaced = False
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """An aggregation says of what; its selectors are well-formed."""
+        causes = super().validate_create(obj, ctx)
+        rule = obj.get("aggregationRule")
+        if rule is None:
+            return causes
+        selectors, path = rule.get("clusterRoleSelectors") or (), "aggregationRule.clusterRoleSelectors"
+        if not selectors:
+            causes.append(errors.required(path, "at least one clusterRoleSelector required if aggregationRule is "
+                                          "non-nil"))
+        return causes + [cause for index, selector in enumerate(selectors)
+                         for cause in selector_causes(selector, f"{path}[{index}]")]
 
 
 class BindingStrategy(BuiltinStrategy):

@@ -16,7 +16,7 @@ from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.addresses import IP_MESSAGE, cidr_warnings, ip_warnings, parse_ip
 from kubectl_runtime.testing.apiserver.kinds.base import PORT_RANGE, BuiltinStrategy, label_causes, one_of, put_default
 from kubectl_runtime.testing.apiserver.kinds.podspec_validation import PROTOCOLS
-from kubectl_runtime.testing.apiserver.names import dns_label_errors
+from kubectl_runtime.testing.apiserver.names import dns_label_errors, path_segment_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 SERVICE_NETWORK = ipaddress.IPv4Network("10.0.0.0/24")
@@ -175,12 +175,22 @@ def _allocate(obj: Object, ctx: StrategyContext) -> None:
     put_default(spec, "ipFamilyPolicy", "RequireDualStack" if headless_without_selector else "SingleStack")
     if not address:
         address = _free_address(obj, ctx)
+        _refuse_unnamed(obj["metadata"].get("name", ""), address)
     spec["clusterIP"] = address
     spec["clusterIPs"] = spec.get("clusterIPs") or [address]
     wants_ports = spec["type"] == "NodePort" or (spec["type"] == "LoadBalancer"
                                                  and spec.get("allocateLoadBalancerNodePorts", True))
     if wants_ports and any(not port.get("nodePort") for port in spec.get("ports") or ()):
         _allocate_node_ports(obj, ctx)
+
+
+def _refuse_unnamed(name: str, address: str) -> None:
+    """An address is allocated before the Service is validated, and written down together with the Service's name."""
+    found = [f"Invalid value: {errors.go_value(name)}: {why}" for why in path_segment_errors(name)]
+    if found or not name:
+        why = f"spec.parentRef.name: {' '.join(found) or 'Required value'}"
+        raise errors.invalid("", "Service", name, [errors.invalid_value("spec.clusterIPs", [""], (
+            f'failed to allocate IP: IPAddress.networking.k8s.io "{address}" is invalid: {why}'))])
 
 
 def _others(obj: Object, ctx: StrategyContext) -> list[Object]:

@@ -18,6 +18,7 @@ from kubectl_runtime.testing.apiserver.kinds import (
 )
 from kubectl_runtime.testing.apiserver.kinds.autoscaling import AutoscalerStrategy, OldAutoscalerStrategy
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy
+from kubectl_runtime.testing.apiserver.metadata_checks import checks_of
 
 _ADMISSION, _RBAC, _STORAGE = "admissionregistration.k8s.io", rbac.GROUP, "storage.k8s.io"
 _NETWORK, _FLOW = "networking.k8s.io", "flowcontrol.apiserver.k8s.io"
@@ -108,5 +109,6 @@ def strategy(group: str, version: str, kind: str) -> BuiltinStrategy:
     rules = found(f"{group.partition('.')[0] or 'core'}.{version}.{kind}")
     rules.allow_create_on_update = (group, kind) in CREATED_BY_PUT
     rules.allow_unconditional_update = (group, kind) not in CHECKED_BY_VERSION
+    rules.metadata_checks = checks_of(group, kind)
     rules.keeps_metadata = (group, kind) in METADATA_KEPT
     return rules

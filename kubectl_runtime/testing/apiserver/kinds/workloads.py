@@ -21,6 +21,7 @@ from kubectl_runtime.testing.apiserver.kinds.base import (
 from kubectl_runtime.testing.apiserver.kinds.pod_warnings import claim_spec_warnings, name_warnings, template_warnings
 from kubectl_runtime.testing.apiserver.kinds.podspec import default_pod_spec
 from kubectl_runtime.testing.apiserver.kinds.podspec_validation import template_causes
+from kubectl_runtime.testing.apiserver.names import dns_label_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -229,6 +230,10 @@ class StatefulSetStrategy(WorkloadStrategy):
         """As at creation."""
         super().prepare_update(new, old, subresource, ctx)
         _drop_max_unavailable(new)
+
+    def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
+        """A DNS label: its Pods are named after it."""
+        return dns_label_errors(name, prefix=prefix)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """Most of the spec is fixed."""

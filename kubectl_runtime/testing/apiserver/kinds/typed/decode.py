@@ -169,6 +169,10 @@ def _null() -> None:
     return None
 
 
+def _empty() -> str:
+    return ""
+
+
 def _decoder(spec: str) -> Decoder:
     spec = spec.removeprefix("#")
     if spec.startswith("."):
@@ -196,7 +200,8 @@ def _list_decoder(spec: str) -> Decoder:
 
 def _map_decoder(spec: str) -> Decoder:
     element_spec = spec.partition("}")[2]
-    element, zero = _decoder(element_spec), _zero(element_spec)
+    element = _decoder(element_spec)
+    zero = _empty if element_spec == "bytes" else _zero(element_spec)  # the stored form knows no null in a map
     go_name = _go_name(spec)
 
     def decode_map(value: Any, place: Place, unknown: list[str]) -> Any:
