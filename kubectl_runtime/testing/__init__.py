@@ -1,5 +1,15 @@
 """Test tools: the embedded API server and what simulates, disturbs and verifies around it.
 
+====================================================  ================================================================
+``server``, ``loading``, ``kubeconfig``, ``tls``      `ApiServer`, and how to fill it and let clients in
+``apiserver``                                         its core: the whole behaviour, without sockets and threads
+``http``                                              its rim: sockets and threads around the core
+``faults``                                            the fault script, and the recording of requests
+``clock``, ``executor``, ``transport``,               simulation: controllers and server in one thread, on simulated
+``simulation``                                        time, reproducible by a seed
+``pytest_plugin``, ``__main__``                       the fixtures; ``python -m kubectl_runtime.testing``
+====================================================  ================================================================
+
 Each name is imported on first use, as those of `kubectl_runtime` are.
 """
 

@@ -22,7 +22,7 @@ from kubectl_runtime.testing.apiserver.controllers.catalog import build_controll
 from kubectl_runtime.testing.apiserver.core import DEFAULT_COMPACTION, ApiCore
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.testing.faults import Faults, Recording
-from kubectl_runtime.testing.http.listener import Listener
+from kubectl_runtime.testing.http.listener import GRACE, Listener
 from kubectl_runtime.testing.kubeconfig import Credentials, kubeconfig
 from kubectl_runtime.testing.loading import Manifests, load_objects
 from kubectl_runtime.testing.tls import HOSTS, Authority, ServerTls
@@ -82,7 +82,10 @@ class ApiServer:
     # --- life ------------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Bind and serve; raises OSError if the port is taken."""
+        """Bind and serve, from threads of its own; returns at once, itself.
+
+        Raises OSError if the port is taken, RuntimeError if the server is running.
+        """
         if self._listener is not None:
             raise RuntimeError("the API server is already running")
         listener = Listener(self.core.handle, clock=self.clock, host=self._host, port=self._port, faults=self.faults,
@@ -94,20 +97,25 @@ class ApiServer:
         return self
 
     def stop(self) -> None:
-        """End all connections and threads; blocks until they are gone. Does nothing if it is not running."""
+        """End all connections and threads; the data stay. Does nothing if it is not running.
+
+        Blocks until they are gone: idle connections and watches go at once, an answer under way gets 5 s, and 5 more
+        after its connection is broken off. Raises RuntimeError that names threads which did not end even then (a
+        function of the fault script that blocks, say).
+        """
         listener, self._listener = self._listener, None
         if listener is None:
             return
         housekeeper, self._housekeeper = self._housekeeper, None
         stuck = listener.stop()
         if housekeeper is not None:
-            housekeeper.stop()
+            stuck += housekeeper.stop()
         if stuck:
             raise RuntimeError(f"threads of the API server did not end: {', '.join(stuck)}")
 
     def restart(self, *, fresh: bool = False) -> None:
         """Stop and start on the same port, with the same data or, if `fresh`, as a new cluster (new uids, low
-        versions)."""
+        versions). Blocks and raises as `stop` and `start`; clients meanwhile are refused."""
         self.stop()
         if fresh:
             self.core = self._new_core()
@@ -149,7 +157,10 @@ class ApiServer:
         return Credentials(ca, token=self._own_token)
 
     def client(self, user: str | User | None = None, *, certificate: bool = False) -> Client:
-        """A client of this library for it, as an administrator or as the user (see `credentials`)."""
+        """A client of this library for it, as an administrator or as the user; whoever asks for it closes it.
+
+        Raises ValueError as `credentials`, RuntimeError before the first start.
+        """
         from kubectl_runtime.client.client import Client
         from kubectl_runtime.client.config import Config
 
@@ -164,6 +175,7 @@ class ApiServer:
 
         It holds everything itself, is readable by its owner only, and is an administrator's or the user's. kubectl and
         everything else in Go sends credentials over HTTPS only: for them a server that tells users apart needs `tls`.
+        Raises ValueError as `credentials`, RuntimeError before the first start, and OSError.
         """
         target = Path(path)
         target.touch(mode=0o600)
@@ -181,12 +193,15 @@ class ApiServer:
     def load(self, manifests: Manifests) -> int:
         """Create or replace objects from YAML text, a path to a file or folder, or dicts; returns how many.
 
-        Raises ValueError that names the object which the server refused.
+        A text of one line is a path if there is such a file. Namespaces that are missing are made, a CRD is established
+        before what follows it, a status is written through /status. The server need not run. Blocks meanwhile, and
+        other requests get their turn between two objects. Raises ValueError that names the object which the server
+        refused; what came before it stays.
         """
         return load_objects(self.core, manifests)
 
     def snapshot(self) -> Any:
-        """The present state, for `restore`; cheap, objects are shared."""
+        """The present state, opaque, for `restore`, also of another server; cheap, as objects never change."""
         return self.core.dump()
 
     def restore(self, state: Any, *, rewind: bool = False) -> None:
@@ -198,11 +213,14 @@ class ApiServer:
         self.core.restore(state, rewind=rewind)
 
     def expire_history(self) -> None:
-        """Forget all changes so far: older resourceVersions and continue tokens have expired."""
+        """Forget all changes so far: older resourceVersions and continue tokens have expired (410).
+
+        Watches go on, but for those that have not read their last changes yet.
+        """
         self.core.compact()
 
     def drop_connections(self) -> None:
-        """Break all connections, as a network does."""
+        """Break all connections, as a network does; new ones are accepted."""
         if self._listener is not None:
             self._listener.drop_connections()
 
@@ -236,12 +254,13 @@ class Housekeeper:
         with self._condition:
             self._condition.notify_all()
 
-    def stop(self) -> None:
-        """End and join the thread."""
+    def stop(self) -> list[str]:
+        """End the thread; blocks for at most `GRACE` seconds. Returns its name if it did not end."""
         with self._condition:
             self._stopping = True
             self._condition.notify_all()
-        self._thread.join()
+        self._thread.join(GRACE)
+        return [self._thread.name] if self._thread.is_alive() else []
 
     def _run(self) -> None:
         while True:

@@ -105,6 +105,15 @@ def test_a_snapshot_brings_back_what_was_deleted(server):
     assert get(server, f"{CONFIG_MAPS}/a").status_code == 200
 
 
+def test_a_snapshot_of_one_server_can_be_the_beginning_of_another(server):
+    server.load(MANIFESTS)
+    with ApiServer() as other:
+        other.restore(server.snapshot())
+        listed = get(other, "/apis/example.com/v1/widgets").json()
+    assert len(listed["items"]) == 1
+    assert int(listed["metadata"]["resourceVersion"]) >= int(listed["items"][0]["metadata"]["resourceVersion"])
+
+
 def test_time_is_the_clocks():
     clock = SimClock()
     with ApiServer(clock=clock) as server:

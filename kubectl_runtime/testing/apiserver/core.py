@@ -48,7 +48,7 @@ Virtual = Callable[[RequestContext, Object], Object]
 log = logging.getLogger(__name__)
 
 DEFAULT_COMPACTION = 300.0  # seconds, as kube-apiserver's --etcd-compaction-interval
-_NEVER_404_TEXT = "404 page not found\n"
+_NOT_FOUND_TEXT = "404 page not found\n"
 _RECREATED = "unable to create new content in namespace {} because it is being terminated"
 
 
@@ -90,19 +90,22 @@ class ApiCore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock; callbacks that became due meanwhile run after it is free."""
-        with self._lock:
-            self._depth += 1
-            try:
-                yield
-            finally:
-                self._depth -= 1
-                callbacks: list[Callable[[], None]] = []
-                if self._depth == 0 and self._callbacks:
-                    callbacks = list(self._callbacks)
-                    self._callbacks.clear()
-        for callback in callbacks:
-            callback()
+        """Hold the lock; callbacks that became due meanwhile run after it is free, also when the block raises: a
+        refused request may have written before (a deletion of a collection that a precondition stops half-way)."""
+        callbacks: list[Callable[[], None]] = []
+        try:
+            with self._lock:
+                self._depth += 1
+                try:
+                    yield
+                finally:
+                    self._depth -= 1
+                    if self._depth == 0 and self._callbacks:
+                        callbacks = list(self._callbacks)
+                        self._callbacks.clear()
+        finally:
+            for callback in callbacks:
+                callback()
 
     def call_unlocked(self, callback: Callable[[], None]) -> None:
         """Call back once the lock, which the caller holds, is free; the same callback once only."""
@@ -143,7 +146,7 @@ class ApiCore:
         resource_type = self._resource_type(info)
         if resource_type is None:
             headers = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
-            return HttpResponse(404, headers, _NEVER_404_TEXT.encode())
+            return HttpResponse(404, headers, _NOT_FOUND_TEXT.encode())
         if resource_type.deprecation:
             warnings.append(resource_type.deprecation)
         if request.method not in ("GET", "HEAD"):

@@ -84,7 +84,7 @@ class ResourceType:
         """The subresource of that name, if the type has it."""
         return next((sub for sub in self.subresources if sub.name == name), None)
 
-    @property
+    @cached_property
     def prefix(self) -> bytes:
         """The start of an encoded object: ``{"kind":…,"apiVersion":…,``."""
         return b'{"kind":"%s","apiVersion":"%s",' % (self.kind.encode(), self.api_version.encode())
@@ -145,10 +145,6 @@ class Registry:
     def versions(self, group: str) -> list[str]:
         """The versions of a group, the preferred one first."""
         return list(self._groups.get(group, ()))
-
-    def storages(self) -> list[str]:
-        """The storage keys of all types, each once."""
-        return list(dict.fromkeys(t.storage for t in self._types.values()))
 
     def __iter__(self) -> Iterator[ResourceType]:
         return iter(list(self._types.values()))

@@ -30,7 +30,7 @@ import msgspec
 Object = dict[str, Any]
 
 MAX_HISTORY = 200_000  # changes that are kept at most between compactions, over all types
-MAX_HISTORY_BYTES = 256 << 20  # and bytes of old objects
+MAX_HISTORY_BYTES = 256 << 20  # and bytes of encoded objects in them
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Object).decode
@@ -244,11 +244,12 @@ class Storage:
     def load(self, state: tuple[int, dict[str, dict[str, Version]]], *, rv: int | None = None) -> None:
         """Put a dumped state in place without history: watches end, older resourceVersions have expired.
 
-        `rv` is the resourceVersion to go on from; None takes the dump's own, which moves the server back in time.
+        `rv` is the resourceVersion to go on from, at least the dump's own; None takes that, which may move the server
+        back in time.
         """
         for key in list(self.buckets):
             self.drop(key)
-        self.rv = state[0] if rv is None else rv
+        self.rv = state[0] if rv is None else max(rv, state[0])
         self.compacted = self.rv
         self._history_size = self._history_bytes = 0
         for key, objects in state[1].items():

@@ -10,6 +10,8 @@ ends the connection, or the framing, in a body      the request is served with `
 sends a body above the limit                        it is read to its end, up to a bound, and left out, so that the
                                                     client hears the 413, not a reset (the real server cuts it off)
 ==================================================  ====================================================================
+
+The timeouts are of real time, whatever clock the server has: they guard its threads against clients that hang.
 """
 
 from __future__ import annotations

@@ -41,10 +41,10 @@ class Reaper:
         self._wake()  # as long as the poll holds the connection, closing it sends neither FIN nor RST
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the thread; blocks for the moment in which it calls back, at most 5 s."""
         self._stopped = True
         self._wake()
-        self._thread.join()
+        self._thread.join(5)
         self._wake_in.close()
         self._wake_out.close()
 

@@ -170,3 +170,15 @@ def test_a_wide_list_of_changes_comes_in_chunks_that_hold_whole_lines(core):
         chunks.append(chunk)
     assert len(chunks) > 1
     assert sum(chunk.count(b"\n") for chunk in chunks) == 300
+
+
+def test_watches_are_woken_by_what_a_request_wrote_before_it_was_refused(core):
+    first, second = create(core, "a"), create(core, "b")
+    stream = watch(core, resourceVersion=second["metadata"]["resourceVersion"])
+    woken = []
+    stream.on_ready(lambda: woken.append(kinds(stream)))
+    refused = core.handle(HttpRequest(
+        "DELETE", CONFIG_MAPS, [], {"content-type": "application/json"},
+        json.dumps({"preconditions": {"uid": first["metadata"]["uid"]}}).encode()))
+    assert refused.status == 409
+    assert woken == [[], ["DELETED"]]

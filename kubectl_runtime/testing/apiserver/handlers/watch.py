@@ -90,16 +90,14 @@ class Watch:
 
     def poll(self) -> bytes | None:
         """The next events as one chunk, None if there is nothing now (or no more: `closed`)."""
-        if self._closed:
-            return None
-        chunk = self._take(self._pending)
-        if chunk:
-            return chunk
-        changes = self._read()
-        if changes:
+        while not self._closed:
+            if chunk := self._take(self._pending):
+                return chunk
+            changes = self._read()
+            if not changes:
+                return self._timers()
             self._pending = self._lines(changes)
-            return self._take(self._pending) or self.poll()
-        return self._timers()
+        return None
 
     @staticmethod
     def _take(lines: Iterator[bytes]) -> bytes:
