@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, dig, put_default
-from kubectl_runtime.testing.apiserver.metadata import timestamp
 from kubectl_runtime.testing.apiserver.strategy import StrategyContext
 
 Object = dict[str, Any]
@@ -111,7 +111,7 @@ class CrdStrategy(BuiltinStrategy):
             meta["finalizers"] = [*(meta.get("finalizers") or ()), CLEANUP]
         set_condition(obj, "Terminating", "True", "InstanceDeletionPending",
                       "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
-                      timestamp(ctx.now))
+                      format_time(ctx.now))
 
 
 def _storage(crd: Object) -> list[str]:

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors, managedfields
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.crd_strategy import CLEANUP, is_true, set_condition
 from kubectl_runtime.testing.apiserver.custom import CustomStrategy
 from kubectl_runtime.testing.apiserver.kinds.catalog import storage_version_hash
-from kubectl_runtime.testing.apiserver.metadata import timestamp
 from kubectl_runtime.testing.apiserver.registry import ResourceType, Subresource, version_priority
 from kubectl_runtime.testing.apiserver.schemas import ANY, Schema, from_openapi
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
@@ -134,7 +134,7 @@ class CrdController:
     # --- establishing -------------------------------------------------------------------------------------------------
 
     def _establish(self, core: ApiCore, crd: Object) -> None:
-        now = timestamp(core.clock.now())
+        now = format_time(core.clock.now())
         clash = self._clash(core, crd)
         if clash:
             set_condition(crd, "NamesAccepted", "False", clash[0], clash[1], now)
@@ -210,7 +210,7 @@ class CrdController:
             for instance in list(bucket.objects.values()):
                 if not instance.deleting:
                     delete(core, types[0], instance, agent=AGENT)
-        now = timestamp(core.clock.now())
+        now = format_time(core.clock.now())
         if bucket is not None and bucket.objects:
             set_condition(crd, "Terminating", "True", "InstanceDeletionInProgress",
                           "CustomResource deletion is in progress", now)

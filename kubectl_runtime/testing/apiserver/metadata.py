@@ -4,7 +4,6 @@ in."""
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import Any
 
 from kubectl_runtime.testing.apiserver import errors
@@ -29,11 +28,6 @@ ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _DUPLICATE_OWNERS = (".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references "
                      "in 1.20+, and may reject such requests as early as 1.24; please fix your requests; "
                      "duplicate UID(s) observed: ")
-
-
-def timestamp(moment: datetime) -> str:
-    """A date as Kubernetes writes it: UTC, whole seconds."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def validate_create(metadata: Object, strategy: Strategy) -> list[Cause]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors, managedfields, metadata
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.jsonvalues import same_json
@@ -135,7 +136,7 @@ def _stamp(ctx: RequestContext, meta: Object) -> None:
             if ctx.core.storage.get(ctx.type.storage, meta.get("namespace", ""), meta["name"]) is None:
                 break
     meta["uid"] = ctx.core.new_uid()
-    meta["creationTimestamp"] = metadata.timestamp(ctx.now)
+    meta["creationTimestamp"] = format_time(ctx.now)
 
 
 def _refuse_existing(ctx: RequestContext, meta: Object) -> None:

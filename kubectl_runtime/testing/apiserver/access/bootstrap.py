@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
+from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver.access.rbac import GROUP
-from kubectl_runtime.testing.apiserver.metadata import timestamp
 from kubectl_runtime.testing.apiserver.storage import Storage
 
 Object = dict[str, Any]
@@ -137,7 +137,7 @@ def install(storage: Storage, now: datetime) -> None:
     for plural, obj in _all():
         key = f"{GROUP}/{plural}"
         if storage.get(key, "", obj["metadata"]["name"]) is None:
-            obj["metadata"].update(uid=str(uuid.uuid4()), creationTimestamp=timestamp(now))
+            obj["metadata"].update(uid=str(uuid.uuid4()), creationTimestamp=format_time(now))
             storage.put(key, obj, {})
 
 

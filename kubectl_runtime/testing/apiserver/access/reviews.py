@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver.access.attributes import Attributes
 from kubectl_runtime.testing.apiserver.access.authn import with_authenticated
 from kubectl_runtime.testing.apiserver.context import RequestContext, User
 from kubectl_runtime.testing.apiserver.errors import Cause, bad_request, invalid, invalid_value
-from kubectl_runtime.testing.apiserver.metadata import timestamp
 
 if TYPE_CHECKING:
     from kubectl_runtime.testing.apiserver.access import Access
@@ -85,7 +85,7 @@ class Reviews:
 
     def self_subject(self, ctx: RequestContext, obj: Object) -> Object:
         """SelfSubjectReview: who am I?"""
-        metadata = {**(obj.get("metadata") or {}), "creationTimestamp": timestamp(ctx.now)}
+        metadata = {**(obj.get("metadata") or {}), "creationTimestamp": format_time(ctx.now)}
         return {**obj, "metadata": metadata, "status": {"userInfo": user_info(ctx.user_info)}}
 
     def token(self, _: RequestContext, obj: Object) -> Object:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver.controllers.client import delete, served_type
-from kubectl_runtime.testing.apiserver.metadata import timestamp
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class NamespaceController:
         obj = namespace.decode()
         status = obj.setdefault("status", {})
         before = {entry["type"]: entry for entry in status.get("conditions") or ()}
-        now = timestamp(core.clock.now())
+        now = format_time(core.clock.now())
         conditions = []
         for kind, state, reason, message in _conditions(remaining):
             known = before.get(kind)

@@ -18,13 +18,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.delete_options import DeleteOptions, delete_options
 from kubectl_runtime.testing.apiserver.forms import Form
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_bytes, answer_deleted, answer_one, stored
 from kubectl_runtime.testing.apiserver.handlers.read import page, read_list_request, validate
-from kubectl_runtime.testing.apiserver.metadata import collector_finalizers, timestamp
+from kubectl_runtime.testing.apiserver.metadata import collector_finalizers
 from kubectl_runtime.testing.apiserver.storage import Version, make_version
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
 
@@ -112,7 +113,7 @@ def _terminate(ctx: RequestContext, current: Version, obj: Object, options: Dele
     """A Namespace or CRD with contents: it becomes Terminating, once."""
     if current.deleting:
         return current
-    obj["metadata"]["deletionTimestamp"] = timestamp(ctx.now)
+    obj["metadata"]["deletionTimestamp"] = format_time(ctx.now)
     ctx.type.strategy.prepare_delete(obj, "Foreground" if options.cascades else options.propagation, ctx)
     return _store(ctx, current, obj, options)
 
@@ -143,9 +144,9 @@ def _shorten_or_begin(meta: Object, period: int, now: datetime) -> None:
     period = min(period, MAX_GRACE)
     if "deletionTimestamp" in meta:
         sooner = timedelta(seconds=period - meta["deletionGracePeriodSeconds"])
-        meta["deletionTimestamp"] = timestamp(datetime.fromisoformat(meta["deletionTimestamp"]) + sooner)
+        meta["deletionTimestamp"] = format_time(datetime.fromisoformat(meta["deletionTimestamp"]) + sooner)
     else:
-        meta["deletionTimestamp"] = timestamp(now + timedelta(seconds=period))
+        meta["deletionTimestamp"] = format_time(now + timedelta(seconds=period))
         if meta.get("generation"):
             meta["generation"] += 1
     meta["deletionGracePeriodSeconds"] = period
@@ -154,7 +155,7 @@ def _shorten_or_begin(meta: Object, period: int, now: datetime) -> None:
 def _mark(meta: Object, now: datetime) -> None:
     """A deletion without grace begins."""
     if "deletionTimestamp" not in meta:
-        meta["deletionTimestamp"] = timestamp(now)
+        meta["deletionTimestamp"] = format_time(now)
         if meta.get("generation"):
             meta["generation"] += 1
     meta["deletionGracePeriodSeconds"] = 0

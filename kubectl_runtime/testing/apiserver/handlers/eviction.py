@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.delete_options import checked
@@ -17,7 +18,6 @@ from kubectl_runtime.testing.apiserver.handlers.answers import answer_success, s
 from kubectl_runtime.testing.apiserver.handlers.delete import check_preconditions, remove
 from kubectl_runtime.testing.apiserver.handlers.pods import read_request
 from kubectl_runtime.testing.apiserver.kinds.base import label_selector
-from kubectl_runtime.testing.apiserver.metadata import timestamp
 from kubectl_runtime.testing.apiserver.options import write_options
 from kubectl_runtime.testing.apiserver.storage import Version
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
@@ -62,7 +62,7 @@ def _tell(ctx: RequestContext, current: Version, pod: Object) -> Version:
     """Store the condition that announces the disruption, if it is not there yet."""
     conditions = list(pod["status"].get("conditions") or ())
     wanted = {"type": "DisruptionTarget", "status": "True", "lastProbeTime": None,
-              "lastTransitionTime": timestamp(ctx.now), "reason": "EvictionByEvictionAPI",
+              "lastTransitionTime": format_time(ctx.now), "reason": "EvictionByEvictionAPI",
               "message": "Eviction API: evicting"}
     if any(entry.get("type") == wanted["type"] and entry.get("status") == "True" for entry in conditions):
         return current
@@ -92,12 +92,12 @@ def _count(ctx: RequestContext, budget: Object, pod: str) -> None:
 
     status, meta = budget["status"], budget["metadata"]
     left = status["disruptionsAllowed"] - 1
-    change: Object = {"disruptionsAllowed": left, "disruptedPods": {pod: timestamp(ctx.now)}}
+    change: Object = {"disruptionsAllowed": left, "disruptedPods": {pod: format_time(ctx.now)}}
     if not left:
         others = [entry for entry in status.get("conditions") or () if entry["type"] != "DisruptionAllowed"]
         change["conditions"] = [*others, {
             "type": "DisruptionAllowed", "status": "False", "observedGeneration": status.get("observedGeneration", 0),
-            "lastTransitionTime": timestamp(ctx.now), "reason": "InsufficientPods", "message": ""}]
+            "lastTransitionTime": format_time(ctx.now), "reason": "InsufficientPods", "message": ""}]
     path = f"/apis/policy/v1/namespaces/{meta['namespace']}/poddisruptionbudgets/{meta['name']}/status"
     submit(ctx.core, "PATCH", path, {"status": change}, agent="kube-apiserver")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import body, errors, options
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_success, stored
-from kubectl_runtime.testing.apiserver.metadata import timestamp
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
 
 Object = dict[str, Any]
@@ -43,7 +43,7 @@ def bind(ctx: RequestContext) -> HttpResponse:
         conditions = [condition for condition in pod.setdefault("status", {}).get("conditions") or ()
                       if condition.get("type") != "PodScheduled"]
         conditions.append({"type": "PodScheduled", "status": "True", "lastProbeTime": None,
-                           "lastTransitionTime": timestamp(ctx.now)})
+                           "lastTransitionTime": format_time(ctx.now)})
         pod["status"]["conditions"] = conditions
         if not ctx.dry_run:
             ctx.core.storage.put(ctx.type.storage, pod, ctx.type.strategy.selectable_fields(pod))

@@ -9,10 +9,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import body, errors, options
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_object, stored
-from kubectl_runtime.testing.apiserver.metadata import timestamp
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
 
 Object = dict[str, Any]
@@ -40,9 +40,9 @@ def create_token(ctx: RequestContext) -> HttpResponse:
     token = ctx.core.access.issue_account_token(account.namespace, account.name, account.uid, lifetime)
     return answer_object(ctx, {
         "kind": "TokenRequest", "apiVersion": f"{GROUP}/v1",
-        "metadata": {"name": account.name, "namespace": account.namespace, "creationTimestamp": timestamp(ctx.now)},
+        "metadata": {"name": account.name, "namespace": account.namespace, "creationTimestamp": format_time(ctx.now)},
         "spec": spec,
-        "status": {"token": token, "expirationTimestamp": timestamp(ctx.now + timedelta(seconds=lifetime))}}, 201)
+        "status": {"token": token, "expirationTimestamp": format_time(ctx.now + timedelta(seconds=lifetime))}}, 201)
 
 
 def _spec(ctx: RequestContext) -> Object:

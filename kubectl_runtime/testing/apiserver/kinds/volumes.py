@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, dig, immutable_causes, one_of, put_default
@@ -15,7 +16,6 @@ from kubectl_runtime.testing.apiserver.kinds.pod_warnings import (
 )
 from kubectl_runtime.testing.apiserver.kinds.podspec import default_volume_source
 from kubectl_runtime.testing.apiserver.kinds.typed.quantity import value_of
-from kubectl_runtime.testing.apiserver.metadata import timestamp
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -140,7 +140,7 @@ class VolumeStrategy(BuiltinStrategy):
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
         """The protection, and when the phase began."""
-        obj["status"] = {"phase": "Pending", _SINCE: timestamp(ctx.now)}
+        obj["status"] = {"phase": "Pending", _SINCE: format_time(ctx.now)}
         _protect(obj, "kubernetes.io/pv-protection")
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
@@ -153,7 +153,7 @@ class VolumeStrategy(BuiltinStrategy):
             if _SINCE in before:
                 put_default(status, _SINCE, before[_SINCE])
         elif status.get(_SINCE) in (None, before.get(_SINCE)):
-            status[_SINCE] = timestamp(ctx.now)
+            status[_SINCE] = format_time(ctx.now)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """Deprecated annotations, policies, labels and kinds of volumes."""
