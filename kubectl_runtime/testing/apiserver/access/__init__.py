@@ -63,6 +63,8 @@ class Core(Protocol):
 
     def locked(self) -> AbstractContextManager[None]: ...
 
+    def new_uid(self) -> str: ...
+
 
 class Access:
     """Authentication and authorisation of one server. Safe to use from any thread once it is attached."""
@@ -90,7 +92,7 @@ class Access:
         core.virtual.update(reviews.handlers(self))
         if self._rbac is not None:
             with core.locked():
-                bootstrap.install(core.storage, core.clock.now())
+                bootstrap.install(core.storage, core.clock.now(), core.new_uid)
 
     def _storage(self) -> Storage:
         assert self._core is not None, "attach comes first"

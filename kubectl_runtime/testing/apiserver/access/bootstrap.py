@@ -5,8 +5,7 @@ The real server has about seventy, most of them for the parts of a cluster (sche
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -132,12 +131,12 @@ def cluster_role_bindings() -> list[Object]:
             for name, groups in bindings.items()]
 
 
-def install(storage: Storage, now: datetime) -> None:
+def install(storage: Storage, now: datetime, new_uid: Callable[[], str]) -> None:
     """Store what is missing of them; the core's lock is held."""
     for plural, obj in _all():
         key = f"{GROUP}/{plural}"
         if storage.get(key, "", obj["metadata"]["name"]) is None:
-            obj["metadata"].update(uid=str(uuid.uuid4()), creationTimestamp=format_time(now))
+            obj["metadata"].update(uid=new_uid(), creationTimestamp=format_time(now))
             storage.put(key, obj, {})
 
 
