@@ -160,7 +160,7 @@ class ApiCore:
         if not info.is_resource:
             return None
         found = self.registry.get(info.group, info.version, info.resource)
-        in_namespace = bool(info.namespace) and info.resource != "namespaces"
+        in_namespace = bool(info.namespace) and (info.resource != "namespaces" or info.name != info.namespace)
         misplaced = found is not None and (found.namespaced if info.name and not info.namespace else
                                            in_namespace and not found.namespaced)
         if found is not None and not misplaced:

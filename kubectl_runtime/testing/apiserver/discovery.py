@@ -28,18 +28,23 @@ VERSION = {
 }
 _OTHER_PATHS = ("/api", "/api/v1", "/apis", "/apis/", "/healthz", "/livez", "/openapi/v2", "/openapi/v3",
                 "/openapi/v3/", "/readyz", "/version")
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
+_BUILD_LABELS = (("git_version", "gitVersion"), ("major", "major"), ("minor", "minor"))
 _AGGREGATED = ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList")
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
 
 def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
     """The answer to a discovery request, or None; raises the 404 with a Status and the 406."""
-    parts = [part for part in request.path.split("/") if part]
+    path = request.path[1:].removesuffix("/")
+    parts = path.split("/") if path else []
     if not parts:
         return _json(request, {"paths": _root_paths(registry)})
     if parts == ["version"]:
         _check_routed(request, (JSON,))
         return _json(request, VERSION)
+    if parts == ["metrics"]:
+        return HttpResponse(200, [("Content-Type", _METRICS_TYPE)], _metrics())
     if parts[0] in ("healthz", "livez", "readyz"):
         return health(request, parts)
     if parts == ["apis"]:
@@ -68,6 +73,13 @@ def _check_routed(request: HttpRequest, media_types: Sequence[str] = MEDIA_TYPES
 
 def _is_custom(registry: Registry, parts: list[str]) -> bool:
     return parts[0] == "apis" and all(found.is_custom for found in registry.of(parts[1], parts[2]))
+
+
+def _metrics() -> bytes:
+    """The one metric that is true here: what is served."""
+    labels = ",".join(f'{name}="{VERSION[key]}"' for name, key in _BUILD_LABELS)
+    return ("# HELP kubernetes_build_info Major, minor and git version of the API that is served.\n"
+            f"# TYPE kubernetes_build_info gauge\nkubernetes_build_info{{{labels}}} 1\n").encode()
 
 
 def _below(registry: Registry, parts: list[str]) -> Object | None:

@@ -21,7 +21,8 @@ _LAST = ("apiservice-openapi-controller", "apiservice-openapiv3-controller")
 _HOOKS = (*(f"poststarthook/{name}" for name in _START), "autoregister-completion",
           *(f"poststarthook/{name}" for name in _LAST))
 _ALIVE = ("ping", "log", "loopback-serving-certificate", "etcd", *_HOOKS)
-CHECKS = {"healthz": _ALIVE, "livez": _ALIVE, "readyz": ("ping", "log", "informer-sync", *_HOOKS, "shutdown")}
+CHECKS = {"healthz": _ALIVE, "livez": _ALIVE,
+          "readyz": ("ping", "log", "etcd", "etcd-readiness", "informer-sync", *_HOOKS, "shutdown")}
 
 
 def health(request: HttpRequest, parts: list[str]) -> HttpResponse | None:

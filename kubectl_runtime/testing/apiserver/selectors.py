@@ -193,16 +193,22 @@ def _set(lexer: _Lexer) -> list[str]:
 def parse_fields(text: str, supported: Collection[str], unsupported: str = "") -> FieldSelector:
     """Parse a field selector; a field outside of `supported` is a 400 with the text `unsupported` (``{}`` is the
     field)."""
+    terms = parse_terms(text)
+    for key, _, _ in terms:
+        if key not in supported:
+            raise bad_request((unsupported or "field label not supported: {}").format(key))
+    return FieldSelector(terms)
+
+
+def parse_terms(text: str) -> tuple[tuple[str, bool, str], ...]:
+    """The (field, equal?, value) triples of a field selector, whatever the fields; 400 if it is malformed."""
     terms = []
     for term in sorted(_split_terms(text)):
         match = re.match(r"(.*?)(!=|==|=)(.*)", term, re.DOTALL)
         if match is None:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
         terms.append((match[1], match[2] != "!=", _unescaped(match[3])))
-    for key, _, _ in terms:
-        if key not in supported:
-            raise bad_request((unsupported or "field label not supported: {}").format(key))
-    return FieldSelector(tuple(terms))
+    return tuple(terms)
 
 
 def _split_terms(text: str) -> list[str]:

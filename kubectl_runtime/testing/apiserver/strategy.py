@@ -96,6 +96,10 @@ class Strategy:
         """
         return {}
 
+    def blank_shown(self) -> Object:
+        """The same as the object of a bookmark."""
+        return self.blank()
+
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
         """Drop what a client may not set and set what the server sets.
 

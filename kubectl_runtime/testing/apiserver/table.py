@@ -7,6 +7,7 @@ way of `custom_columns`. Priority 1 is shown by ``-o wide`` only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from kubectl_runtime.testing.apiserver.registry import ResourceType
 Object = dict[str, Any]
 Cell = Callable[[Object, datetime], Any]
 
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 NAME_DESCRIPTION = "Name must be unique within a namespace. Cannot be updated."
 AGE_DESCRIPTION = "CreationTimestamp is a timestamp representing the server time when this object was created, in UTC."
 
@@ -95,24 +97,23 @@ def _path_cell(path: str, kind: str) -> Cell:
             values = find(obj, path)
         except JsonPathError:
             return None
-        return _typed(values, kind, now) if values else None
+        return _typed(values[0], kind, now) if values else None  # surprising: the first of several values
 
     return cell
 
 
-def _typed(values: list[Any], kind: str, now: datetime) -> Any:
+def _typed(value: Any, kind: str, now: datetime) -> Any:
     """A value as a cell of the column's type; one that does not fit is shown as null, as the real server does."""
-    first = values[0]
     if kind == "integer":
-        return int(first) if isinstance(first, int | float) and not isinstance(first, bool) else None
+        return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
     if kind == "number":
-        return first if isinstance(first, int | float) and not isinstance(first, bool) else None
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
     if kind == "boolean":
-        return first if isinstance(first, bool) else None
+        return value if isinstance(value, bool) else None
     if kind == "date":
-        return age(first, now) if isinstance(first, str) else None
+        return (age(value, now) if _RFC3339.fullmatch(value) else "<invalid>") if isinstance(value, str) else None
     if kind == "string":
-        return " ".join(shown(value) for value in values)
+        return "<no value>" if value is None else shown(value)
     return None
 
 

@@ -200,7 +200,10 @@ def test_nobody_grants_what_he_does_not_have() -> None:
         'permissions not currently held:\n{APIGroups:[""], Resources:["pods"], Verbs:["list" "watch"]}')
     assert caught.value.code == 403
     write(server, "roles", new, user="ADMIN")
-    write(server, "roles", {**new, "metadata": {**new["metadata"], "labels": {"a": "b"}}}, old=new)
+    owned = {**new, "metadata": {**new["metadata"], "ownerReferences": [], "finalizers": ["a/b"]}}
+    write(server, "roles", owned, old=new)
+    with pytest.raises(StatusError, match="attempting to grant"):
+        write(server, "roles", {**new, "metadata": {**new["metadata"], "labels": {"a": "b"}}}, old=new)
     server.grant("list watch", "pods")
     write(server, "roles", new)
 
@@ -219,12 +222,12 @@ def test_escalate_and_bind_replace_having_the_rights() -> None:
 
 def test_binding_a_role_that_is_missing_is_a_404_for_who_may_not_bind_it() -> None:
     bound = {"metadata": {"name": "b"}, "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "gone"}}
-    with pytest.raises(StatusError, match=r'clusterroles.rbac.authorization.k8s.io "gone" not found'):
+    with pytest.raises(StatusError, match=r'clusterrolebindings.rbac.authorization.k8s.io "gone" not found'):
         write(Server(), "clusterrolebindings", bound)
 
 
 def test_an_aggregated_role_needs_the_rights_of_an_administrator() -> None:
-    new = {"metadata": {"name": "r"}, "aggregationRule": {"clusterRoleSelectors": []}}
+    new = {"metadata": {"name": "r"}, "aggregationRule": {"clusterRoleSelectors": [{}]}}
     with pytest.raises(StatusError, match="must have cluster-admin privileges"):
         write(Server(), "clusterroles", new)
 

@@ -107,12 +107,12 @@ def test_any_text_is_a_path_or_refused(path: str) -> None:
         find({"a": [{"b": 1}], "x": "y"}, path)
 
 
-def test_a_value_of_the_wrong_type_is_no_cell_and_several_are_joined() -> None:
+def test_a_value_of_the_wrong_type_is_no_cell_and_the_first_of_several_is_shown() -> None:
     columns = custom_columns([{"name": "N", "type": "integer", "jsonPath": ".spec.n"},
                               {"name": "S", "type": "string", "jsonPath": ".spec.list[*].a"},
                               {"name": "M", "type": "string", "jsonPath": ".spec.map"},
                               {"name": "D", "type": "date", "jsonPath": ".spec.since"}])
     obj = {"metadata": {"name": "a"}, "spec": {"n": "five", "list": [{"a": "x"}, {"a": "y"}], "map": {"k": 1},
                                                "since": "2023-12-31T23:59:00Z"}}
-    assert [column.cell(obj, NOW) for column in columns] == ["a", None, "x y", '{"k":1}', "60s"]
+    assert [column.cell(obj, NOW) for column in columns] == ["a", None, "x", '{"k":1}', "60s"]
     assert [column.name for column in custom_columns([])] == ["Name", "Age"]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from kubectl_runtime.testing.apiserver.context import User
 from kubectl_runtime.testing.apiserver.errors import StatusError, forbidden, go_value
+from kubectl_runtime.testing.apiserver.names import path_segment_errors
+from kubectl_runtime.testing.apiserver.options import integer_param
 from kubectl_runtime.testing.apiserver.route import RequestInfo
+from kubectl_runtime.testing.apiserver.selectors import FieldSelector, parse_terms
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
-
-_NAME_SELECTOR = re.compile(r"(?:^|,)\s*metadata\.name\s*==?\s*([^,]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,20 @@ def of_request(user: User, info: RequestInfo, request: HttpRequest) -> Attribute
     if not info.is_resource:
         return Attributes(user, info.verb, path=info.path, is_resource=False)
     name = info.name
-    if not name and info.verb in ("list", "watch", "deletecollection"):
-        match = _NAME_SELECTOR.search(request.param("fieldSelector"))
-        name = match[1].strip() if match else ""
+    if not name and info.verb in ("list", "watch"):
+        name = _selected_name(request)
     return Attributes(user, info.verb, info.group, info.resource, info.subresource, info.namespace, name, info.path)
+
+
+def _selected_name(request: HttpRequest) -> str:
+    """The name that the field selector asks for; "" if there is none, or if the options of the list are malformed."""
+    try:
+        for option in ("limit", "timeoutSeconds"):
+            integer_param(request, option)
+        name = FieldSelector(parse_terms(request.param("fieldSelector"))).name() or ""
+    except StatusError:
+        return ""
+    return "" if path_segment_errors(name) else name
 
 
 def refusal(attributes: Attributes, reason: str = "") -> StatusError:

@@ -21,7 +21,7 @@ ALL_VERBS = "create delete deletecollection get list patch update watch"
 
 _WORKLOADS = "daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale"
 
-# (verbs, API group, resources); the group "" is written as "core"
+# (verbs, API groups, resources); the group "" is written as "core"
 _ADMIN = [
     ("create", "authorization.k8s.io", "localsubjectaccessreviews"),
     (ALL_VERBS, GROUP, "rolebindings roles"),
@@ -31,23 +31,27 @@ _EDIT = [
     ("impersonate", "core", "serviceaccounts"),
     (CHANGE, "core", "pods pods/attach pods/exec pods/portforward pods/proxy"),
     ("create", "core", "pods/eviction"),
-    (CHANGE, "core", "configmaps events persistentvolumeclaims replicationcontrollers replicationcontrollers/scale "
+    (CHANGE, "core", "configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale "
                      "secrets serviceaccounts services services/proxy"),
     ("create", "core", "serviceaccounts/token"),
+    (CHANGE, "core events.k8s.io", "events"),
     (CHANGE, "apps", _WORKLOADS + " statefulsets statefulsets/scale"),
     (CHANGE, "autoscaling", "horizontalpodautoscalers"),
     (CHANGE, "batch", "cronjobs jobs"),
-    (CHANGE, "extensions", _WORKLOADS + " ingresses networkpolicies replicationcontrollers/scale"),
+    (CHANGE, "extensions", "daemonsets deployments deployments/rollback deployments/scale ingresses networkpolicies "
+                           "replicasets replicasets/scale replicationcontrollers/scale"),
     (CHANGE, "policy", "poddisruptionbudgets"),
     (CHANGE, "networking.k8s.io", "ingresses networkpolicies"),
     (ALL_VERBS, "coordination.k8s.io", "leases"),
+    (CHANGE, "resource.k8s.io", "resourceclaims resourceclaimtemplates"),
 ]
 _VIEW = [
     (READ, "core", "configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods "
                    "replicationcontrollers replicationcontrollers/scale serviceaccounts services services/status"),
-    (READ, "core", "bindings events limitranges namespaces/status pods/log pods/status replicationcontrollers/status "
+    (READ, "core", "bindings limitranges namespaces/status pods/log pods/status replicationcontrollers/status "
                    "resourcequotas resourcequotas/status"),
     (READ, "core", "namespaces"),
+    (READ, "core events.k8s.io", "events"),
     (READ, "discovery.k8s.io", "endpointslices"),
     (READ, "apps", "controllerrevisions daemonsets daemonsets/status deployments deployments/scale deployments/status "
                    "replicasets replicasets/scale replicasets/status statefulsets statefulsets/scale "
@@ -59,6 +63,7 @@ _VIEW = [
                          "replicationcontrollers/scale"),
     (READ, "policy", "poddisruptionbudgets poddisruptionbudgets/status"),
     (READ, "networking.k8s.io", "ingresses ingresses/status networkpolicies"),
+    (READ, "resource.k8s.io", "resourceclaims resourceclaims/status resourceclaimtemplates"),
 ]
 _BASIC_USER = [
     ("create", "authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews"),
@@ -70,12 +75,12 @@ _AUTH_DELEGATOR = [
 ]
 _DISCOVERY = "/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/"
 _PUBLIC_INFO = "/healthz /livez /readyz /version /version/"
-_MONITORING = "/healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/*"
+_MONITORING = "/flagz /healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/* /statusz"
 
 
 def _rules(table: Iterable[tuple[str, str, str]]) -> list[Object]:
-    return [{"verbs": verbs.split(), "apiGroups": ["" if group == "core" else group], "resources": resources.split()}
-            for verbs, group, resources in table]
+    return [{"verbs": verbs.split(), "apiGroups": ["" if group == "core" else group for group in groups.split()],
+             "resources": resources.split()} for verbs, groups, resources in table]
 
 
 def _paths(paths: str) -> list[Object]:
@@ -111,7 +116,7 @@ def cluster_roles() -> list[Object]:
         _role("system:auth-delegator", _rules(_AUTH_DELEGATOR)),
         _role("system:basic-user", _rules(_BASIC_USER)),
         _role("system:discovery", _paths(_DISCOVERY)),
-        _role("system:monitoring", _paths(_MONITORING)),
+        _role("system:monitoring", _paths(_MONITORING) + _rules([("get", "core", "nodes/metrics")])),
         _role("system:public-info-viewer", _paths(_PUBLIC_INFO)),
     ]
 

@@ -28,12 +28,11 @@ EVERYTHING: list[rules.Rule] = [{"verbs": ["*"], "apiGroups": ["*"], "resources"
 def check_write(rbac: Rbac, user: User, plural: str, new: Object, old: Object | None) -> None:
     """Raise the 403 of a role or binding that would grant what its writer does not have.
 
-    `old` is the object before an update. What changes nothing but metadata is always allowed.
+    `old` is the object before an update. Owners and finalizers may always be changed, for the garbage collector.
     """
     if MASTERS in user.groups or plural not in (*ROLES, *BINDINGS):
         return
-    content = ("rules", "aggregationRule", "subjects", "roleRef")
-    if old is not None and all(new.get(part) == old.get(part) for part in content):
+    if old is not None and _comparable(new) == _comparable(old):
         return
     metadata = new["metadata"]
     name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
@@ -41,16 +40,27 @@ def check_write(rbac: Rbac, user: User, plural: str, new: Object, old: Object | 
         wanted = new.get("rules") or []
         if rbac.authorize(Attributes(user, "escalate", GROUP, plural, namespace=namespace, name=name)).allowed:
             return
-        if "aggregationRule" in new and rules.missing(rbac.rules_for(user, "")[0], EVERYTHING):
-            raise forbidden(GROUP, plural, name, "must have cluster-admin privileges to use the aggregationRule: "
-                            + _refusal(rbac, user, "", EVERYTHING))
     else:
-        wanted = _bound_rules(rbac, user, new.get("roleRef") or {}, namespace)
+        wanted = _bound_rules(rbac, user, plural, new.get("roleRef") or {}, namespace)
     if rules.missing(rbac.rules_for(user, namespace)[0], wanted):
         raise forbidden(GROUP, plural, name, _refusal(rbac, user, namespace, wanted))
+    if any(map(_aggregates, (new, old or {}))) and rules.missing(rbac.rules_for(user, "")[0], EVERYTHING):
+        raise forbidden(GROUP, plural, name, "must have cluster-admin privileges to use the aggregationRule")
 
 
-def _bound_rules(rbac: Rbac, user: User, role: Object, namespace: str) -> list[rules.Rule]:
+def _comparable(obj: Object) -> Object:
+    """The object without what the garbage collector changes, and without what the server writes."""
+    ignored = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in ignored}
+    content = ("rules", "aggregationRule", "subjects", "roleRef")
+    return {"metadata": metadata, **{part: obj.get(part) for part in content}}
+
+
+def _aggregates(role: Object) -> bool:
+    return bool((role.get("aggregationRule") or {}).get("clusterRoleSelectors"))
+
+
+def _bound_rules(rbac: Rbac, user: User, bindings: str, role: Object, namespace: str) -> list[rules.Rule]:
     """The rules that a binding would grant; none if the user may bind the role without having them."""
     plural = "clusterroles" if role.get("kind") == "ClusterRole" else "roles"
     name = role.get("name", "")
@@ -58,7 +68,7 @@ def _bound_rules(rbac: Rbac, user: User, role: Object, namespace: str) -> list[r
         return []
     found = rbac.role_rules(role, namespace)
     if isinstance(found, str):
-        raise not_found(GROUP, plural, name)
+        raise not_found(GROUP, bindings, name)  # surprising: the binding's type and the role's name
     return found
 
 

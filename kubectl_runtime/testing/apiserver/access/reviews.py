@@ -6,14 +6,23 @@ metadata that the core has given it and returns the answer; the requests themsel
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver.access.attributes import Attributes
 from kubectl_runtime.testing.apiserver.access.authn import with_authenticated
 from kubectl_runtime.testing.apiserver.context import RequestContext, User
-from kubectl_runtime.testing.apiserver.errors import Cause, bad_request, invalid, invalid_value
+from kubectl_runtime.testing.apiserver.errors import (
+    Cause,
+    StatusError,
+    bad_request,
+    forbidden_field,
+    invalid,
+    invalid_value,
+    required,
+)
+from kubectl_runtime.testing.apiserver.selectors import parse_labels, parse_terms
 
 if TYPE_CHECKING:
     from kubectl_runtime.testing.apiserver.access import Access
@@ -21,6 +30,8 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 Handler = Callable[[RequestContext, Object], Object]
 
+_SELECTORS: dict[str, Callable[[str], object]] = {"fieldSelector": parse_terms, "labelSelector": parse_labels}
+_OPERATORS = {"fieldSelector": ("In", "NotIn"), "labelSelector": ("In", "NotIn", "Exists", "DoesNotExist")}
 AUTHORIZATION = "authorization.k8s.io"
 AUTHENTICATION = "authentication.k8s.io"
 
@@ -81,7 +92,7 @@ class Reviews:
             "incomplete": bool(error)}
         if error:
             status["evaluationError"] = error
-        return {**obj, "status": status}
+        return {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": {}, "spec": {}, "status": status}
 
     def self_subject(self, ctx: RequestContext, obj: Object) -> Object:
         """SelfSubjectReview: who am I?"""
@@ -103,8 +114,8 @@ class Reviews:
         status: Object = {"allowed": decision.allowed}
         if decision.reason:
             status["reason"] = decision.reason
-        if decision.error:
-            status["evaluationError"] = decision.error
+        if problems := [*filter(None, [decision.error]), *_ignored_selectors(obj["spec"])]:
+            status["evaluationError"] = "; ".join(problems)
         return {**obj, "status": status}
 
 
@@ -149,7 +160,44 @@ def _attribute_causes(obj: Object) -> list[Cause]:
     if resource is None and other is None:
         return [invalid_value("spec.resourceAttributes", None,
                               "exactly one of nonResourceAttributes or resourceAttributes must be specified")]
-    return []
+    return [cause for kind in _SELECTORS
+            for cause in _selector_causes((resource or {}).get(kind), f"spec.resourceAttributes.{kind}")]
+
+
+def _selector_causes(selector: Object | None, path: str) -> list[Cause]:
+    """What is wrong with a selector by which a list would be restricted; operators may be those of a later version."""
+    if selector is None:
+        return []
+    raw, requirements = selector.get("rawSelector"), selector.get("requirements") or []
+    causes = []
+    if raw and requirements:
+        causes.append(invalid_value(f"{path}.rawSelector", raw, "may not specified at the same time as requirements"))
+    if not raw and not requirements:
+        causes.append(required(f"{path}.requirements",
+                               f"when {path} is specified, requirements or rawSelector is required"))
+    for index, requirement in enumerate(requirements):
+        at, operator, values = f"{path}.requirements[{index}]", requirement.get("operator"), requirement.get("values")
+        if operator in ("In", "NotIn") and not values:
+            causes.append(required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+        if operator in ("Exists", "DoesNotExist") and values:
+            causes.append(forbidden_field(f"{at}.values",
+                                          "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+    return causes
+
+
+def _ignored_selectors(spec: Object) -> Iterator[str]:
+    """What of the selectors the authoriser cannot read and leaves out."""
+    for kind, parse in _SELECTORS.items():
+        selector = (spec.get("resourceAttributes") or {}).get(kind) or {}
+        requirements = selector.get("requirements") or []
+        read = [requirement for requirement in requirements if requirement.get("operator") in _OPERATORS[kind]]
+        unread = len(read) < len(requirements)
+        try:
+            parse(selector.get("rawSelector") or "")
+        except StatusError:
+            unread = True
+        if unread:
+            yield f"spec.resourceAttributes.{kind} {'partially ' if read else ''}ignored due to parse error"
 
 
 def _subject_causes(obj: Object) -> list[Cause]:

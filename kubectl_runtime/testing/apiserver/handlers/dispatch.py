@@ -16,10 +16,12 @@ from kubectl_runtime.testing.apiserver.handlers.scale import get_scale, patch_sc
 from kubectl_runtime.testing.apiserver.handlers.tokens import create_token
 from kubectl_runtime.testing.apiserver.handlers.update import update
 from kubectl_runtime.testing.apiserver.handlers.watch import watch
+from kubectl_runtime.testing.apiserver.names import path_segment_errors
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
 
 Handler = Callable[[RequestContext], HttpResponse]
 
+CREATE_ONLY = ("create",)  # reviews and bindings: there is no path to one of them, nor to all of them
 MAIN: dict[str, Handler] = {"create": create, "get": get, "list": list_, "watch": watch, "update": update,
                             "patch": patch, "delete": delete, "deletecollection": delete_collection}
 PART: dict[str, Handler] = {"get": get, "update": update, "patch": patch}
@@ -34,9 +36,14 @@ def handle_resource(ctx: RequestContext) -> HttpResponse:
     info = ctx.info
     if ctx.request.method == "HEAD" and not ctx.type.is_custom:
         raise errors.method_not_allowed()
+    if wrong := path_segment_errors(info.name):
+        raise errors.bad_request(f"Name parameter invalid: {errors.go_value(info.name)}: {', '.join(wrong)}")
     if info.subresource:
         return _subresource(ctx)
     on_object = bool(info.name)
+    misplaced = ctx.type.namespaced and not info.namespace and info.verb == "create"
+    if ctx.type.verbs == CREATE_ONLY and (on_object or misplaced):
+        raise errors.no_such_resource()
     if (info.verb in ("update", "patch") and not on_object) or (info.verb == "create" and on_object):
         raise errors.method_not_allowed()
     handler = MAIN.get(info.verb)

@@ -144,15 +144,15 @@ _TABLE: dict[tuple[str, str], tuple[_Kind, ...]] = {
     ("coordination.k8s.io", "v1"): (_Kind("leases", "Lease"),),
     ("node.k8s.io", "v1"): (_cluster("runtimeclasses", "RuntimeClass"),),
     ("discovery.k8s.io", "v1"): (_Kind("endpointslices", "EndpointSlice"),),
-    ("flowcontrol.apiserver.k8s.io", "v1"): (
-        _cluster("flowschemas", "FlowSchema", "", "status"),
-        _cluster("prioritylevelconfigurations", "PriorityLevelConfiguration", "", "status"),
-    ),
     ("resource.k8s.io", "v1"): (
         _cluster("deviceclasses", "DeviceClass"),
         _Kind("resourceclaims", "ResourceClaim", "", "status"),
         _Kind("resourceclaimtemplates", "ResourceClaimTemplate"),
         _cluster("resourceslices", "ResourceSlice"),
+    ),
+    ("flowcontrol.apiserver.k8s.io", "v1"): (
+        _cluster("flowschemas", "FlowSchema", "", "status"),
+        _cluster("prioritylevelconfigurations", "PriorityLevelConfiguration", "", "status"),
     ),
 }
 

@@ -48,14 +48,10 @@ def node_address(kind: str) -> Cell:
 
 
 def _event_seen(obj: Object, now: datetime) -> str:
-    last = obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp") or obj.get("eventTime")
     if series := obj.get("series"):
-        count = series.get("count", 0)
-        return f"{age(series.get('lastObservedTime'), now)} (x{count} over {_event_first(obj, now)})"
-    count = obj.get("count") or obj.get("deprecatedCount") or 0
-    if count > 1:
-        return f"{age(last, now)} (x{count} over {_event_first(obj, now)})"
-    return age(last or obj["metadata"].get("creationTimestamp"), now)
+        return age(series.get("lastObservedTime"), now)
+    last = obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp")
+    return age(last, now) if last else _event_first(obj, now)
 
 
 def _event_first(obj: Object, now: datetime) -> str:
@@ -108,6 +104,16 @@ def claim(obj: Object, _now: datetime) -> str:
     return f"{reference.get('namespace')}/{reference.get('name')}" if reference else ""
 
 
+def if_bound(cell: Cell) -> Cell:
+    """What a claim's status says of its volume; nothing while it has none."""
+    return lambda obj, now: cell(obj, now) if dig(obj, "spec.volumeName") else ""
+
+
+def amount(key: str) -> Cell:
+    """A quantity, 0 without one."""
+    return lambda obj, _now: dig(obj, key) or "0"
+
+
 def phase(obj: Object, _now: datetime) -> str:
     """The phase, or Terminating."""
     return "Terminating" if obj["metadata"].get("deletionTimestamp") else str(dig(obj, "status.phase") or "")
@@ -133,7 +139,7 @@ def role(obj: Object, _now: datetime) -> str:
 def quota(prefixes: tuple[str, ...], *, others: bool) -> Cell:
     """Used and hard amounts, of limits or of the others."""
     def cell(obj: Object, _now: datetime) -> str:
-        hard, used = dig(obj, "status.hard") or dig(obj, "spec.hard") or {}, dig(obj, "status.used") or {}
+        hard, used = dig(obj, "status.hard") or {}, dig(obj, "status.used") or {}
         return ", ".join(f"{name}: {used.get(name, '0')}/{hard[name]}" for name in sorted(hard)
                          if name.startswith(prefixes) != others)
 
@@ -162,6 +168,12 @@ def service(obj: Object, _now: datetime) -> str:
     """The Service behind an APIService."""
     service = dig(obj, "spec.service")
     return f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
+
+
+def dangling(obj: Object, _now: datetime) -> str:
+    """Whether the priority level of a FlowSchema is missing."""
+    conditions = dig(obj, "status.conditions") or ()
+    return next((str(entry.get("status")) for entry in conditions if entry.get("type") == "Dangling"), "?")
 
 
 def available(obj: Object, _now: datetime) -> str:

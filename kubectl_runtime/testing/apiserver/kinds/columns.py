@@ -9,12 +9,15 @@ from __future__ import annotations
 from kubectl_runtime.testing.apiserver.kinds.base import dig
 from kubectl_runtime.testing.apiserver.kinds.cells import (
     EVENT_COLUMNS,
+    amount,
     available,
     claim,
     class_name,
     controller,
     count,
+    dangling,
     data_count,
+    if_bound,
     joined,
     length,
     modes,
@@ -78,7 +81,7 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         Column("Kernel-Version", of_unknown("status.nodeInfo.kernelVersion"), priority=1),
         Column("Container-Runtime", of_unknown("status.nodeInfo.containerRuntimeVersion"), priority=1)),
     ("", "PersistentVolume"): (
-        NAME, Column("Capacity", path("spec.capacity.storage")), Column("Access Modes", modes("spec.accessModes")),
+        NAME, Column("Capacity", amount("spec.capacity.storage")), Column("Access Modes", modes("spec.accessModes")),
         Column("Reclaim Policy", path("spec.persistentVolumeReclaimPolicy")), Column("Status", phase),
         Column("Claim", claim), Column("StorageClass", path("spec.storageClassName")),
         Column("VolumeAttributesClass", unset("spec.volumeAttributesClassName")),
@@ -86,7 +89,8 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         Column("VolumeMode", unset("spec.volumeMode"), priority=1)),
     ("", "PersistentVolumeClaim"): (
         NAME, Column("Status", phase), Column("Volume", path("spec.volumeName")),
-        Column("Capacity", path("status.capacity.storage")), Column("Access Modes", modes("status.accessModes")),
+        Column("Capacity", if_bound(amount("status.capacity.storage"))),
+        Column("Access Modes", if_bound(modes("status.accessModes"))),
         Column("StorageClass", path("spec.storageClassName")),
         Column("VolumeAttributesClass", unset("spec.volumeAttributesClassName")), AGE,
         Column("VolumeMode", unset("spec.volumeMode"), priority=1)),
@@ -134,7 +138,8 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         Column("VolumeBindingMode", path("volumeBindingMode")),
         Column("AllowVolumeExpansion", lambda obj, _now: bool(obj.get("allowVolumeExpansion"))), AGE),
     (_STORAGE, "VolumeAttachment"): (
-        NAME, Column("Attacher", path("spec.attacher")), Column("PV", path("spec.source.persistentVolumeName")),
+        NAME, Column("Attacher", path("spec.attacher"), format="name"),
+        Column("PV", path("spec.source.persistentVolumeName")),
         Column("Node", path("spec.nodeName")), Column("Attached", path("status.attached"), "boolean"), AGE),
     (_STORAGE, "VolumeAttributesClass"): (NAME, Column("DriverName", path("driverName")), AGE),
     (_ADMISSION, "MutatingWebhookConfiguration"): _WEBHOOKS,
@@ -154,9 +159,14 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
     ("discovery.k8s.io", "EndpointSlice"): ENDPOINT_SLICE_COLUMNS,
     ("flowcontrol.apiserver.k8s.io", "FlowSchema"): (
         NAME, Column("PriorityLevel", path("spec.priorityLevelConfiguration.name")),
-        Column("MatchingPrecedence", path("spec.matchingPrecedence"), "integer"),
-        Column("DistinguisherMethod", of_none("spec.distinguisherMethod.type")), AGE),
-    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): (NAME, Column("Type", path("spec.type")), AGE),
+        Column("MatchingPrecedence", path("spec.matchingPrecedence")),
+        Column("DistinguisherMethod", of_none("spec.distinguisherMethod.type")), AGE, Column("MissingPL", dangling)),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): (
+        NAME, Column("Type", path("spec.type")),
+        Column("NominalConcurrencyShares", of_none("spec.limited.nominalConcurrencyShares")),
+        Column("Queues", of_none("spec.limited.limitResponse.queuing.queues")),
+        Column("HandSize", of_none("spec.limited.limitResponse.queuing.handSize")),
+        Column("QueueLengthLimit", of_none("spec.limited.limitResponse.queuing.queueLengthLimit")), AGE),
     ("resource.k8s.io", "DeviceClass"): (NAME, AGE),
     ("resource.k8s.io", "ResourceClaim"): (
         NAME, Column("State", lambda obj, _now: "allocated" if dig(obj, "status.allocation") else "pending"), AGE),

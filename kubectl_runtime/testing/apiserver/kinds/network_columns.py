@@ -56,14 +56,14 @@ def _endpoints(obj: Object, _now: datetime) -> str:
         addresses = [entry.get("ip", "") for entry in subset.get("addresses") or ()]
         ports = [port.get("port") for port in subset.get("ports") or ()]
         texts += [f"{address}:{port}" for port in ports for address in addresses] if ports else addresses
-    return _shortened(texts)
+    return _shortened(texts, "" if obj.get("subsets") else "<none>")
 
 
 ENDPOINTS_COLUMNS = (NAME, Column("Endpoints", _endpoints), AGE)
 ENDPOINT_SLICE_COLUMNS = (
     NAME, Column("AddressType", path("addressType")),
     Column("Ports", lambda obj, _now: _shortened(
-        [str(port.get("port") or "*") for port in obj.get("ports") or ()], "<unset>")),
+        [str(port.get("port") or port.get("name", "*")) for port in obj.get("ports") or ()], "<unset>")),
     Column("Endpoints", lambda obj, _now: _shortened(
         [address for entry in obj.get("endpoints") or () for address in entry.get("addresses") or ()], "<unset>")), AGE)
 

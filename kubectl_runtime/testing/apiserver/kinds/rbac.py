@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, one_of, selector_causes
-from kubectl_runtime.testing.apiserver.names import path_segment_errors
+from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, selector_causes
+from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors, path_segment_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 GROUP = "rbac.authorization.k8s.io"
+_SUBJECT_GROUPS = {"ServiceAccount": "", "User": GROUP, "Group": GROUP}
 
 
 class RoleStrategy(BuiltinStrategy):
@@ -69,7 +70,7 @@ class ClusterRoleStrategy(RoleStrategy):
 class BindingStrategy(BuiltinStrategy):
     """RoleBindings and ClusterRoleBindings: the role is fixed, the subjects are not."""
 
-    role_kinds: tuple[str, ...] = ("ClusterRole", "Role")
+    role_kinds: tuple[str, ...] = ("Role", "ClusterRole")
     namespaced = True
 
     def default(self, obj: Object) -> None:
@@ -95,23 +96,36 @@ class BindingStrategy(BuiltinStrategy):
             causes.append(errors.not_supported("roleRef.kind", role.get("kind", ""), self.role_kinds))
         if not role.get("name"):
             causes.append(errors.required("roleRef.name"))
+        causes += [errors.invalid_value("roleRef.name", role["name"], why)
+                   for why in path_segment_errors(role.get("name", ""))]
         for index, subject in enumerate(obj.get("subjects") or ()):
             causes += self._subject_causes(subject, f"subjects[{index}]")
         return causes
 
     def _subject_causes(self, subject: Object, path: str) -> list[Cause]:
-        causes = [] if subject.get("name") else [errors.required(f"{path}.name")]
-        kind = subject.get("kind", "")
-        if kind == "ServiceAccount" and not subject.get("namespace") and not self.namespaced:
-            causes.append(errors.required(f"{path}.namespace"))
-        return causes + (one_of(kind, ("Group", "ServiceAccount", "User"), f"{path}.kind") if kind else [
-            errors.not_supported(f"{path}.kind", "", ("Group", "ServiceAccount", "User"))])
+        name, kind, group = (subject.get(key) or "" for key in ("name", "kind", "apiGroup"))
+        causes = [] if name else [errors.required(f"{path}.name")]
+        if kind not in _SUBJECT_GROUPS:
+            return [*causes, errors.not_supported(f"{path}.kind", kind, _SUBJECT_GROUPS)]
+        if kind == "ServiceAccount":
+            if name:
+                causes += [errors.invalid_value(f"{path}.name", name, why) for why in dns_subdomain_errors(name)]
+            if not subject.get("namespace") and not self.namespaced:
+                causes.append(errors.required(f"{path}.namespace"))
+        if group != _SUBJECT_GROUPS[kind]:
+            causes.append(errors.not_supported(f"{path}.apiGroup", group, [_SUBJECT_GROUPS[kind]]))
+        return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """As at creation; the role stays."""
         causes = [] if new["roleRef"] == old["roleRef"] else [
-            errors.invalid_value("roleRef", new["roleRef"], "cannot change roleRef")]
+            errors.invalid_value("roleRef", _go_role_ref(new["roleRef"]), "cannot change roleRef")]
         return causes + self.validate_create(new, ctx)
+
+
+def _go_role_ref(role: Object) -> Object:
+    """A roleRef as the real server prints its internal type."""
+    return {"APIGroup": role["apiGroup"], "Kind": role.get("kind", ""), "Name": role.get("name", "")}
 
 
 class ClusterBindingStrategy(BindingStrategy):

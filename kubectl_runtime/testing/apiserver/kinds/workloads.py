@@ -41,6 +41,13 @@ class WorkloadStrategy(BuiltinStrategy):
         """The template's defaults; subclasses add the kind's own."""
         default_pod_spec(obj["spec"].setdefault("template", {}).setdefault("spec", {}))
 
+    def blank_shown(self) -> Object:
+        """Bookmarks of those kinds of apps that scale say that they have no replicas."""
+        shown = self.blank()
+        if self.scale_paths() and self.type_name.startswith("apps."):
+            shown["spec"]["replicas"] = 0
+        return shown
+
     def scale_paths(self) -> tuple[str, str, str] | None:
         """Replicas and selector."""
         return "spec.replicas", "status.replicas", "spec.selector"

@@ -30,7 +30,7 @@ _caches: WeakKeyDictionary[Registry, _Cache] = WeakKeyDictionary()
 
 def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
     """The answer to a request below ``/openapi``, or None; the registry's lock is held."""
-    path = request.path.rstrip("/")
+    path = request.path
     if not path.startswith("/openapi/"):
         return None
     if path == "/openapi/v3":
