@@ -1,7 +1,8 @@
 """Which resource types the server serves: built-in kinds and those that CustomResourceDefinitions add at run time.
 
 `ResourceType` is one served (group, version, plural); versions of one type share `storage` and differ in `version`.
-Thread safety: the registry is changed and read under the core's lock; a `ResourceType` never changes.
+Thread safety: the registry is changed and walked under the core's lock, `get` and `by_kind` are safe anywhere; a
+`ResourceType` never changes.
 """
 
 from __future__ import annotations
@@ -95,6 +96,8 @@ class Registry:
 
     def __init__(self, types: Iterable[ResourceType] = ()) -> None:
         self._types: dict[tuple[str, str, str], ResourceType] = {}
+        self._by_kind: dict[tuple[str, str, str], ResourceType] = {}
+        self._by_storage: dict[str, list[ResourceType]] = {}
         self._groups: dict[str, list[str]] = {"": []}
         self.revision = 0  # rises with every change, for caches of discovery and OpenAPI
         for resource_type in types:
@@ -102,7 +105,12 @@ class Registry:
 
     def add(self, resource_type: ResourceType) -> None:
         """Serve a type, in place of one of the same group, version and plural."""
-        self._types[resource_type.group, resource_type.version, resource_type.plural] = resource_type
+        key = (resource_type.group, resource_type.version, resource_type.plural)
+        if key in self._types:
+            self.remove(self._types[key])
+        self._types[key] = resource_type
+        self._by_kind[resource_type.group, resource_type.version, resource_type.kind] = resource_type
+        self._by_storage.setdefault(resource_type.storage, []).append(resource_type)
         versions = self._groups.setdefault(resource_type.group, [])
         if resource_type.version not in versions:
             versions.append(resource_type.version)
@@ -116,6 +124,9 @@ class Registry:
         if self._types.get(key) is not resource_type:
             return
         del self._types[key]
+        if self.by_kind(resource_type.group, resource_type.version, resource_type.kind) is resource_type:
+            del self._by_kind[resource_type.group, resource_type.version, resource_type.kind]
+        self._by_storage[resource_type.storage].remove(resource_type)
         if not any(group == key[0] and version == key[1] for group, version, _ in self._types):
             self._groups[key[0]].remove(key[1])
             if not self._groups[key[0]] and key[0]:
@@ -128,7 +139,7 @@ class Registry:
 
     def by_kind(self, group: str, version: str, kind: str) -> ResourceType | None:
         """The type of a kind, or None."""
-        return next((t for t in self.of(group, version) if t.kind == kind), None)
+        return self._by_kind.get((group, version, kind))
 
     def of(self, group: str, version: str) -> list[ResourceType]:
         """The types of a group and version, in order of registration."""
@@ -136,7 +147,7 @@ class Registry:
 
     def of_storage(self, storage: str) -> list[ResourceType]:
         """The served types (one for each version) of a storage key."""
-        return [t for t in self._types.values() if t.storage == storage]
+        return list(self._by_storage.get(storage, ()))
 
     def groups(self) -> list[str]:
         """The groups, the core group "" first."""

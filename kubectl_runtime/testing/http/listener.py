@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 1024
 GRACE = 5.0  # seconds that answers under way get at the end
+RETRY_ACCEPT = 0.1  # seconds until the next try where a connection could not be accepted
 
 
 class Listener:
@@ -41,7 +42,7 @@ class Listener:
         self.port: int = self._socket.getsockname()[1]
         self._lock = threading.Lock()
         self._connections: dict[Connection, threading.Thread] = {}
-        self._stopping = False
+        self._stopping = threading.Event()
         self._reaper = Reaper(f"apiserver-{self.port}-reaper")
         self._service = Service(handle, clock, faults or Faults(), recording, self._reaper, tls)
         self._thread = threading.Thread(target=self._accept, name=f"apiserver-{self.port}-accept", daemon=True)
@@ -54,25 +55,31 @@ class Listener:
         while True:
             try:
                 accepted, _ = self._socket.accept()
-            except OSError:
-                if self._stopping:
+                with contextlib.suppress(OSError):
+                    accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._serve(accepted)
+            except (OSError, RuntimeError):  # no descriptor or no thread is left, which passes
+                if self._stopping.is_set():
                     return
-                log.exception("accept failed")
-                continue
-            with contextlib.suppress(OSError):
-                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._serve(accepted)
+                log.exception("a connection could not be accepted")
+                self._stopping.wait(RETRY_ACCEPT)
 
     def _serve(self, accepted: socket.socket) -> None:
         connection = Connection(accepted, self._service)
         thread = threading.Thread(target=self._run, args=(connection,), name=f"apiserver-{self.port}-connection",
                                   daemon=True)
         with self._lock:
-            if self._stopping:
+            if self._stopping.is_set():
                 accepted.close()
                 return
             self._connections[connection] = thread
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:
+            accepted.close()
+            with self._lock:
+                del self._connections[connection]
+            raise
 
     def _run(self, connection: Connection) -> None:
         try:
@@ -84,7 +91,7 @@ class Listener:
     def stop(self) -> list[str]:
         """Accept no more, end all connections, join all threads. Returns the names of threads that did not end."""
         with self._lock:
-            self._stopping = True
+            self._stopping.set()
             open_now = dict(self._connections)
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes accept

@@ -167,6 +167,23 @@ def test_a_server_starts_again_on_its_port_with_its_data(server):
         assert peer.ask("GET", f"{CONFIG_MAPS}/a")[0] == 404
 
 
+def test_a_server_that_is_out_of_threads_for_a_moment_goes_on_afterwards(server, monkeypatch, caplog):
+    start, refused = threading.Thread.start, []
+
+    def refuse_once(thread):
+        if thread.name.endswith("-connection") and not refused:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_once)
+    with Peer(server) as peer:
+        assert peer.answer()[0] == 0
+    with Peer(server) as peer:
+        assert peer.ask("GET", "/healthz")[0] == 200
+    assert "could not be accepted" in caplog.text
+
+
 def test_without_an_address_only_loopback_is_bound(server):
     assert server.url.startswith("http://127.0.0.1:")
 
