@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.testing.apiserver import errors, gojson
+from kubectl_runtime.testing.apiserver.field_validation import NO_KEYS, Keys, json_keys, yaml_keys
 from kubectl_runtime.testing.apiserver.kinds import typed
 from kubectl_runtime.testing.apiserver.kinds.typed.protobuf import UnknownTypeError, decode_protobuf
 from kubectl_runtime.testing.apiserver.registry import ResourceType
@@ -44,20 +45,20 @@ def check_readable(request: HttpRequest) -> None:
         raise errors.too_large(MAX_BODY)
 
 
-def parse(request: HttpRequest) -> tuple[Any, list[str]]:
-    """The body as JSON value (from JSON or YAML, by Content-Type) and what is to be said of duplicate keys; ValueError
-    says what is wrong.
+def parse(request: HttpRequest) -> tuple[Any, Keys]:
+    """The body as JSON value (from JSON or YAML, by Content-Type) and its keys; ValueError says what is wrong.
 
     Raises the 415 of another media type. Protobuf is read for built-in kinds; custom resources have no such form.
     """
     media = _media_type(request)
     if media == PROTOBUF:
         try:
-            return decode_protobuf(request.body), []
+            return decode_protobuf(request.body), NO_KEYS
         except UnknownTypeError:
             raise errors.unsupported_media_type((JSON, YAML)) from None
     if media == YAML:
-        return parse_yaml(request.body)
+        value, lines = parse_yaml(request.body)
+        return value, yaml_keys(lines)
     if media != JSON:
         raise errors.unsupported_media_type(MEDIA_TYPES)
     try:
@@ -76,7 +77,7 @@ def _media_type(request: HttpRequest) -> str:
     return "" if malformed else content_type(request)
 
 
-def parse_json(body: bytes) -> tuple[Any, list[str]]:
+def parse_json(body: bytes) -> tuple[Any, Keys]:
     """Decode JSON; ValueError with the real decoder's words."""
     try:
         value = _decode(body)
@@ -86,8 +87,7 @@ def parse_json(body: bytes) -> tuple[Any, list[str]]:
         except (ValueError, RecursionError):
             too_deep = "exceeded max depth" if isinstance(error, RecursionError) else str(error)
             raise ValueError(gojson.syntax_error(body) or too_deep) from None
-    repeated = duplicate_keys(body) if may_repeat_keys(body, value) else []
-    return value, [f'duplicate field "{path}"' for path in repeated]
+    return value, json_keys(body) if may_repeat_keys(body, value) else NO_KEYS
 
 
 def may_repeat_keys(body: bytes, value: Any) -> bool:
@@ -105,33 +105,6 @@ def _decode_leniently(body: bytes) -> Any:
     return _decode(json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
-def duplicate_keys(body: bytes) -> list[str]:
-    """Paths of keys that occur twice in one object, in the order in which the real decoder finds them."""
-    found: list[str] = []
-
-    class _Pairs(list[tuple[str, Any]]):
-        """An object's members in order, so that the second pass can tell them from an array."""
-
-    def walk(node: Any, path: str) -> None:
-        if isinstance(node, _Pairs):
-            seen = set()
-            for key, value in node:
-                at = f"{path}.{key}" if path else key
-                if key in seen and at not in found:
-                    found.append(at)
-                seen.add(key)
-                walk(value, at)
-        elif isinstance(node, list):
-            for index, value in enumerate(node):
-                walk(value, f"{path}[{index}]")
-
-    try:
-        walk(json.loads(body, object_pairs_hook=_Pairs), "")
-    except (ValueError, RecursionError):
-        return []
-    return found
-
-
 def summary(data: bytes) -> str:
     """The start of a body for an error message."""
     if not data:
@@ -146,11 +119,10 @@ def _unrecognized(resource_type: ResourceType, why: str, body: bytes) -> errors.
                               f"({summary(body)})")
 
 
-def read_object(request: HttpRequest, resource_type: ResourceType) -> tuple[Object, list[str]]:
-    """The object in the body, of the right kind and version, and its duplicate keys; raises what the real server
-    answers."""
+def read_object(request: HttpRequest, resource_type: ResourceType) -> tuple[Object, Keys]:
+    """The object in the body, of the right kind and version, and its keys; raises what the real server answers."""
     try:
-        value, duplicates = parse(request)
+        value, keys = parse(request)
     except ValueError as error:
         raise _unrecognized(resource_type, str(error), request.body) from None
     if value is None:
@@ -158,7 +130,7 @@ def read_object(request: HttpRequest, resource_type: ResourceType) -> tuple[Obje
     if problem := type_meta_problem(value):
         raise _unrecognized(resource_type, f"couldn't get version/kind; json parse error: {problem}", request.body)
     check_kind(value, resource_type, request.body)
-    return value, duplicates
+    return value, keys
 
 
 def type_meta_problem(value: Any) -> str:
@@ -202,8 +174,9 @@ def check_kind(value: Object, resource_type: ResourceType, body: bytes) -> None:
     raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {resource_type.kind}: {why}')
 
 
-def shape(value: Any, type_name: str) -> Object:
-    """A decoded body (not that of a resource type) in the shape of a typed object; 400 if it does not fit.
+def shape(value: Any, type_name: str) -> tuple[Object, list[str]]:
+    """A decoded body (not that of a resource type) in the shape of a typed object, and its unknown fields; 400 if it
+    does not fit.
 
     `type_name` is that of `kinds.typed` (``autoscaling.v1.Scale``); null is an empty object.
     """
@@ -213,18 +186,18 @@ def shape(value: Any, type_name: str) -> Object:
                                  f"unmarshal {_GO_TYPES[type(value)]} into Go value of type {version}.{kind}")
     obj: Object = value or {}
     try:
-        typed.decode(type_name, obj)
+        unknown = typed.decode(type_name, obj)
     except errors.DecodeError as error:
         raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
-    return obj
+    return obj, unknown
 
 
-def read_shape(request: HttpRequest, type_name: str) -> Object:
-    """`shape` of the body of a request."""
+def read_shape(request: HttpRequest, type_name: str) -> tuple[Object, list[str], Keys]:
+    """`shape` of the body of a request, and its keys."""
     kind = type_name.rpartition(".")[2]
     try:
-        value, _ = parse(request)
+        value, keys = parse(request)
     except ValueError as error:
         raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {error} "
                                  f"({summary(request.body)})") from None
-    return shape(value, type_name)
+    return *shape(value, type_name), keys

@@ -51,7 +51,7 @@ class CustomStrategy(Strategy):
             raise errors.DecodeError("metadata: expected an object")
         if metadata:
             partial: Object = {"metadata": metadata}
-            unknown = typed.decode("meta.v1.PartialObjectMetadata", partial)
+            unknown = sorted(typed.decode("meta.v1.PartialObjectMetadata", partial))
             obj["metadata"] = partial.get("metadata", {})
         return unknown + prune(obj, self.node)
 

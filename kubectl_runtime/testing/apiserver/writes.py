@@ -10,6 +10,7 @@ from typing import Any
 from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors, managedfields, metadata
 from kubectl_runtime.testing.apiserver.context import RequestContext
+from kubectl_runtime.testing.apiserver.field_validation import Keys, warning_texts
 from kubectl_runtime.testing.apiserver.jsonvalues import same_json
 from kubectl_runtime.testing.apiserver.names import generated_name
 from kubectl_runtime.testing.apiserver.registry import ResourceType
@@ -22,28 +23,31 @@ _GENERATE_ATTEMPTS = 8
 _NOT_ON_CREATE = ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-def field_problems(ctx: RequestContext, unknown: list[str], duplicates: list[str]) -> list[str]:
-    """Unknown fields, and what is said of duplicate ones, as texts if they refuse the write (Strict); else warnings."""
+def refusing(ctx: RequestContext, problems: list[str]) -> str:
+    """What refuses the write, if field validation is strict; else the problems become warnings, or nothing."""
     validation = ctx.options.field_validation if ctx.options else "Warn"
-    if validation == "Ignore":
-        return []
-    texts = duplicates + [f'unknown field "{path}"' for path in unknown]
-    if validation == "Strict":
-        return texts
-    ctx.warnings += texts
-    return []
+    if validation == "Strict" and problems:
+        return "strict decoding error: " + ", ".join(problems)
+    if validation != "Ignore":
+        ctx.warnings += warning_texts(problems)
+    return ""
 
 
-def decode(ctx: RequestContext, obj: Object, duplicates: list[str]) -> None:
+def refuse_fields(ctx: RequestContext, type_name: str, problems: list[str]) -> None:
+    """Raises the 400 of a body with fields that it should not have; `type_name` ends in version and kind."""
+    version, kind = type_name.split(".")[-2:]
+    if why := refusing(ctx, problems):
+        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+
+
+def decode(ctx: RequestContext, obj: Object, keys: Keys) -> None:
     """Give a received object its typed shape and defaults; 400 if it does not fit."""
     kind, version = ctx.type.kind, ctx.type.version
     try:
         unknown = ctx.type.strategy.decode(obj)
     except errors.DecodeError as error:
         raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
-    if problems := field_problems(ctx, unknown, duplicates):
-        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: '
-                                 + ", ".join(problems))
+    refuse_fields(ctx, f"{version}.{kind}", keys.problems(unknown, mixed=not ctx.type.is_custom))
     obj["metadata"] = obj.get("metadata") or {}
     ctx.type.strategy.default(obj)
 

@@ -6,6 +6,7 @@ tree of nodes, before anything is built: a large document may consist of aliases
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -46,13 +47,16 @@ def _place(error: Any) -> str:
 
 @cache
 def json_types_loader() -> Any:
-    """A safe loader that leaves dates as text, as JSON has none."""
+    """A safe loader that leaves dates as text, as JSON has none, and takes y and n for booleans, as YAML 1.1 does."""
     import yaml
 
     base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     resolvers = {first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:timestamp"]
                  for first, rules in base.yaml_implicit_resolvers.items()}
-    return type("JsonTypesLoader", (base,), {"yaml_implicit_resolvers": resolvers})
+    for letter in "yYnN":
+        resolvers[letter] = [("tag:yaml.org,2002:bool", re.compile("^[yYnN]$")), *resolvers.get(letter, ())]
+    values = {**base.bool_values, "y": True, "n": False}
+    return type("JsonTypesLoader", (base,), {"yaml_implicit_resolvers": resolvers, "bool_values": values})
 
 
 def _first_document(body: bytes, duplicates: list[str]) -> Any:
@@ -75,13 +79,13 @@ def _check_keys(loader: Any, node: Any, duplicates: list[str]) -> None:
     if isinstance(node, yaml.MappingNode):
         seen = set()
         for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.tag != _MERGE:
-                    key.value, key.tag = _key_text(loader.construct_object(key)), _TEXT
-                if key.value in seen:
-                    duplicates.append(f'line {key.start_mark.line + 1}: key "{key.value}" already set in map')
-                seen.add(key.value)
+            if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+                key.value, key.tag = _key_text(loader.construct_object(key)), _TEXT
             _check_keys(loader, value, duplicates)
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    duplicates.append(f'line {value.start_mark.line + 1}: key "{key.value}" already set in map')
+                seen.add(key.value)
     elif isinstance(node, yaml.SequenceNode):
         for child in node.value:
             _check_keys(loader, child, duplicates)

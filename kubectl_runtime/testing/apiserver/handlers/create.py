@@ -15,8 +15,8 @@ def create(ctx: RequestContext) -> HttpResponse:
     if ctx.type.namespaced and not ctx.info.namespace:
         raise errors.method_not_allowed()
     ctx.options = write_options(ctx.request, "CreateOptions")
-    obj, duplicates = read_object(ctx.request, ctx.type)
-    writes.decode(ctx, obj, duplicates)
+    obj, keys = read_object(ctx.request, ctx.type)
+    writes.decode(ctx, obj, keys)
     virtual = ctx.core.virtual.get((ctx.type.group, ctx.type.plural))
     if virtual is not None:
         writes.check_namespace(ctx, obj)

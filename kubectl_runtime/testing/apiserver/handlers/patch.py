@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from kubectl_runtime.testing.apiserver import errors, managedfields, patching, writes
 from kubectl_runtime.testing.apiserver.context import RequestContext
+from kubectl_runtime.testing.apiserver.field_validation import Keys
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_one, stored
 from kubectl_runtime.testing.apiserver.jsonvalues import json_copy
+from kubectl_runtime.testing.apiserver.managedfields.validate import go_plain
 from kubectl_runtime.testing.apiserver.options import write_options
 from kubectl_runtime.testing.apiserver.patching import documents
 from kubectl_runtime.testing.apiserver.schemas import Schema
@@ -30,13 +33,38 @@ def patch_type(ctx: RequestContext) -> str:
     return media
 
 
-def patched(media: str, data: bytes, current: Object, schema: Schema) -> Object:
+@dataclass(slots=True)
+class Patched:
+    """The object after a patch, the keys of the patch, and the text that refusals show."""
+
+    value: Object
+    keys: Keys
+    text: str
+
+    def refuse_fields(self, ctx: RequestContext, unknown: list[str]) -> None:
+        """Raises the 422 of a patch, or of a result, with fields that it should not have."""
+        if why := writes.refusing(ctx, self.keys.problems(unknown)):
+            raise self.invalid(why)
+
+    def invalid(self, why: str) -> errors.StatusError:
+        """The 422 of a patch whose result does not fit; it names no object."""
+        message = f' "" is invalid: patch: Invalid value: {errors.go_value(self.text)}: {why}'
+        return errors.StatusError(422, "Invalid", message, causes=[errors.invalid_value("patch", self.text, why)])
+
+
+def patched(media: str, data: bytes, current: Object, schema: Schema) -> Patched:
     """The object after a patch of one of the three formats."""
+    if media == documents.STRATEGIC_MERGE_PATCH:
+        strategic, keys = documents.read_strategic_merge_patch(data)
+        text = go_plain(strategic)
+        return Patched(patching.apply_strategic_merge_patch(current, strategic, schema), keys, text)
     if media == documents.MERGE_PATCH:
-        return patching.apply_merge_patch(current, documents.read_merge_patch(data))
-    if media == documents.JSON_PATCH:
-        return patching.apply_json_patch(current, documents.read_json_patch(data))
-    return patching.apply_strategic_merge_patch(current, documents.read_strategic_merge_patch(data), schema)
+        merge, keys = documents.read_merge_patch(data)
+        new = patching.apply_merge_patch(current, merge)
+    else:
+        operations, keys = documents.read_json_patch(data)
+        new = patching.apply_json_patch(current, operations)
+    return Patched(new, keys, msgspec.json.encode(new, order="sorted").decode())
 
 
 def patch(ctx: RequestContext) -> HttpResponse:
@@ -51,41 +79,35 @@ def patch(ctx: RequestContext) -> HttpResponse:
         if current is None:
             raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
         old = writes.request_form(ctx, current)
-        new = patched(media, ctx.request.body, old, writes.schema_of(ctx.type))
-        _decode_result(ctx, new, old)
+        new = _decode_result(ctx, patched(media, ctx.request.body, old, writes.schema_of(ctx.type)), old)
         writes.check_name(ctx, new)
         version = writes.update(ctx, current, old, new, ctx.info.subresource)
     return answer_one(ctx, version)
 
 
-def _decode_result(ctx: RequestContext, new: Object, old: Object) -> None:
-    """Shape the result of a patch; what does not fit is a 422 that names no object."""
+def _decode_result(ctx: RequestContext, result: Patched, old: Object) -> Object:
+    """The result of a patch in the kind's shape, with defaults."""
+    new = result.value
     new["kind"] = new.get("kind") or old["kind"]
     new["apiVersion"] = new.get("apiVersion") or old["apiVersion"]
-    text = msgspec.json.encode(new).decode()
     if new["kind"] != old["kind"] or new["apiVersion"] != old["apiVersion"]:
-        raise _invalid_patch(text, f"unable to decode: no kind \"{new['kind']}\" is registered for version "
+        raise result.invalid(f"unable to decode: no kind \"{new['kind']}\" is registered for version "
                              f"\"{new['apiVersion']}\"")
     strategy = ctx.type.strategy
     try:
         unknown = strategy.decode(new)
     except errors.DecodeError as error:
-        raise _invalid_patch(text, str(error)) from None
-    if problems := writes.field_problems(ctx, unknown, []):
-        raise _invalid_patch(text, "strict decoding error: " + ", ".join(problems))
+        raise result.invalid(str(error)) from None
+    result.refuse_fields(ctx, unknown)
     new["metadata"] = new.get("metadata") or {}
     strategy.default(new)
-
-
-def _invalid_patch(text: str, why: str) -> errors.StatusError:
-    return errors.StatusError(422, "Invalid", f' "" is invalid: patch: Invalid value: {errors.go_value(text)}: {why}',
-                              causes=[errors.invalid_value("patch", text, why)])
+    return new
 
 
 def _apply(ctx: RequestContext) -> HttpResponse:
     """Server-side apply."""
     assert ctx.options is not None
-    configuration = documents.read_configuration(ctx.request.body, ctx.type.api_version, ctx.type.kind)
+    configuration, keys = documents.read_configuration(ctx.request.body, ctx.type.api_version, ctx.type.kind)
     with ctx.core.locked():
         current = stored(ctx)
         if current is None and ctx.info.subresource:
@@ -96,6 +118,9 @@ def _apply(ctx: RequestContext) -> HttpResponse:
             old, configuration, manager=ctx.options.manager, force=ctx.options.force, api_version=ctx.type.api_version,
             schema=writes.schema_of(ctx.type), now=ctx.now, subresource=subresource, blank=ctx.type.strategy.blank(),
             reset=ctx.type.strategy.reset(subresource), versions=writes.version_schemas(ctx))
+        if why := writes.refusing(ctx, keys.problems([])):
+            why = why.removeprefix("strict decoding error: ")
+            raise errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {why}")
         result = json_copy(result)  # it shares parts with its arguments
         _decode_applied(ctx, result)
         # The result's name counts, not the configuration's: over an existing object a configuration may leave it out.

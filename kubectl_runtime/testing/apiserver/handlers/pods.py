@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_runtime.core.metav1 import format_time
-from kubectl_runtime.testing.apiserver import body, errors, options
+from kubectl_runtime.testing.apiserver import body, errors, options, writes
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_success, stored
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
@@ -15,7 +15,9 @@ Object = dict[str, Any]
 
 def read_request(ctx: RequestContext, type_name: str) -> Object:
     """The body of a request for the Pod that the path names."""
-    value, kind = body.read_shape(ctx.request, type_name), type_name.rpartition(".")[2]
+    value, unknown, keys = body.read_shape(ctx.request, type_name)
+    kind = type_name.rpartition(".")[2]
+    writes.refuse_fields(ctx, type_name, keys.problems(unknown, mixed=True))
     if value.get("kind") not in (None, "", kind):
         raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind})")
     if value["metadata"].get("name") not in (None, "", ctx.info.name):

@@ -15,6 +15,7 @@ from kubectl_runtime.testing.apiserver.storage import Version
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
 
 Object = dict[str, Any]
+_SCALE = "autoscaling.v1.Scale"
 
 
 def get_scale(ctx: RequestContext) -> HttpResponse:
@@ -27,7 +28,8 @@ def get_scale(ctx: RequestContext) -> HttpResponse:
 def update_scale(ctx: RequestContext) -> HttpResponse:
     """Replace the Scale: replicas that are left out are 0."""
     ctx.options = write_options(ctx.request, "UpdateOptions")
-    scale = body.read_shape(ctx.request, "autoscaling.v1.Scale")
+    scale, unknown, keys = body.read_shape(ctx.request, _SCALE)
+    writes.refuse_fields(ctx, _SCALE, keys.problems(unknown, mixed=True))
     with ctx.core.locked():
         version = _store(ctx, _stored(ctx), scale)
     return answer_object(ctx, _scale(ctx, version))
@@ -41,11 +43,13 @@ def patch_scale(ctx: RequestContext) -> HttpResponse:
         current = _stored(ctx)
         scale = _scale(ctx, current)
         if media == documents.APPLY_YAML:
-            applied = documents.read_configuration(ctx.request.body, "autoscaling/v1", "Scale")
-            new = {**scale, "spec": applied.get("spec")}
+            applied, _ = documents.read_configuration(ctx.request.body, "autoscaling/v1", "Scale")
+            new, _ = body.shape({**scale, "spec": applied.get("spec")}, _SCALE)
         else:
-            new = patched(media, ctx.request.body, scale, builtin("autoscaling", "v1", "Scale"))
-        version = _store(ctx, current, body.shape(new, "autoscaling.v1.Scale"))
+            result = patched(media, ctx.request.body, scale, builtin("autoscaling", "v1", "Scale"))
+            new, unknown = body.shape(result.value, _SCALE)
+            result.refuse_fields(ctx, unknown)
+        version = _store(ctx, current, new)
     return answer_object(ctx, _scale(ctx, version))
 
 

@@ -14,8 +14,8 @@ from kubectl_runtime.testing.apiserver.wire import HttpResponse
 def update(ctx: RequestContext) -> HttpResponse:
     """Replace an object: 200; 201 where the kind allows a PUT to create."""
     ctx.options = write_options(ctx.request, "UpdateOptions")
-    obj, duplicates = read_object(ctx.request, ctx.type)
-    writes.decode(ctx, obj, duplicates)
+    obj, keys = read_object(ctx.request, ctx.type)
+    writes.decode(ctx, obj, keys)
     writes.check_name(ctx, obj)
     writes.check_namespace(ctx, obj)
     with ctx.core.locked():

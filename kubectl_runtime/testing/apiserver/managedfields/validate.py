@@ -78,7 +78,7 @@ def _scalar_error(value: Any, scalar: str) -> str:
 
 def go_value(value: Any) -> str:
     """A wrapped value as Go's %v prints it: ``&{x}``."""
-    return "&{" + _plain(value) + "}"
+    return "&{" + go_plain(value) + "}"
 
 
 def go_syntax(value: Any) -> str:
@@ -92,11 +92,12 @@ def go_type(value: Any) -> str:
     return names.get(type(value), "map[string]interface {}")
 
 
-def _plain(value: Any) -> str:
+def go_plain(value: Any) -> str:
+    """A decoded JSON value as Go's %v prints it: ``map[a:[1 2]]``."""
     if isinstance(value, dict):
-        return "map[" + " ".join(f"{key}:{_plain(value[key])}" for key in sorted(value)) + "]"
+        return "map[" + " ".join(f"{key}:{go_plain(value[key])}" for key in sorted(value)) + "]"
     if isinstance(value, list):
-        return "[" + " ".join(_plain(item) for item in value) + "]"
+        return "[" + " ".join(go_plain(item) for item in value) + "]"
     if isinstance(value, bool):
         return "true" if value else "false"
     return "<nil>" if value is None else str(value)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from kubectl_runtime.testing.apiserver.body import may_repeat_keys, parse_json
 from kubectl_runtime.testing.apiserver.errors import bad_request
+from kubectl_runtime.testing.apiserver.field_validation import NO_KEYS, Keys, operation_keys, yaml_keys
 from kubectl_runtime.testing.apiserver.yaml_body import parse_yaml
 
 Object = dict[str, Any]
@@ -18,26 +20,29 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_YAML = "application/apply-patch+yaml"
 APPLY_CBOR = "application/apply-patch+cbor"
 
+_MEMBERS = ("op", "path", "from", "value")
 _GO_MAP = "map[string]interface {}"
 _GO_NAMES = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
 
-def read_merge_patch(body: bytes) -> Object:
+def read_merge_patch(body: bytes) -> tuple[Object, Keys]:
     """A JSON merge patch: an object."""
-    patch: Object | None = _decoded(body, dict, _GO_MAP)
+    patch, keys = _decoded(body, dict, _GO_MAP)
     if patch is None:
         raise bad_request("Invalid JSON Patch")
-    return patch
+    return patch, keys
 
 
-def read_strategic_merge_patch(body: bytes) -> Object:
+def read_strategic_merge_patch(body: bytes) -> tuple[Object, Keys]:
     """A strategic merge patch: an object; null is an empty one."""
-    return _decoded(body, dict, _GO_MAP) or {}
+    patch, keys = _decoded(body, dict, _GO_MAP)
+    return patch or {}, keys
 
 
-def read_json_patch(body: bytes) -> list[Any]:
+def read_json_patch(body: bytes) -> tuple[list[Any], Keys]:
     """A JSON patch: a list of objects whose op, path and from are texts; null is an empty one."""
-    operations: list[Any] = _decoded(body, list, "[]handlers.jsonPatchOp") or []
+    decoded, keys = _decoded(body, list, "[]handlers.jsonPatchOp")
+    operations: list[Any] = decoded or []
     for operation in operations:
         if not isinstance(operation, dict | None):
             raise _mismatch(operation, "Go value of type handlers.jsonPatchOp")
@@ -45,13 +50,13 @@ def read_json_patch(body: bytes) -> list[Any]:
             value = (operation or {}).get(key)
             if not isinstance(value, str | None):
                 raise _mismatch(value, f"Go struct field jsonPatchOp.{key} of type string")
-    return operations
+    return operations, operation_keys(operations, _MEMBERS, keys)
 
 
-def read_configuration(body: bytes, api_version: str, kind: str) -> Object:
+def read_configuration(body: bytes, api_version: str, kind: str) -> tuple[Object, Keys]:
     """The configuration of a server-side apply, in YAML or JSON, of the kind that the path names."""
     try:
-        document = _json_or_yaml(body)
+        document, keys = _json_or_yaml(body)
     except ValueError as error:
         raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
     if not isinstance(document, dict | None):
@@ -64,27 +69,30 @@ def read_configuration(body: bytes, api_version: str, kind: str) -> Object:
         raise bad_request(f"invalid object type: {group_version}, Kind={found[1]}")
     if not isinstance(configuration.get("metadata"), dict | None):
         raise bad_request("error decoding YAML: metadata is no object")
-    return configuration
+    return configuration, keys
 
 
-def _json_or_yaml(body: bytes) -> Any:
+def _json_or_yaml(body: bytes) -> tuple[Any, Keys]:
     """JSON is YAML too, but much quicker to read as what it is: most clients send it."""
     try:
         value = msgspec.json.decode(body)
+        if not may_repeat_keys(body, value):
+            return value, NO_KEYS
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return parse_yaml(body)[0]
-    return parse_yaml(body)[0] if may_repeat_keys(body, value) else value
+        pass
+    document, lines = parse_yaml(body)
+    return document, yaml_keys(lines)
 
 
-def _decoded(body: bytes, wanted: type, go_type: str) -> Any:
-    """The JSON value if it is of the wanted type or null."""
+def _decoded(body: bytes, wanted: type, go_type: str) -> tuple[Any, Keys]:
+    """The JSON value if it is of the wanted type or null, and its keys; those of the result will be sorted."""
     try:
-        value, _ = parse_json(body)
+        value, keys = parse_json(body)
     except ValueError as error:
         raise bad_request(f"error decoding patch: {error}") from None
     if value is not None and not isinstance(value, wanted):
         raise _mismatch(value, f"Go value of type {go_type}")
-    return value
+    return value, replace(keys, ordered=False)
 
 
 def _mismatch(value: Any, target: str) -> Exception:
