@@ -80,8 +80,8 @@ def test_malformed_patches_are_400_in_the_decoders_words(read: Callable[[bytes],
 
 
 def test_null_is_an_empty_json_patch_and_an_empty_strategic_patch() -> None:
-    assert read_json_patch(b"null") == []
-    assert read_strategic_merge_patch(b"null") == {}
+    assert read_json_patch(b"null")[0] == []
+    assert read_strategic_merge_patch(b"null")[0] == {}
 
 
 @pytest.mark.parametrize(("body", "message"), [

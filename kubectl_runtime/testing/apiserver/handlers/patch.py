@@ -118,9 +118,7 @@ def _apply(ctx: RequestContext) -> HttpResponse:
             old, configuration, manager=ctx.options.manager, force=ctx.options.force, api_version=ctx.type.api_version,
             schema=writes.schema_of(ctx.type), now=ctx.now, subresource=subresource, blank=ctx.type.strategy.blank(),
             reset=ctx.type.strategy.reset(subresource), versions=writes.version_schemas(ctx))
-        if why := writes.refusing(ctx, keys.problems([])):
-            why = why.removeprefix("strict decoding error: ")
-            raise errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {why}")
+        refuse_repeated(ctx, keys)
         result = json_copy(result)  # it shares parts with its arguments
         _decode_applied(ctx, result)
         # The result's name counts, not the configuration's: over an existing object a configuration may leave it out.
@@ -132,6 +130,13 @@ def _apply(ctx: RequestContext) -> HttpResponse:
             return answer_one(ctx, writes.create(ctx, result, applied=True), 201)
         version = writes.update(ctx, current, old, result, subresource, applied=True)
     return answer_one(ctx, version)
+
+
+def refuse_repeated(ctx: RequestContext, keys: Keys) -> None:
+    """Raises the 400 of a configuration that has a key twice."""
+    if why := writes.refusing(ctx, keys.problems([])):
+        why = why.removeprefix("strict decoding error: ")
+        raise errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {why}")
 
 
 def _refuse_uid(ctx: RequestContext, configuration: Object) -> None:

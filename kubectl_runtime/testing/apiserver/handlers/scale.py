@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_runtime.testing.apiserver import body, errors, writes
+from kubectl_runtime.testing.apiserver import body, errors, managedfields, writes
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_object, stored
-from kubectl_runtime.testing.apiserver.handlers.patch import patch_type, patched
+from kubectl_runtime.testing.apiserver.handlers.patch import patch_type, patched, refuse_repeated
+from kubectl_runtime.testing.apiserver.handlers.update import check_uid
+from kubectl_runtime.testing.apiserver.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.options import write_options
 from kubectl_runtime.testing.apiserver.patching import documents
-from kubectl_runtime.testing.apiserver.schemas import builtin
+from kubectl_runtime.testing.apiserver.schemas import Schema, builtin
 from kubectl_runtime.testing.apiserver.storage import Version
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
 
@@ -29,9 +31,13 @@ def update_scale(ctx: RequestContext) -> HttpResponse:
     """Replace the Scale: replicas that are left out are 0."""
     ctx.options = write_options(ctx.request, "UpdateOptions")
     scale, unknown, keys = body.read_shape(ctx.request, _SCALE)
+    _check_kind(scale)
     writes.refuse_fields(ctx, _SCALE, keys.problems(unknown, mixed=True))
     with ctx.core.locked():
-        version = _store(ctx, _stored(ctx), scale)
+        current = _stored(ctx)
+        writes.check_name(ctx, scale)
+        check_uid(ctx, scale, current.uid)
+        version = _store(ctx, current, _updated(ctx, _owned(ctx, current), scale))
     return answer_object(ctx, _scale(ctx, version))
 
 
@@ -41,16 +47,50 @@ def patch_scale(ctx: RequestContext) -> HttpResponse:
     ctx.options = write_options(ctx.request, "PatchOptions", apply=media == documents.APPLY_YAML)
     with ctx.core.locked():
         current = _stored(ctx)
-        scale = _scale(ctx, current)
+        scale = _owned(ctx, current)
         if media == documents.APPLY_YAML:
-            applied, _ = documents.read_configuration(ctx.request.body, "autoscaling/v1", "Scale")
-            new, _ = body.shape({**scale, "spec": applied.get("spec")}, _SCALE)
+            new = _applied(ctx, scale)
         else:
-            result = patched(media, ctx.request.body, scale, builtin("autoscaling", "v1", "Scale"))
-            new, unknown = body.shape(result.value, _SCALE)
+            result = patched(media, ctx.request.body, scale, _schema())
+            changed, unknown = body.shape(result.value, _SCALE)
             result.refuse_fields(ctx, unknown)
+            new = _updated(ctx, scale, changed)
         version = _store(ctx, current, new)
     return answer_object(ctx, _scale(ctx, version))
+
+
+def _check_kind(scale: Object) -> None:
+    """A body may leave kind and version out, but not name others."""
+    kind, api_version = scale.get("kind") or "Scale", scale.get("apiVersion") or "autoscaling/v1"
+    if (kind, api_version) != ("Scale", "autoscaling/v1"):
+        raise errors.bad_request(f'{kind} in version "{api_version.rpartition("/")[2]}" cannot be handled as a Scale: '
+                                 f'no kind "{kind}" is registered for version "{api_version}" in scheme '
+                                 '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"')
+
+
+def _schema() -> Schema:
+    return builtin("autoscaling", "v1", "Scale")
+
+
+def _updated(ctx: RequestContext, old: Object, new: Object) -> Object:
+    """A new Scale with the managers that it has after an update."""
+    assert ctx.options is not None
+    return managedfields.update(old, new, manager=ctx.options.manager, api_version="autoscaling/v1", schema=_schema(),
+                                now=ctx.now, subresource="scale")
+
+
+def _applied(ctx: RequestContext, old: Object) -> Object:
+    """The Scale after a server-side apply."""
+    assert ctx.options is not None
+    configuration, keys = documents.read_configuration(ctx.request.body, "autoscaling/v1", "Scale")
+    result = managedfields.apply(old, configuration, manager=ctx.options.manager, force=ctx.options.force,
+                                 api_version="autoscaling/v1", schema=_schema(), now=ctx.now, subresource="scale")
+    refuse_repeated(ctx, keys)
+    if ctx.type.is_custom and result.get("spec") != old["spec"]:
+        # Surprising but true: nobody can apply to the scale of a custom resource, unless nothing changes.
+        raise errors.bare_500(f"failed to convert new object ({managedfields.title(configuration)}) to proper version: "
+                              "request to convert CR to an invalid group/version: autoscaling/v1")
+    return body.shape(json_copy(result), _SCALE)[0]
 
 
 def _stored(ctx: RequestContext) -> Version:
@@ -80,6 +120,21 @@ def _scale(ctx: RequestContext, version: Version) -> Object:
             "spec": {"replicas": replicas} if replicas else {}, "status": status}
 
 
+def _replicas(ctx: RequestContext) -> dict[str, tuple[str, ...]]:
+    """Where each served version of the kind has its replicas, as path elements of managedFields."""
+    served = ctx.core.registry.of_storage(ctx.type.storage)
+    paths = {other.api_version: other.strategy.scale_paths() for other in served}
+    return {version: tuple("f:" + name for name in found[0].strip(".").split("."))
+            for version, found in paths.items() if found}
+
+
+def _owned(ctx: RequestContext, current: Version) -> Object:
+    """The Scale of an object with the managers of its replicas."""
+    scale = _scale(ctx, current)
+    managers = managedfields.to_scale(current.decode()["metadata"].get("managedFields"), _replicas(ctx))
+    return {**scale, "metadata": {**scale["metadata"], "managedFields": managers}} if managers else scale
+
+
 def _store(ctx: RequestContext, current: Version, scale: Object) -> Version:
     """Write the replicas of a Scale into the object."""
     meta = scale["metadata"]
@@ -101,7 +156,15 @@ def _store(ctx: RequestContext, current: Version, scale: Object) -> Version:
         if not isinstance(target, dict):  # a custom resource may have anything there
             raise errors.bare_500(f"failed to set replicas: .{parent} is no object")
     target[last] = replicas
-    return writes.update(ctx, current, old, new, "scale")
+    _give_back(ctx, new["metadata"], meta.get("managedFields"))
+    return writes.update(ctx, current, old, new, "scale", applied=True)
+
+
+def _give_back(ctx: RequestContext, metadata: Object, of_scale: Any) -> None:
+    managers = managedfields.to_object(metadata.pop("managedFields", None), of_scale, ctx.type.api_version,
+                                       _replicas(ctx))
+    if managers:
+        metadata["managedFields"] = managers
 
 
 def _dig(obj: Any, path: str) -> Any:

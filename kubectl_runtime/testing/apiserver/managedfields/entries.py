@@ -103,9 +103,9 @@ def is_reset(raw: Any) -> bool:
     return raw is not None and (raw == [] or (len(raw) == 1 and not any((raw[0] or {}).values())))
 
 
-def write(managed: Managed) -> list[dict[str, Any]]:
+def write(found: Iterable[Entry]) -> list[dict[str, Any]]:
     """The managedFields list: by operation, time, manager, version and subresource."""
-    return [_write_entry(entry) for entry in sorted(managed.values(), key=_rank)]
+    return [_write_entry(entry) for entry in sorted(found, key=_rank)]
 
 
 def _rank(entry: Entry) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ def apply(old: Object | None, applied: Object, *, manager: str, force: bool, api
         raise bad_request("metadata.managedFields must be nil")
     applied = _without_managed_fields(applied)
     if errors := typed_errors(applied, schema):
-        raise StatusError(500, "", f"failed to create typed patch object ({_title(applied)}): {errors}")
+        raise StatusError(500, "", f"failed to create typed patch object ({title(applied)}): {errors}")
     empty = {**(blank or {}), "apiVersion": applied["apiVersion"], "kind": applied["kind"]}
     live = _without_managed_fields(old) if old is not None else empty
     managed = entries.read_or_empty((old or {}).get("metadata", {}).get("managedFields"))
@@ -228,10 +228,10 @@ def _without_managed_fields(obj: Object) -> Object:
 def _with_managed_fields(obj: Object, managed: Managed) -> Object:
     if not managed:
         return obj
-    return {**obj, "metadata": {**(obj.get("metadata") or {}), "managedFields": entries.write(managed)}}
+    return {**obj, "metadata": {**(obj.get("metadata") or {}), "managedFields": entries.write(managed.values())}}
 
 
-def _title(applied: Object) -> str:
+def title(applied: Object) -> str:
     """``namespace/name; group/version, Kind=Kind`` as messages name a configuration."""
     metadata = applied.get("metadata") or {}
     api_version = applied["apiVersion"]
