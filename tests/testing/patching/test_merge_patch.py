@@ -106,4 +106,4 @@ def test_a_configuration_that_is_not_yaml_is_400() -> None:
 
 def test_the_first_document_of_a_yaml_text_counts() -> None:
     body = b"---\napiVersion: v1\nkind: ConfigMap\n---\nx: 1\n"
-    assert read_configuration(body, "v1", "ConfigMap") == {"apiVersion": "v1", "kind": "ConfigMap"}
+    assert read_configuration(body, "v1", "ConfigMap")[0] == {"apiVersion": "v1", "kind": "ConfigMap"}
