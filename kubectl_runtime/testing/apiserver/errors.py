@@ -204,7 +204,8 @@ def required(field: str, detail: str = "") -> Cause:
 
 def invalid_value(field: str, value: Any, detail: str) -> Cause:
     """A field with a value that is not allowed."""
-    return Cause("FieldValueInvalid", f"Invalid value: {go_value(value)}: {detail}", field)
+    text = f"Invalid value: {go_value(value)}"
+    return Cause("FieldValueInvalid", f"{text}: {detail}" if detail else text, field)
 
 
 def immutable(field: str, value: Any) -> Cause:
@@ -226,6 +227,16 @@ def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:
 def duplicate(field: str, value: Any) -> Cause:
     """A value that occurs twice."""
     return Cause("FieldValueDuplicate", f"Duplicate value: {go_value(value)}", field)
+
+
+def not_found_value(field: str, value: Any) -> Cause:
+    """A reference to something that is not there."""
+    return Cause("FieldValueNotFound", f"Not found: {go_value(value)}", field)
+
+
+def too_many(field: str, count: int, limit: int) -> Cause:
+    """A list that is too long."""
+    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
 
 
 def too_long(field: str, limit: int) -> Cause:

@@ -16,7 +16,7 @@ def test_replicas_and_update_strategies_have_defaults(api: Api, workload: Maker)
 
 @pytest.mark.parametrize(("more", "field"), [
     ({"selector": {}}, "spec.selector"), ({"minReadySeconds": 700}, "spec.progressDeadlineSeconds"),
-    ({"strategy": {"type": "Odd"}}, "spec.strategy.type"),
+    ({"strategy": {"type": "Odd"}}, "spec.strategy"),
     ({"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "0%"}}},
      "spec.strategy.rollingUpdate.maxUnavailable"),
     ({"template": {"metadata": {"labels": {"app": "a"}}, "spec": pod_spec(restartPolicy="Never")}},
@@ -42,7 +42,8 @@ def test_status_and_labels_raise_no_generation_annotations_of_a_deployment_do(ap
 
 def test_most_of_a_stateful_set_is_fixed(api: Api, workload: Maker) -> None:
     made = api.made(workload("StatefulSet", serviceName="s", volumeClaimTemplates=[
-        {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]))
+        {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+                                                "resources": {"requests": {"storage": "1Gi"}}}}]))
     claim = made["spec"]["volumeClaimTemplates"][0]
     assert (claim["kind"], claim["spec"]["volumeMode"], claim["status"]) == (
         "PersistentVolumeClaim", "Filesystem", {"phase": "Pending"})
@@ -109,7 +110,8 @@ def test_a_disruption_budget_has_one_bound(api: Api) -> None:
 
 def test_an_apply_that_only_defaults_make_equal_changes_nothing(api: Api, workload: Maker) -> None:
     applied = workload("StatefulSet", serviceName="s", volumeClaimTemplates=[
-        {"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "1024Mi"}}}}])
+        {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+                                                "resources": {"requests": {"storage": "1024Mi"}}}}])
 
     def apply() -> str:
         answer = api("PATCH", api.path(applied, "a"), applied, query={"fieldManager": "m"},

@@ -6,6 +6,7 @@ differ. Paths of causes are the real server's (``spec.containers[0].name``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -13,13 +14,19 @@ from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds import typed
 from kubectl_runtime.testing.apiserver.managedfields.tracking import Reset
-from kubectl_runtime.testing.apiserver.names import dns_label_errors
+from kubectl_runtime.testing.apiserver.names import dns_label_errors, label_value_errors, qualified_name_errors
 from kubectl_runtime.testing.apiserver.selectors import LabelSelector, Requirement
 from kubectl_runtime.testing.apiserver.strategy import Object, Strategy, StrategyContext
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
 _GENERIC_FIELDS = '"{}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 PORT_RANGE = "must be between 1 and 65535, inclusive"
+_PERCENT = re.compile("[0-9]+%")
+_PERCENT_MESSAGE = ("a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
+                    "regex used for validation is '[0-9]+%')")
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_KEY_MESSAGE = ("a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
+                "'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')")
 
 
 class BuiltinStrategy(Strategy):
@@ -141,6 +148,18 @@ def one_of(value: Any, supported: Iterable[str], path: str, *, required: bool = 
     return [] if value in choices else [errors.not_supported(path, value, choices)]
 
 
+def config_key_errors(key: str) -> list[str]:
+    """The details of what is wrong with a key of a ConfigMap or Secret."""
+    found = [] if len(key) <= 253 else ["must be no more than 253 characters"]
+    if not _KEY.fullmatch(key):
+        found.append(_KEY_MESSAGE)
+    elif key == ".":
+        found.append("must not be '.'")
+    elif key.startswith(".."):
+        found.append("must not be '..'" if key == ".." else "must not start with '..'")
+    return found
+
+
 def label_causes(value: str, path: str) -> list[Cause]:
     """The causes of a text that must be a DNS label."""
     if not value:
@@ -184,8 +203,11 @@ def labels_text(labels: Object | None) -> str:
 
 
 def selector_causes(selector: Object, path: str) -> list[Cause]:
-    """What is wrong with a label selector's expressions."""
+    """What is wrong with a label selector."""
     causes = []
+    for key, value in (selector.get("matchLabels") or {}).items():
+        causes += [errors.invalid_value(f"{path}.matchLabels", key, why) for why in qualified_name_errors(key)]
+        causes += [errors.invalid_value(f"{path}.matchLabels", value, why) for why in label_value_errors(value)]
     for index, entry in enumerate(selector.get("matchExpressions") or ()):
         at, operator, values = f"{path}.matchExpressions[{index}]", entry.get("operator"), entry.get("values")
         if operator in ("In", "NotIn") and not values:
@@ -195,4 +217,27 @@ def selector_causes(selector: Object, path: str) -> list[Cause]:
                                                  "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
         elif operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
             causes.append(errors.invalid_value(f"{at}.operator", operator or "", "not a valid selector operator"))
+        key = entry.get("key", "")
+        causes += [errors.invalid_value(f"{at}.key", key, why) for why in qualified_name_errors(key)]
+        causes += [errors.invalid_value(f"{at}.values[{number}]", value, why)
+                   for number, value in enumerate(values or ()) for why in label_value_errors(value)]
     return causes
+
+
+def amount_or_percent_causes(value: Any, path: str, *, most_all: bool = False) -> list[Cause]:
+    """What is wrong with a number that may be a percentage too; `most_all` if it cannot be more than 100 %."""
+    if isinstance(value, int):
+        return [errors.invalid_value(path, value, NOT_NEGATIVE)] if value < 0 else []
+    if value is None:
+        return []
+    if not _PERCENT.fullmatch(value):
+        return [errors.invalid_value(path, value, _PERCENT_MESSAGE)]
+    return [errors.invalid_value(path, value, "must not be greater than 100%")
+            ] if most_all and int(value[:-1]) > 100 else []
+
+
+def amount_of(value: Any) -> int:
+    """The number in front of the percent sign, if there is one; 0 for what is neither."""
+    if isinstance(value, int):
+        return value
+    return int(value[:-1]) if value is not None and _PERCENT.fullmatch(value) else 0

@@ -17,16 +17,14 @@ from kubectl_runtime.testing.apiserver.kinds.base import (
     one_of,
     put_default,
 )
+from kubectl_runtime.testing.apiserver.kinds.job_validation import INDEXED, job_spec_causes, pod_name_causes
 from kubectl_runtime.testing.apiserver.kinds.pod_warnings import name_warnings, template_warnings
 from kubectl_runtime.testing.apiserver.kinds.podspec import default_pod_spec
-from kubectl_runtime.testing.apiserver.kinds.podspec_validation import template_causes
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 CONTROLLER_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
 _OLD_LABELS = {CONTROLLER_UID: "controller-uid", JOB_NAME: "job-name"}
 _MAX_CRON_NAME = 52  # the controller adds eleven characters for the names of Jobs
-_INDEXED = "Indexed"
-_ENDING = ("OnFailure", "Never")  # restart policies under which a Job can end
 
 
 class JobStrategy(BuiltinStrategy):
@@ -80,7 +78,8 @@ class JobStrategy(BuiltinStrategy):
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """Counts, template, and a restart policy under which a Job can end."""
-        return _generated_selector_causes(obj) + job_spec_causes(obj["spec"], "spec") + _selector_causes(obj["spec"])
+        return (_generated_selector_causes(obj) + job_spec_causes(obj["spec"], "spec") + _selector_causes(obj["spec"])
+                + pod_name_causes(obj))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """Selector, template and completion mode do not change; completions only of an Indexed Job."""
@@ -92,7 +91,7 @@ class JobStrategy(BuiltinStrategy):
         if spec.get("suspend") and before.get("suspend"):
             keys.remove("template")  # a suspended Job may be re-targeted before it starts
         causes = 2 * (job_spec_causes(spec, "spec") + _selector_causes(spec))  # the real server checks it twice
-        if spec.get("completionMode") != _INDEXED:
+        if spec.get("completionMode") != INDEXED:
             keys.insert(0, "completions")
         elif spec.get("completions") not in (before.get("completions"), spec.get("parallelism")):
             causes.append(errors.invalid_value("spec.completions", spec.get("completions"),
@@ -113,7 +112,7 @@ def _warnings(obj: Object, old: Object | None, spec: Object, path: str) -> list[
         return []
     found = name_warnings(obj["metadata"].get("name", "")) if old is None else []
     completions, parallelism = spec.get("completions") or 0, spec.get("parallelism") or 0
-    if spec.get("completionMode") == _INDEXED and completions > 100_000 and parallelism > 10_000:
+    if spec.get("completionMode") == INDEXED and completions > 100_000 and parallelism > 10_000:
         found.append(f"{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher "
                      "than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes "
                      "fail")
@@ -147,35 +146,8 @@ def _selector_causes(spec: Object) -> list[Cause]:
     causes = [errors.required("spec.selector")] if selector is None else []
     labels = (spec["template"].get("metadata") or {}).get("labels")
     if selector is None or not selector.matches(labels or {}):
-        causes.append(errors.invalid_value("spec.template.metadata.labels", labels,
+        causes.append(errors.invalid_value("spec.template.metadata.labels", labels and dict(sorted(labels.items())),
                                            "`selector` does not match template `labels`"))
-    return causes
-
-
-def job_spec_causes(spec: Object, path: str) -> list[Cause]:
-    """What is wrong with a Job's spec, but for its selector."""
-    causes = [cause for key in ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
-                                "ttlSecondsAfterFinished", "backoffLimitPerIndex", "maxFailedIndexes")
-              for cause in non_negative(spec, key, path)]
-    causes += one_of(spec.get("completionMode"), ("NonIndexed", _INDEXED), f"{path}.completionMode")
-    if spec.get("completionMode") == _INDEXED:
-        if spec.get("completions") is None:
-            causes.append(errors.required(f"{path}.completions", "when completion mode is Indexed"))
-    else:
-        indexed_only = ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
-        causes += [errors.invalid_value(f"{path}.{key}", spec[key], "requires indexed completion mode")
-                   for key in indexed_only if spec.get(key) is not None]
-    replacement = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
-    causes += one_of(spec.get("podReplacementPolicy"), replacement, f"{path}.podReplacementPolicy")
-    causes += template_causes(spec.get("template") or {}, f"{path}.template")
-    policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy")
-    at = f"{path}.template.spec.restartPolicy"
-    if policy == "Always":  # which is the default, so that it counts as left out
-        causes.append(errors.required(at, 'valid values: "OnFailure", "Never"'))
-    elif spec.get("podFailurePolicy") and policy == "OnFailure":
-        causes.append(errors.invalid_value(at, policy, 'only "Never" is supported when podFailurePolicy is specified'))
-    else:
-        causes += one_of(policy, _ENDING, at)
     return causes
 
 

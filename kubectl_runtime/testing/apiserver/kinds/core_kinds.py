@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, fill, put_default
+from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, config_key_errors, fill, put_default
 from kubectl_runtime.testing.apiserver.metadata import collector_finalizers
 from kubectl_runtime.testing.apiserver.names import dns_label_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 MAX_DATA = 1 << 20  # bytes of all values of a ConfigMap or Secret
 NAME_LABEL = "kubernetes.io/metadata.name"
-_KEY = re.compile(r"[-._a-zA-Z0-9]+")
-_KEY_MESSAGE = ("a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
-                "'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')")
 _FROZEN = "field is immutable when `immutable` is set"
-
-
-def config_key_errors(key: str) -> list[str]:
-    """The details of what is wrong with a key of a ConfigMap or Secret."""
-    found = [] if len(key) <= 253 else ["must be no more than 253 characters"]
-    if not _KEY.fullmatch(key):
-        found.append(_KEY_MESSAGE)
-    elif key == ".":
-        found.append("must not be '.'")
-    elif key.startswith(".."):
-        found.append("must not be '..'" if key == ".." else "must not start with '..'")
-    return found
 
 
 def _key_causes(data: Object, path: str) -> list[Cause]:

@@ -60,7 +60,7 @@ def template_warnings(template: Object, path: str) -> list[str]:
         *_node_labels(spec, at), *_spread(spec.get("topologySpreadConstraints") or (), at),
         *(f"{path}metadata.annotations[{key}]: {why}" for key, why in _DEPRECATED_ANNOTATIONS.items()
           if key in (metadata.get("annotations") or {})),
-        *_volumes(spec.get("volumes") or (), at),
+        *_volumes(spec.get("volumes") or (), at), *_overlaps(spec.get("volumes") or ()),
         *_repeated(spec.get("hostAliases") or (), "ip", f"{at}.hostAliases"),
         *_repeated(spec.get("imagePullSecrets") or (), "name", f"{at}.imagePullSecrets"),
         *(f'{at}.imagePullSecrets[{index}].name: invalid empty name ""'
@@ -136,6 +136,48 @@ def _volumes(volumes: Iterable[Object], path: str) -> Iterator[str]:
 
 
 _GO_NAMES = {"storageos": "storageOS"}
+
+
+def _overlaps(volumes: Iterable[Object]) -> Iterator[str]:
+    """Files of one volume that hide each other."""
+    for volume in volumes:
+        name = volume.get("name", "")
+        for kind, title, key in (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName"),
+                                 ("downwardAPI", "DownwardAPI", "")):
+            source = volume.get(kind) or {}
+            described = f'{title} "{source.get(key, "")}"' if key else title
+            paths = [(item.get("path", ""), "") for item in source.get("items") or ()]
+            yield from (f'volume "{name}" ({described}): overlapping paths: {text}' for text in _collisions(paths))
+        paths = []
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            if not source:
+                yield f'volume "{name}" (Projected) has no sources provided'
+            paths += _projected_paths(source)
+        yield from (f'volume "{name}" (Projected): overlapping paths: {text}' for text in _collisions(paths))
+
+
+def _projected_paths(source: Object) -> list[tuple[str, str]]:
+    for kind, title in (("configMap", "ConfigMap"), ("secret", "Secret"), ("downwardAPI", "DownwardAPI")):
+        if (part := source.get(kind)) is not None:
+            described = title if kind == "downwardAPI" else f'{title} "{part.get("name", "")}"'
+            return [(item.get("path", ""), described) for item in part.get("items") or ()]
+    if (token := source.get("serviceAccountToken")) is not None:
+        return [(token.get("path", ""), "ServiceAccountToken")]
+    if (bundle := source.get("clusterTrustBundle")) is not None:
+        name = bundle.get("name") or bundle.get("signerName", "")
+        return [(bundle.get("path", ""), f'ClusterTrustBundle "{name}"')]
+    return []
+
+
+def _collisions(paths: Iterable[tuple[str, str]]) -> Iterator[str]:
+    seen: list[tuple[str, str]] = []
+    for raw, source in paths:
+        path = raw.rstrip("/")
+        for other, of in seen if path else ():
+            if path == other or path.startswith(f"{other}/") or other.startswith(f"{path}/"):
+                yield " with ".join(f'"{text}" ({origin})' if origin else f'"{text}"'
+                                    for text, origin in ((path, source), (other, of)))
+        seen.append((path, source))
 
 
 def _repeated(entries: Iterable[Object], key: str, path: str) -> Iterator[str]:

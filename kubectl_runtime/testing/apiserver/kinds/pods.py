@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ from kubectl_runtime.testing.apiserver.kinds.podspec_validation import pod_spec_
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_DELETION_COST, _MIRROR = "controller.kubernetes.io/pod-deletion-cost", "kubernetes.io/config.mirror"
 _NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _GENERAL_UPDATES = ("pod updates may not change fields other than `spec.containers[*].image`,"
                     "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
@@ -31,6 +33,10 @@ def _pod_ips(obj: Object) -> str:
 
 def _host_network(obj: Object) -> str:
     return "true" if dig(obj, "spec.hostNetwork") else "false"
+
+
+_GATED = {"type": "PodScheduled", "status": "False", "lastProbeTime": None, "lastTransitionTime": None,
+          "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates"}
 
 
 class PodStrategy(BuiltinStrategy):
@@ -67,7 +73,12 @@ class PodStrategy(BuiltinStrategy):
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
         """Admission's tolerations and priority; a fresh status."""
         _admit(obj, ctx)
+        admit_runtime_class(obj, ctx)
+        if obj["spec"]["terminationGracePeriodSeconds"] < 0:
+            obj["spec"]["terminationGracePeriodSeconds"] = 1
         obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(obj["spec"])}
+        if obj["spec"].get("schedulingGates"):
+            obj["status"]["conditions"] = [dict(_GATED)]
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
         """Each subresource changes its own part only."""
@@ -83,8 +94,15 @@ class PodStrategy(BuiltinStrategy):
             _keep_all_but(new, old, subresource)
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """The whole spec."""
-        return pod_spec_causes(obj["spec"], "spec")
+        """The whole spec, and annotations with a meaning."""
+        spec, annotations = obj["spec"], obj["metadata"].get("annotations") or {}
+        causes = pod_spec_causes(spec, "spec") + _annotation_causes(annotations, spec)
+        if spec.get("ephemeralContainers"):
+            causes.append(errors.forbidden_field("spec.ephemeralContainers", "cannot be set on create"))
+        if spec.get("nodeName") and spec.get("schedulingGates"):
+            causes.append(errors.forbidden_field("spec.nodeName",
+                                                 "cannot be set until all schedulingGates have been cleared"))
+        return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """On the main resource: only images, deadline, tolerations and scheduling gates may change."""
@@ -112,12 +130,56 @@ class PodStrategy(BuiltinStrategy):
         return 1 if seconds < 0 else seconds
 
 
+def admit_runtime_class(obj: Object, ctx: StrategyContext) -> None:
+    """What the admission plugin RuntimeClass adds to a Pod of a class: overhead, node selector and tolerations."""
+    spec, name = obj["spec"], obj["spec"].get("runtimeClassName")
+
+    def refuse(why: str) -> errors.StatusError:
+        return errors.forbidden("", "pods", obj["metadata"].get("name", ""), why)
+
+    found: Object = {}
+    if name is not None:
+        classes = ctx.objects("node.k8s.io", "runtimeclasses")
+        found = next((entry for entry in classes if entry["metadata"]["name"] == name), {})
+        if not found:
+            raise refuse(f'pod rejected: RuntimeClass "{name}" not found')
+    overhead = (found.get("overhead") or {}).get("podFixed")
+    if overhead is None and spec.get("overhead"):
+        raise refuse("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+    if overhead and spec.get("overhead") not in (None, overhead):
+        raise refuse("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+    if overhead:
+        spec["overhead"] = dict(overhead)
+    scheduling = found.get("scheduling") or {}
+    if selector := scheduling.get("nodeSelector"):
+        given = spec.get("nodeSelector") or {}
+        for key, value in selector.items():
+            if given.get(key, value) != value:
+                raise refuse(f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
+                             f"pod.spec.nodeSelector[{key}] = {given[key]}")
+        spec["nodeSelector"] = {**given, **selector}
+    for toleration in scheduling.get("tolerations") or ():
+        if toleration not in spec["tolerations"]:
+            spec["tolerations"].append(toleration)
+
+
+def _annotation_causes(annotations: Object, spec: Object) -> list[Cause]:
+    causes = []
+    cost = annotations.get(_DELETION_COST)
+    if cost is not None and not (re.fullmatch(r"-?(0|[1-9]\d*)", cost) and -2**31 <= int(cost) < 2**31):
+        causes.append(errors.invalid_value(f"metadata.annotations[{_DELETION_COST}]", cost, "must be a 32bit integer"))
+    if annotations.get(_MIRROR) and not spec.get("nodeName"):
+        causes.append(errors.invalid_value(f"metadata.annotations[{_MIRROR}]", annotations[_MIRROR],
+                                           "must set spec.nodeName if mirror pod annotation is set"))
+    return causes
+
+
 def _admit(obj: Object, ctx: StrategyContext) -> None:
     """What the admission plugins Priority and DefaultTolerationSeconds add."""
     spec = obj["spec"]
     _default_tolerations(spec)
     name = spec.get("priorityClassName") or ""
-    name, value, policy = _priority(name, ctx)
+    name, value, policy = _priority(name, obj["metadata"].get("name", ""), ctx)
     if name:
         spec["priorityClassName"] = name
     if spec.get("priority") not in (None, value):
@@ -134,7 +196,7 @@ def _admit(obj: Object, ctx: StrategyContext) -> None:
     spec["preemptionPolicy"] = policy
 
 
-def _priority(name: str, ctx: StrategyContext) -> tuple[str, int, str]:
+def _priority(name: str, pod: str, ctx: StrategyContext) -> tuple[str, int, str]:
     """Name, value and preemption policy of a PriorityClass, or of the default; raises the 403 if there is none."""
     if name in SYSTEM_PRIORITIES:
         return name, SYSTEM_PRIORITIES[name], "PreemptLowerPriority"
@@ -143,7 +205,7 @@ def _priority(name: str, ctx: StrategyContext) -> tuple[str, int, str]:
     if name:
         chosen = next((entry for entry in classes if entry["metadata"]["name"] == name), None)
         if chosen is None:
-            raise errors.forbidden("", "pods", "", f"no PriorityClass with name {name} was found")
+            raise errors.forbidden("", "pods", pod, f"no PriorityClass with name {name} was found")
     else:
         chosen = next((entry for entry in classes if entry.get("globalDefault")), {})
     name = chosen.get("metadata", {}).get("name", "")

@@ -6,10 +6,12 @@ template (service links, requests from limits), is in pods.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from kubectl_runtime.testing.apiserver.kinds.base import fill, put_default
+from kubectl_runtime.testing.apiserver.kinds.typed.quantity import canonical, value_of
 from kubectl_runtime.testing.apiserver.strategy import Object
 
 CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
@@ -46,7 +48,17 @@ def all_containers(spec: Object) -> Iterator[Object]:
         yield from spec.get(key) or ()
 
 
+def _round_up(amounts: Object) -> None:
+    """Resources are counted in thousandths at the finest."""
+    for name, amount in amounts.items():
+        if amount.endswith(("n", "u")):
+            amounts[name] = canonical(f"{math.ceil(value_of(amount) * 1000)}m")
+
+
 def _container(container: Object) -> None:
+    resources = container.get("resources") or {}
+    for part in ("limits", "requests"):
+        _round_up(resources.get(part) or {})
     put_default(container, "terminationMessagePath", "/dev/termination-log")
     put_default(container, "terminationMessagePolicy", "File")
     if not container.get("imagePullPolicy"):

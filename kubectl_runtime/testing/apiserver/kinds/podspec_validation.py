@@ -1,20 +1,28 @@
-"""Validation of a pod's spec, in the real server's order and words: the checks that manifests run into.
+"""Validation of a pod's spec, in the real server's order and words.
 
-Not checked: security contexts, affinity, the details of volume sources and of probes. What is wrong there is accepted.
+Its parts are in modules of their own: container_validation, volume_validation, scheduling_validation, pod_security.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from fractions import Fraction
-from typing import Any
+from collections.abc import Iterator
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.kinds.base import PORT_RANGE, label_causes, non_negative, one_of
-from kubectl_runtime.testing.apiserver.kinds.typed.quantity import value_of
+from kubectl_runtime.testing.apiserver.kinds.addresses import IP_MESSAGE, parse_ip
+from kubectl_runtime.testing.apiserver.kinds.base import one_of
+from kubectl_runtime.testing.apiserver.kinds.container_validation import PodContext, containers_causes
+from kubectl_runtime.testing.apiserver.kinds.pod_security import pod_security_causes
+from kubectl_runtime.testing.apiserver.kinds.resource_validation import resource_causes
+from kubectl_runtime.testing.apiserver.kinds.scheduling_validation import (
+    affinity_causes,
+    spread_causes,
+    toleration_causes,
+)
+from kubectl_runtime.testing.apiserver.kinds.volume_validation import volumes_causes
 from kubectl_runtime.testing.apiserver.names import (
+    dns_label_errors,
     dns_subdomain_errors,
     label_value_errors,
     qualified_name_errors,
@@ -23,162 +31,162 @@ from kubectl_runtime.testing.apiserver.strategy import Object
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-PULL_POLICIES = ("Always", "IfNotPresent", "Never")
-PROTOCOLS = ("SCTP", "TCP", "UDP")
-_ENV_NAME = re.compile(r"[ -<>-~]+")  # since 1.34 any printable ASCII but "="
-_ENV_MESSAGE = "a valid environment variable name must consist only of printable ASCII characters other than '='"
-_PORT_NAME = re.compile(r"[-a-z0-9]+")
-_PORT_NAME_MESSAGE = "must contain only alphanumeric characters (a-z, 0-9), and hyphens (-)"
+MAX_NAMESERVERS, MAX_SEARCHES = 3, 32
+_SEARCH_PATTERN = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*"
+_SEARCH = re.compile(_SEARCH_PATTERN)
+_SEARCH_MESSAGE = ("a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or "
+                   "'.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for "
+                   f"validation is '{_SEARCH_PATTERN}')")
 
 
-def pod_spec_causes(spec: Object, path: str) -> list[Cause]:
+def pod_spec_causes(spec: Object, path: str, *, is_pod: bool = True) -> list[Cause]:
     """What is wrong with a pod spec; `path` is ``spec`` or ``spec.template.spec``."""
-    volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
-    causes = _volume_causes(spec.get("volumes") or (), f"{path}.volumes")
-    if not spec.get("containers"):
-        causes.append(errors.required(f"{path}.containers"))
-    names: set[str] = set()
-    for key in ("containers", "initContainers", "ephemeralContainers"):
-        for index, container in enumerate(spec.get(key) or ()):
-            causes += _container_causes(container, f"{path}.{key}[{index}]", names, volumes)
-    causes += one_of(spec.get("restartPolicy"), RESTART_POLICIES, f"{path}.restartPolicy", required=True)
-    causes += one_of(spec.get("dnsPolicy"), DNS_POLICIES, f"{path}.dnsPolicy", required=True)
-    if spec.get("nodeSelector"):
-        causes += _label_causes(spec["nodeSelector"], f"{path}.nodeSelector")
-    for key in ("serviceAccountName", "nodeName", "priorityClassName"):
-        if spec.get(key):
-            causes += [errors.invalid_value(f"{path}.{key}", spec[key], why) for why in dns_subdomain_errors(spec[key])]
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= 2**31 - 1:
-        causes.append(errors.invalid_value(f"{path}.activeDeadlineSeconds", deadline,
-                                           "must be between 1 and 2147483647, inclusive"))
-    return causes + non_negative(spec, "terminationGracePeriodSeconds", path)
+    return list(_causes(spec, path, is_pod))
 
 
 def template_causes(template: Object, path: str) -> list[Cause]:
     """What is wrong with a pod template: its labels and spec."""
-    causes = _label_causes((template.get("metadata") or {}).get("labels") or {}, f"{path}.labels")
-    return causes + pod_spec_causes(template.get("spec") or {}, f"{path}.spec")
+    metadata = template.get("metadata") or {}
+    causes = list(_label_causes(metadata.get("labels") or {}, f"{path}.labels"))  # the real server's path, indeed
+    causes += [errors.invalid_value(f"{path}.annotations", key, why)
+               for key in metadata.get("annotations") or () for why in qualified_name_errors(key.lower())]
+    causes += pod_spec_causes(template.get("spec") or {}, f"{path}.spec", is_pod=False)
+    if (template.get("spec") or {}).get("ephemeralContainers"):
+        causes.append(errors.forbidden_field(f"{path}.spec.ephemeralContainers",
+                                             "ephemeral containers not allowed in pod template"))
+    return causes
 
 
-def _label_causes(labels: Object, path: str) -> list[Cause]:
-    causes = []
+def _causes(spec: Object, path: str, is_pod: bool) -> Iterator[Cause]:
+    yield from volumes_causes(spec.get("volumes") or (), f"{path}.volumes")
+    yield from _claim_causes(spec, f"{path}.resourceClaims")
+    if not spec.get("containers"):
+        yield errors.required(f"{path}.containers")
+    grace = spec.get("terminationGracePeriodSeconds")
+    pod = PodContext(
+        volumes={volume.get("name", ""): volume for volume in spec.get("volumes") or ()},
+        claims=frozenset(claim.get("name", "") for claim in spec.get("resourceClaims") or ()),
+        restart_policy=spec.get("restartPolicy", ""), grace=30 if grace is None else grace,
+        host_users=spec.get("hostUsers") is not False, os=(spec.get("os") or {}).get("name", ""))
+    yield from containers_causes(spec, path, pod)
+    if resources := spec.get("resources"):
+        yield from resource_causes(resources, f"{path}.resources", pod=True)
+    yield from one_of(spec.get("restartPolicy"), RESTART_POLICIES, f"{path}.restartPolicy", required=True)
+    yield from one_of(spec.get("dnsPolicy"), DNS_POLICIES, f"{path}.dnsPolicy", required=True)
+    yield from _label_causes(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
+    yield from _host_causes(spec, path, is_pod)
+    if context := spec.get("securityContext"):
+        yield from pod_security_causes(context, f"{path}.securityContext", pod.os)
+    if affinity := spec.get("affinity"):
+        yield from affinity_causes(affinity, f"{path}.affinity")
+    yield from _dns_causes(spec, path)
+    yield from _gate_causes(spec, path)
+    yield from spread_causes(spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints")
+    for key in ("serviceAccountName", "nodeName", "priorityClassName"):
+        if name := spec.get(key):
+            yield from (errors.invalid_value(f"{path}.{key}", name, why) for why in dns_subdomain_errors(name))
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= 2**31 - 1:
+        yield errors.invalid_value(f"{path}.activeDeadlineSeconds", deadline,
+                                   "must be between 1 and 2147483647, inclusive")
+    for key in ("hostname", "subdomain"):
+        if name := spec.get(key):
+            yield from (errors.invalid_value(f"{path}.{key}", name, why) for why in dns_label_errors(name))
+    yield from toleration_causes(spec.get("tolerations") or (), f"{path}.tolerations")
+    yield from one_of(spec.get("preemptionPolicy"), ("Never", "PreemptLowerPriority"), f"{path}.preemptionPolicy")
+    if spec.get("os") is not None:
+        if not pod.os:
+            yield errors.required(f"{path}.os.name")
+        yield from one_of(pod.os, ("linux", "windows"), f"{path}.os")
+
+
+def _label_causes(labels: Object, path: str) -> Iterator[Cause]:
     for key, value in sorted(labels.items()):
-        causes += [errors.invalid_value(path, key, why) for why in qualified_name_errors(key)]
-        causes += [errors.invalid_value(path, value, why) for why in label_value_errors(value)]
-    return causes
+        yield from (errors.invalid_value(path, key, why) for why in qualified_name_errors(key))
+        yield from (errors.invalid_value(path, value, why) for why in label_value_errors(value))
 
 
-def _volume_causes(volumes: Iterable[Object], path: str) -> list[Cause]:
-    causes, seen = [], set()
-    for index, volume in enumerate(volumes):
-        name = volume.get("name", "")
-        causes += label_causes(name, f"{path}[{index}].name")
-        if name and name in seen:
-            causes.append(errors.duplicate(f"{path}[{index}].name", name))
+def _host_causes(spec: Object, path: str, is_pod: bool) -> Iterator[Cause]:
+    """The host's network and namespaces."""
+    for index, container in enumerate(spec.get("containers") or () if spec.get("hostNetwork") else ()):
+        for number, port in enumerate(container.get("ports") or ()):
+            host = port.get("hostPort") or 0
+            if (is_pod or host) and host != port.get("containerPort"):
+                yield errors.invalid_value(f"{path}.containers[{index}].ports[{number}].hostPort", host,
+                                           "must match `containerPort` when `hostNetwork` is true")
+    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
+        yield errors.invalid_value(f"{path}.securityContext.shareProcessNamespace", True,
+                                   "ShareProcessNamespace and HostPID cannot both be enabled")
+    if spec.get("hostUsers") is False:
+        yield from (errors.forbidden_field(f"{path}.{key}", "when `hostUsers` is false")
+                    for key in ("hostNetwork", "hostPID", "hostIPC") if spec.get(key))
+    for index, alias in enumerate(spec.get("hostAliases") or ()):
+        at = f"{path}.hostAliases[{index}]"
+        if parse_ip(alias.get("ip") or "") is None:
+            yield errors.invalid_value(f"{at}.ip", alias.get("ip") or "", IP_MESSAGE)
+        for number, name in enumerate(alias.get("hostnames") or ()):
+            yield from (errors.invalid_value(f"{at}.hostnames[{number}]", name, why)
+                        for why in dns_subdomain_errors(name))
+
+
+def _dns_causes(spec: Object, path: str) -> Iterator[Cause]:
+    config = spec.get("dnsConfig")
+    at = f"{path}.dnsConfig"
+    if spec.get("dnsPolicy") == "None":
+        if config is None:
+            yield errors.required(at, "must provide `dnsConfig` when `dnsPolicy` is None")
+            return
+        if not config.get("nameservers"):
+            yield errors.required(f"{at}.nameservers",
+                                  "must provide at least one DNS nameserver when `dnsPolicy` is None")
+    config = config or {}
+    servers, searches = config.get("nameservers") or [], config.get("searches") or []
+    if len(servers) > MAX_NAMESERVERS:
+        yield errors.invalid_value(f"{at}.nameservers", servers,
+                                   f"must not have more than {MAX_NAMESERVERS} nameservers")
+    for index, server in enumerate(servers):
+        if parse_ip(server) is None:
+            yield errors.invalid_value(f"{at}.nameservers[{index}]", server, IP_MESSAGE)
+    if len(searches) > MAX_SEARCHES:
+        yield errors.invalid_value(f"{at}.searches", searches,
+                                   f"must not have more than {MAX_SEARCHES} search paths")
+    for index, search in enumerate(searches):
+        if search != "." and not _SEARCH.fullmatch(search.removesuffix(".")):
+            yield errors.invalid_value(f"{at}.searches[{index}]", search, _SEARCH_MESSAGE)
+    for index, option in enumerate(config.get("options") or ()):
+        if not option.get("name"):
+            yield errors.required(f"{at}.options[{index}]", "must not be empty")
+
+
+def _gate_causes(spec: Object, path: str) -> Iterator[Cause]:
+    for index, gate in enumerate(spec.get("readinessGates") or ()):
+        kind = gate.get("conditionType", "")
+        yield from (errors.invalid_value(f"{path}.readinessGates[{index}].conditionType", kind, why)
+                    for why in qualified_name_errors(kind))
+    seen = set()
+    for index, gate in enumerate(spec.get("schedulingGates") or ()):
+        name = gate.get("name", "")
+        yield from (errors.invalid_value(f"{path}.schedulingGates[{index}]", name, why)
+                    for why in qualified_name_errors(name))
+        if name in seen:
+            yield errors.duplicate(f"{path}.schedulingGates[{index}]", name)
         seen.add(name)
-        if len([key for key in volume if key != "name"]) > 1:
-            second = sorted(key for key in volume if key != "name")[1]
-            causes.append(errors.forbidden_field(f"{path}[{index}].{second}",
-                                                 "may not specify more than 1 volume type"))
-    return causes
 
 
-def _container_causes(container: Object, path: str, names: set[str], volumes: set[Any]) -> list[Cause]:
-    name, image = container.get("name", ""), container.get("image", "")
-    causes = label_causes(name, f"{path}.name")
-    if name and name in names:
-        causes.append(errors.duplicate(f"{path}.name", name))
-    names.add(name)
-    if not image:
-        causes.append(errors.required(f"{path}.image"))
-    elif image != image.strip():
-        causes.append(errors.invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace"))
-    causes += one_of(container.get("terminationMessagePolicy"), ("File", "FallbackToLogsOnError"),
-                     f"{path}.terminationMessagePolicy")
-    causes += _port_causes(container.get("ports") or (), f"{path}.ports")
-    causes += _env_causes(container.get("env") or (), f"{path}.env")
-    causes += _mount_causes(container.get("volumeMounts") or (), f"{path}.volumeMounts", volumes)
-    causes += one_of(container.get("imagePullPolicy"), PULL_POLICIES, f"{path}.imagePullPolicy")
-    return causes + resource_causes(container.get("resources") or {}, f"{path}.resources")
-
-
-def _port_causes(ports: Iterable[Object], path: str) -> list[Cause]:
-    causes, seen = [], set()
-    for index, port in enumerate(ports):
-        at, name = f"{path}[{index}]", port.get("name", "")
-        if name:
-            causes += [errors.invalid_value(f"{at}.name", name, why) for why in port_name_errors(name)]
-            if name in seen:
-                causes.append(errors.duplicate(f"{at}.name", name))
-            seen.add(name)
-        number = port.get("containerPort", 0)
-        if not number:
-            causes.append(errors.required(f"{at}.containerPort"))
-        elif not 1 <= number <= 65535:
-            causes.append(errors.invalid_value(f"{at}.containerPort", number, PORT_RANGE))
-        if port.get("hostPort") and not 1 <= port["hostPort"] <= 65535:
-            causes.append(errors.invalid_value(f"{at}.hostPort", port["hostPort"], PORT_RANGE))
-        causes += one_of(port.get("protocol"), PROTOCOLS, f"{at}.protocol", required=True)
-    return causes
-
-
-def port_name_errors(name: str) -> list[str]:
-    """The details of what is wrong with an IANA service name."""
-    found = [] if len(name) <= 15 else ["must be no more than 15 characters"]
-    if not _PORT_NAME.fullmatch(name):
-        found.append(_PORT_NAME_MESSAGE)
-    if not re.search("[a-z]", name):
-        found.append("must contain at least one letter (a-z)")
-    if "--" in name:
-        found.append("must not contain consecutive hyphens")
-    if name.startswith("-") or name.endswith("-"):
-        found.append("must not begin or end with a hyphen")
-    return found
-
-
-def _env_causes(variables: Iterable[Object], path: str) -> list[Cause]:
-    causes = []
-    for index, variable in enumerate(variables):
-        at, name = f"{path}[{index}]", variable.get("name", "")
-        if not name:
-            causes.append(errors.required(f"{at}.name"))
-        elif not _ENV_NAME.fullmatch(name):
-            causes.append(errors.invalid_value(f"{at}.name", name, _ENV_MESSAGE))
-        if variable.get("valueFrom") is not None and variable.get("value"):
-            causes.append(errors.invalid_value(f"{at}.valueFrom", "", "may not be specified when `value` is not empty"))
-    return causes
-
-
-def _mount_causes(mounts: Iterable[Object], path: str, volumes: set[Any]) -> list[Cause]:
-    causes, seen = [], set()
-    for index, mount in enumerate(mounts):
-        at, name, target = f"{path}[{index}]", mount.get("name", ""), mount.get("mountPath", "")
-        if not name:
-            causes.append(errors.required(f"{at}.name"))
-        elif name not in volumes:
-            causes.append(Cause("FieldValueNotFound", f'Not found: "{name}"', f"{at}.name"))
-        if not target:
-            causes.append(errors.required(f"{at}.mountPath"))
-        elif target in seen:
-            causes.append(errors.invalid_value(f"{at}.mountPath", target, "must be unique"))
-        seen.add(target)
-    return causes
-
-
-def resource_causes(resources: Object, path: str) -> list[Cause]:
-    """What is wrong with limits and requests: negative ones, requests above their limit."""
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    causes = []
-    for key, amounts in (("limits", limits), ("requests", requests)):
-        causes += [errors.invalid_value(f"{path}.{key}[{name}]", amount, "must be greater than or equal to 0")
-                   for name, amount in amounts.items() if value_of(amount) < 0]
-    causes += [errors.invalid_value(f"{path}.requests", amount,
-                                    f"must be less than or equal to {name} limit of {limits[name]}")
-               for name, amount in requests.items() if name in limits and _exceeds(amount, limits[name])]
-    return causes
-
-
-def _exceeds(amount: str, limit: str) -> bool:
-    least: Fraction = value_of(amount)
-    return least > value_of(limit)
+def _claim_causes(spec: Object, path: str) -> Iterator[Cause]:
+    """References to ResourceClaims, or to templates for them."""
+    seen = set()
+    for index, claim in enumerate(spec.get("resourceClaims") or ()):
+        at, name = f"{path}[{index}]", claim.get("name", "")
+        given = [key for key in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(key) is not None]
+        shown = {"Name": name, "ResourceClaimName": claim.get("resourceClaimName"),
+                 "ResourceClaimTemplateName": claim.get("resourceClaimTemplateName")}
+        if name in seen:
+            yield errors.duplicate(f"{at}.name", name)
+        seen.add(name)
+        if not given:
+            yield errors.invalid_value(at, shown,
+                                       "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+        elif len(given) > 1:
+            yield errors.invalid_value(at, shown, "at most one of `resourceClaimName` or `resourceClaimTemplateName` "
+                                                  "may be specified")

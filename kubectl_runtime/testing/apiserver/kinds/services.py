@@ -15,7 +15,7 @@ from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.addresses import IP_MESSAGE, cidr_warnings, ip_warnings, parse_ip
 from kubectl_runtime.testing.apiserver.kinds.base import PORT_RANGE, BuiltinStrategy, label_causes, one_of, put_default
-from kubectl_runtime.testing.apiserver.kinds.podspec_validation import PROTOCOLS
+from kubectl_runtime.testing.apiserver.kinds.container_validation import PROTOCOLS
 from kubectl_runtime.testing.apiserver.names import dns_label_errors, path_segment_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 

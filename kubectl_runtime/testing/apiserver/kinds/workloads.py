@@ -1,4 +1,4 @@
-"""The kinds of apps/v1, and ReplicationController: replicas of a pod template."""
+"""Deployments, ReplicaSets, ReplicationControllers, PodTemplates: replicas of a pod template."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.base import (
     BuiltinStrategy,
+    amount_of,
+    amount_or_percent_causes,
     dig,
     immutable_causes,
     label_selector,
     non_negative,
-    one_of,
     put_default,
     selector_causes,
     selector_text,
 )
-from kubectl_runtime.testing.apiserver.kinds.pod_warnings import claim_spec_warnings, name_warnings, template_warnings
+from kubectl_runtime.testing.apiserver.kinds.pod_warnings import name_warnings, template_warnings
 from kubectl_runtime.testing.apiserver.kinds.podspec import default_pod_spec
 from kubectl_runtime.testing.apiserver.kinds.podspec_validation import template_causes
-from kubectl_runtime.testing.apiserver.names import dns_label_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
-TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 _MISMATCH = "`selector` does not match template `labels`"
 
 
@@ -34,6 +33,9 @@ class WorkloadStrategy(BuiltinStrategy):
     has_status = True
     has_generation = True
     empty_selector = "empty selector is invalid for deployment"
+    selector_required = True
+    broken_selector: ClassVar[str | None] = "invalid label selector"  # said of the selector beside its details
+    pods_of = "ReplicaSet"  # whose Pods they are, as a message says it
     names_hosts = True  # whether the names of Pods are made of this object's, so that it should be a DNS label
     immutable: ClassVar[Sequence[str]] = ("selector",)
 
@@ -62,9 +64,28 @@ class WorkloadStrategy(BuiltinStrategy):
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """Replicas, selector, template and the kind's own fields."""
         spec = obj["spec"]
-        causes = non_negative(spec, "replicas", "spec") + _selector_causes(spec, self.empty_selector)
-        causes += pod_template_causes(spec, ("Always",))
+        causes = non_negative(spec, "replicas", "spec") + self.selector_and_template_causes(spec)
         return causes + non_negative(spec, "minReadySeconds", "spec") + self.own_causes(spec)
+
+    def selector_and_template_causes(self, spec: Object) -> list[Cause]:
+        """The selector, and the template that must match it unless the selector is no good itself."""
+        selector = spec.get("selector")
+        broken = selector_causes(selector or {}, "spec.selector")
+        causes = list(broken)
+        if selector is None and self.selector_required:
+            causes.append(errors.required("spec.selector"))
+        elif selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            causes.append(errors.invalid_value("spec.selector", selector, self.empty_selector))
+        if broken and self.broken_selector is not None:
+            causes.append(errors.invalid_value("spec.selector", selector, self.broken_selector))
+        elif not broken:
+            causes += mismatch_causes(spec)
+        return causes + template_rules(self.template_of(spec), ("Always",), self.pods_of)
+
+    def template_of(self, spec: Object) -> Object:
+        """The template with what the controller will add."""
+        template: Object = spec.get("template") or {}
+        return template
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """What a create checks, and the selector does not change."""
@@ -84,28 +105,25 @@ class WorkloadStrategy(BuiltinStrategy):
         return []
 
 
-def _selector_causes(spec: Object, when_empty: str) -> list[Cause]:
-    selector = spec.get("selector")
-    if selector is None:
-        return [errors.required("spec.selector")]
-    causes = selector_causes(selector, "spec.selector")
-    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        causes.append(errors.invalid_value("spec.selector", selector, when_empty))
-    return causes
-
-
-def pod_template_causes(spec: Object, restart_policies: Sequence[str]) -> list[Cause]:
-    """Whether the selector matches the template, what is wrong with the template, and its restart policy."""
-    template = spec.get("template") or {}
-    labels = (template.get("metadata") or {}).get("labels")
+def mismatch_causes(spec: Object) -> list[Cause]:
+    """Whether the selector matches the template."""
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     selector = label_selector(spec.get("selector"))
-    causes = []
     if selector is None or not selector.matches(labels or {}):  # no selector selects nothing, which is refused too
-        causes.append(errors.invalid_value("spec.template.metadata.labels", labels, _MISMATCH))
-    causes += template_causes(template, "spec.template")
-    policy = (template.get("spec") or {}).get("restartPolicy")
+        return [errors.invalid_value("spec.template.metadata.labels", labels, _MISMATCH)]
+    return []
+
+
+def template_rules(template: Object, restart_policies: Sequence[str], pods_of: str) -> list[Cause]:
+    """What is wrong with the template of Pods that always run."""
+    causes = template_causes(template, "spec.template")
+    spec = template.get("spec") or {}
+    policy = spec.get("restartPolicy")
     if policy not in restart_policies:
         causes.append(errors.not_supported("spec.template.spec.restartPolicy", policy, restart_policies))
+    if spec.get("activeDeadlineSeconds") is not None:
+        causes.append(errors.forbidden_field("spec.template.spec.activeDeadlineSeconds",
+                                             f"activeDeadlineSeconds in {pods_of} is not Supported"))
     return causes
 
 
@@ -134,15 +152,7 @@ class DeploymentStrategy(WorkloadStrategy):
 
     def own_causes(self, spec: Object) -> list[Cause]:
         """The update strategy and the deadlines."""
-        strategy = spec["strategy"]
-        causes = one_of(strategy.get("type"), ("Recreate", "RollingUpdate"), "spec.strategy.type")
-        rolling = strategy.get("rollingUpdate")
-        if strategy.get("type") == "Recreate" and rolling is not None:
-            causes.append(errors.forbidden_field("spec.strategy.rollingUpdate",
-                                                 "may not be specified when strategy `type` is 'Recreate'"))
-        elif rolling and all(rolling.get(key) in (0, "0%") for key in ("maxSurge", "maxUnavailable")):
-            causes.append(errors.invalid_value("spec.strategy.rollingUpdate.maxUnavailable", rolling["maxUnavailable"],
-                                               "may not be 0 when `maxSurge` is 0"))
+        causes = _strategy_causes(spec["strategy"], "spec.strategy")
         causes += non_negative(spec, "revisionHistoryLimit", "spec")
         deadline, least = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
         if deadline is not None:
@@ -151,6 +161,22 @@ class DeploymentStrategy(WorkloadStrategy):
                 causes.append(errors.invalid_value("spec.progressDeadlineSeconds", deadline,
                                                    "must be greater than minReadySeconds"))
         return causes
+
+
+def _strategy_causes(strategy: Object, path: str) -> list[Cause]:
+    kind, rolling = strategy.get("type"), strategy.get("rollingUpdate") or {}
+    if kind == "Recreate":
+        return [] if strategy.get("rollingUpdate") is None else [
+            errors.forbidden_field(f"{path}.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")]
+    if kind != "RollingUpdate":
+        return [errors.not_supported(path, {"Type": kind, "RollingUpdate": None}, ("Recreate", "RollingUpdate"))]
+    surge, unavailable = rolling.get("maxSurge"), rolling.get("maxUnavailable")
+    at = f"{path}.rollingUpdate"
+    causes = amount_or_percent_causes(unavailable, f"{at}.maxUnavailable", most_all=True)
+    causes += amount_or_percent_causes(surge, f"{at}.maxSurge")
+    if not causes and not amount_of(surge) and not amount_of(unavailable):
+        causes.append(errors.invalid_value(f"{at}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
+    return causes
 
 
 class ReplicaSetStrategy(WorkloadStrategy):
@@ -192,124 +218,13 @@ class ReplicationControllerStrategy(ReplicaSetStrategy):
             causes.append(errors.required("spec.selector"))
         if spec.get("template") is None:
             return [*causes, errors.required("spec.template")]
-        return causes + pod_template_causes({**spec, "selector": {"matchLabels": selector}}, ("Always",))
+        causes += mismatch_causes({**spec, "selector": {"matchLabels": selector}})
+        causes += template_rules(spec["template"], ("Always",), "ReplicationController")
+        return causes + non_negative(spec, "minReadySeconds", "spec")
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """As at creation: the selector may change."""
         return [] if subresource == "status" else self.validate_create(new, ctx)
-
-
-class StatefulSetStrategy(WorkloadStrategy):
-    """StatefulSets."""
-
-    empty_selector = "empty selector is invalid for statefulset"
-    names_hosts = False
-    immutable: ClassVar[Sequence[str]] = ()
-    mutable = ("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
-               "persistentVolumeClaimRetentionPolicy", "minReadySeconds")
-
-    def default(self, obj: Object) -> None:
-        """Ordered pods, a rolling update, volumes that stay."""
-        super().default(obj)
-        spec = obj["spec"]
-        put_default(spec, "podManagementPolicy", "OrderedReady")
-        update = spec.setdefault("updateStrategy", {})
-        put_default(update, "type", "RollingUpdate")
-        if update["type"] == "RollingUpdate":
-            put_default(update, "rollingUpdate", {})
-            put_default(update["rollingUpdate"], "partition", 0)
-        put_default(spec, "persistentVolumeClaimRetentionPolicy", {})
-        put_default(spec["persistentVolumeClaimRetentionPolicy"], "whenDeleted", "Retain")
-        put_default(spec["persistentVolumeClaimRetentionPolicy"], "whenScaled", "Retain")
-        put_default(spec, "replicas", 1)
-        put_default(spec, "revisionHistoryLimit", 10)
-        for claim in spec.get("volumeClaimTemplates") or ():
-            claim.update(apiVersion="v1", kind="PersistentVolumeClaim")
-            put_default(claim.setdefault("spec", {}), "volumeMode", "Filesystem")
-            put_default(claim.setdefault("status", {}), "phase", "Pending")
-
-    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """A field of a feature that is off goes."""
-        super().prepare_create(obj, ctx)
-        _drop_max_unavailable(obj)
-
-    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """As at creation."""
-        super().prepare_update(new, old, subresource, ctx)
-        _drop_max_unavailable(new)
-
-    def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
-        """A DNS label: its Pods are named after it."""
-        return dns_label_errors(name, prefix=prefix)
-
-    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Most of the spec is fixed."""
-        if subresource == "status":
-            return []
-        causes = self.validate_create(new, ctx)
-        rest = [{key: value for key, value in obj["spec"].items() if key not in self.mutable} for obj in (new, old)]
-        if rest[0] != rest[1]:
-            names = ", ".join(f"'{name}'" for name in self.mutable[:-1])
-            causes.append(errors.forbidden_field("spec", "updates to statefulset spec for fields other than "
-                                                 f"{names} and '{self.mutable[-1]}' are forbidden"))
-        return causes
-
-    def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Those of the claims too."""
-        found = super().warnings(obj, old)
-        part = "" if old is None else ".Spec"  # surprising: the real server's path differs at updates
-        for index, claim in enumerate(obj["spec"].get("volumeClaimTemplates") or ()):
-            found += claim_spec_warnings(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}]{part}")
-        if (obj["spec"].get("revisionHistoryLimit") or 0) < 0:
-            found.append("spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 "
-                         "is recommended")
-        return found
-
-    def own_causes(self, spec: Object) -> list[Cause]:
-        """Policies."""
-        return (one_of(spec.get("podManagementPolicy"), ("OrderedReady", "Parallel"), "spec.podManagementPolicy")
-                + one_of(spec["updateStrategy"].get("type"), ("OnDelete", "RollingUpdate"), "spec.updateStrategy.type"))
-
-
-def _drop_max_unavailable(obj: Object) -> None:
-    (obj["spec"]["updateStrategy"].get("rollingUpdate") or {}).pop("maxUnavailable", None)
-
-
-class DaemonSetStrategy(WorkloadStrategy):
-    """DaemonSets: no replicas, no scale."""
-
-    names_hosts = False
-    empty_selector = "empty selector is invalid for daemonset"
-
-    def default(self, obj: Object) -> None:
-        """A rolling update, one node at a time; the annotation in which a former field lives on."""
-        super().default(obj)
-        annotations = obj["metadata"].get("annotations") or {}
-        obj["metadata"]["annotations"] = {**annotations, TEMPLATE_GENERATION: annotations.get(TEMPLATE_GENERATION, "0")}
-        spec = obj["spec"]
-        update = spec.setdefault("updateStrategy", {})
-        put_default(update, "type", "RollingUpdate")
-        if update["type"] == "RollingUpdate":
-            put_default(update, "rollingUpdate", {})
-            put_default(update["rollingUpdate"], "maxUnavailable", 1)
-            put_default(update["rollingUpdate"], "maxSurge", 0)
-        put_default(spec, "revisionHistoryLimit", 10)
-
-    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """The first template."""
-        super().prepare_create(obj, ctx)
-        obj["metadata"]["annotations"][TEMPLATE_GENERATION] = "1"
-
-    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """The generation of the template rises with it, whatever the client wrote."""
-        super().prepare_update(new, old, subresource, ctx)
-        before = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0"))
-        changed = new["spec"].get("template") != old["spec"].get("template")
-        new["metadata"]["annotations"][TEMPLATE_GENERATION] = str(before + changed)
-
-    def scale_paths(self) -> tuple[str, str, str] | None:
-        """It has none."""
-        return None
 
 
 class PodTemplateStrategy(BuiltinStrategy):
