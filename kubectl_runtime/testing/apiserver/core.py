@@ -141,9 +141,9 @@ class ApiCore:
         user = user or self.access.admit(request, info)
         with self.locked():
             answer = discovery.respond(self.registry, request) or openapi.respond(self.registry, request)
-        if answer is not None:
-            return answer
-        resource_type = self._resource_type(info)
+            if answer is not None:
+                return answer
+            resource_type = self._resource_type(info)
         if resource_type is None:
             headers = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
             return HttpResponse(404, headers, _NOT_FOUND_TEXT.encode())

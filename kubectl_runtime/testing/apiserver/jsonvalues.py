@@ -1,15 +1,21 @@
 """JSON values as Python has them: copies, and equality, which Python's own ``==`` gets wrong (it says 1 == True).
 
-Both go by way of the encoded text: encoding and decoding by msgspec is several times faster than a walk in Python.
+All go by way of the encoded text: encoding and decoding by msgspec is several times faster than a walk in Python.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Callable
+from functools import wraps
+from hashlib import blake2b
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+MOST_REMEMBERED = 1000  # answers of one function
 
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
@@ -36,6 +42,27 @@ def equal_json(first: Any, second: Any) -> bool:
     if first != second:
         return False
     return _encode(first) == _encode(second) or _same_booleans(first, second)
+
+
+def remembered(check: Callable[Concatenate[Any, P], list[T]]) -> Callable[Concatenate[Any, P], list[T]]:
+    """A check of a JSON value with a memory: objects that are made from one template are alike but for their names, so
+    that what is slow to check would be checked for each of them again.
+
+    It must depend on its arguments alone (the further ones hashable), change none, and its findings must be immutable.
+    """
+    known: dict[Any, tuple[T, ...]] = {}
+
+    @wraps(check)
+    def answer(value: Any, /, *args: P.args, **kwargs: P.kwargs) -> list[T]:
+        key = (blake2b(_encode(value), digest_size=16).digest(), args, *kwargs.items())
+        found = known.get(key)
+        if found is None:
+            if len(known) >= MOST_REMEMBERED:
+                known.clear()
+            found = known[key] = tuple(check(value, *args, **kwargs))
+        return list(found)
+
+    return answer
 
 
 def _same_booleans(first: Any, second: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.testing.apiserver.jsonvalues import equal_json, json_copy, same_json
+from kubectl_runtime.testing.apiserver.jsonvalues import MOST_REMEMBERED, equal_json, json_copy, remembered, same_json
 
 
 @pytest.mark.parametrize(("first", "second", "same", "equal"), [
@@ -30,3 +30,24 @@ def test_a_copy_shares_nothing_that_can_change() -> None:
     assert value == {"a": [{"b": 1.0}], "c": 2**70, "d": None}
     assert json_copy(value) == value
     assert json_copy("text") == "text"
+
+
+def test_a_check_with_a_memory_is_asked_once_for_equal_values_and_arguments() -> None:
+    asked: list[Any] = []
+
+    @remembered
+    def check(value: Any, path: str, *, strict: bool = True) -> list[str]:
+        asked.append((value, path, strict))
+        return [f"{path}: {value} {strict}"]
+
+    first = check({"a": 1}, "spec")
+    first.append("the caller's own")
+    assert check({"a": 1}, "spec") == ["spec: {'a': 1} True"]
+    assert len(asked) == 1
+    assert check({"a": True}, "spec") == ["spec: {'a': True} True"]
+    assert check({"a": 1}, "other") == ["other: {'a': 1} True"]
+    assert check({"a": 1}, "spec", strict=False) == ["spec: {'a': 1} False"]
+    for number in range(MOST_REMEMBERED):
+        check(number, "spec")
+    assert check({"a": 1}, "spec") == ["spec: {'a': 1} True"]
+    assert asked.count(({"a": 1}, "spec", True)) == 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from kubectl_runtime.testing.apiserver.jsonvalues import remembered
 from kubectl_runtime.testing.apiserver.kinds.addresses import ip_warnings
 from kubectl_runtime.testing.apiserver.kinds.typed.quantity import value_of
 from kubectl_runtime.testing.apiserver.names import dns_label_errors, label_value_errors
@@ -54,12 +55,17 @@ def name_warnings(name: str, used: str = "Pod names and hostnames") -> list[str]
 
 def template_warnings(template: Object, path: str) -> list[str]:
     """What the server warns of in a Pod (path "") or a template (path ``spec.template.``)."""
-    spec, metadata = template.get("spec") or {}, template.get("metadata") or {}
+    annotations = (template.get("metadata") or {}).get("annotations") or {}
+    return _warnings(template.get("spec") or {}, path, tuple(key for key in _DEPRECATED_ANNOTATIONS
+                                                             if key in annotations))
+
+
+@remembered
+def _warnings(spec: Object, path: str, deprecated_annotations: tuple[str, ...]) -> list[str]:
     at = f"{path}spec"
     return [
         *_node_labels(spec, at), *_spread(spec.get("topologySpreadConstraints") or (), at),
-        *(f"{path}metadata.annotations[{key}]: {why}" for key, why in _DEPRECATED_ANNOTATIONS.items()
-          if key in (metadata.get("annotations") or {})),
+        *(f"{path}metadata.annotations[{key}]: {_DEPRECATED_ANNOTATIONS[key]}" for key in deprecated_annotations),
         *_volumes(spec.get("volumes") or (), at), *_overlaps(spec.get("volumes") or ()),
         *_repeated(spec.get("hostAliases") or (), "ip", f"{at}.hostAliases"),
         *_repeated(spec.get("imagePullSecrets") or (), "name", f"{at}.imagePullSecrets"),
