@@ -73,7 +73,9 @@ def _media_type(request: HttpRequest) -> str:
     if not header:
         return JSON
     parameters = header.split(";")[1:]
-    malformed = any(text.strip() and "=" not in text for text in parameters)
+    if parameters and not parameters[-1].strip():
+        del parameters[-1]  # one semicolon at the end is forgiven
+    malformed = any("=" not in text for text in parameters)
     return "" if malformed else content_type(request)
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 Object = dict[str, Any]
+_GO_ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r",
+               "\t": "\\t", "\v": "\\v"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,18 @@ def go_value(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def go_quoted(text: str) -> str:
+    """A text in double quotes with what cannot be printed escaped, as Go's ``%q``."""
+    return '"' + "".join(_GO_ESCAPES.get(character) or _go_printed(character) for character in text) + '"'
+
+
+def _go_printed(character: str) -> str:
+    number = ord(character)
+    if character.isprintable():
+        return character
+    return f"\\x{number:02x}" if number < 0x80 else f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
 
 
 def required(field: str, detail: str = "") -> Cause:

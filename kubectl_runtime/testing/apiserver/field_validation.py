@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from kubectl_runtime.testing.apiserver.errors import go_quoted
+
 _YAML = "yaml: unmarshal errors:\n  "
 _PART = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
@@ -69,11 +71,11 @@ def warning_texts(problems: list[str]) -> list[str]:
 
 
 def _unknown(path: str) -> str:
-    return f'unknown field "{path}"'
+    return f"unknown field {go_quoted(path)}"
 
 
 def _duplicate(path: str) -> str:
-    return f'duplicate field "{path}"'
+    return f"duplicate field {go_quoted(path)}"
 
 
 def _mixed(trace: Trace, unknown: frozenset[str]) -> Iterator[str]:

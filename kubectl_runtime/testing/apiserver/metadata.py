@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.metadata_checks import WHOLE, MetadataChecks
@@ -172,15 +174,15 @@ def tidy_owners(metadata: Object, *, patched: bool = False) -> list[str]:
     owners = metadata.get("ownerReferences")
     if not owners or len(owners) < 2:
         return []
-    kept: list[Object] = []
+    kept: dict[bytes, Object] = {}
     dropped: list[str] = []
     for owner in owners:
-        if owner in kept:
+        same = msgspec.json.encode(owner, order="sorted")
+        if same in kept:
             dropped.append(owner.get("uid", ""))
-        else:
-            kept.append(owner)
+        kept.setdefault(same, owner)
     if not dropped:
         return []
-    metadata["ownerReferences"] = kept
+    metadata["ownerReferences"] = list(kept.values())
     when = " after mutating admission happens" if patched else ""
     return [_DUPLICATE_OWNERS.format(when=when) + ", ".join(dropped)]

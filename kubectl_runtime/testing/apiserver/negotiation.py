@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from kubectl_runtime.testing.apiserver.wire import HttpRequest
 Object = dict[str, Any]
 
 _TRANSFORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters of all warnings, and of one if there are more
 WATCH_TYPES = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 
 encode = msgspec.json.encode
@@ -203,8 +205,13 @@ def to_yaml(value: Any) -> bytes:
 
 
 def warning_headers(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Warning headers as RFC 7234 wants them."""
-    return [("Warning", f"299 - {quoted(text)}") for text in dict.fromkeys(texts)]
+    """Warning headers as RFC 7234 wants them; if they are many, each is cut, and the last ones are left out."""
+    shown = list(dict.fromkeys(texts))
+    if sum(map(len, shown)) > MAX_WARNINGS:
+        cut = [text[:MAX_WARNING] for text in shown]
+        shown = [text for text, before in zip(cut, accumulate(map(len, cut), initial=0), strict=False)
+                 if before < MAX_WARNINGS]
+    return [("Warning", f"299 - {quoted(text)}") for text in shown]
 
 
 def quoted(text: str) -> str:

@@ -35,7 +35,7 @@ class RequestInfo:
 def parse(request: HttpRequest) -> RequestInfo:
     """The request info of a request, as the real server's filters see it; unknown groups are not its business."""
     plain = RequestInfo(False, request.method.lower(), request.path)
-    parts = unquote(request.path).strip("/").split("/")
+    parts = unquote(request.path).removeprefix("/").rstrip("/").split("/")
     if parts[0] == "api" and len(parts) >= 3:
         group, version, parts = "", parts[1], parts[2:]
     elif parts[0] == "apis" and len(parts) >= 4:

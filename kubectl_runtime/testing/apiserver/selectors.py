@@ -172,8 +172,8 @@ def _exact(lexer: _Lexer) -> str:
 
 
 def _set(lexer: _Lexer) -> list[str]:
-    if lexer.next() != "(":
-        raise _bad(f"found '{lexer.tokens[lexer.position - 1]}' expected: '('")
+    if (opening := lexer.next()) != "(":
+        raise _bad(f"found '{opening}' expected: '('")
     values: list[str] = []
     while True:
         token = lexer.next()

@@ -137,6 +137,10 @@ def slice_of(objects: dict[str, Version], keys: list[str], namespace: str, start
         yield objects[keys[index]]
 
 
+class ObjectTooLarge(Exception):
+    """An object that the real server's database would not take."""
+
+
 class Storage:
     """All buckets, and the counter that orders every write."""
 
@@ -160,11 +164,16 @@ class Storage:
         bucket = self.buckets.get(key)
         return bucket.objects.get(f"{namespace}/{name}" if namespace else name) if bucket else None
 
-    def put(self, key: str, obj: Object, fields: dict[str, str]) -> Version:
-        """Store a new object or a new version of one under the next resourceVersion, which is set in `obj` too."""
+    def put(self, key: str, obj: Object, fields: dict[str, str], *, max_bytes: int | None = None) -> Version:
+        """Store a new object or a new version of one under the next resourceVersion, which is set in `obj` too.
+
+        Raises ObjectTooLarge above `max_bytes`.
+        """
         bucket = self.bucket(key)
+        version = make_version(obj, self.rv + 1, fields)
+        if max_bytes is not None and len(version.tail) > max_bytes:
+            raise ObjectTooLarge
         self.rv += 1
-        version = make_version(obj, self.rv, fields)
         old = bucket.objects.get(version.key)
         if old is None:
             insort(bucket.keys, version.key)

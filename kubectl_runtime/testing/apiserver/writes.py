@@ -11,14 +11,16 @@ from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors, managedfields, metadata
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.field_validation import Keys, warning_texts
+from kubectl_runtime.testing.apiserver.gonumbers import parse_uint
 from kubectl_runtime.testing.apiserver.jsonvalues import same_json
 from kubectl_runtime.testing.apiserver.names import generated_name
 from kubectl_runtime.testing.apiserver.registry import ResourceType
 from kubectl_runtime.testing.apiserver.schemas import ANY, Schema
-from kubectl_runtime.testing.apiserver.storage import Version, make_version
+from kubectl_runtime.testing.apiserver.storage import ObjectTooLarge, Version, make_version
 
 Object = dict[str, Any]
 
+MAX_CUSTOM = 3 << 19  # bytes that etcd takes; of built-in kinds, which do not lie there as JSON, it cannot be told
 _GENERATE_ATTEMPTS = 8
 _NOT_ON_CREATE = ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
 
@@ -86,6 +88,13 @@ def version_schemas(ctx: RequestContext) -> dict[str, Schema] | None:
     return {other.api_version: schema_of(other) for other in served} if len(served) > 1 else None
 
 
+def _put(ctx: RequestContext, obj: Object, fields: dict[str, str]) -> Version:
+    try:
+        return ctx.core.storage.put(ctx.type.storage, obj, fields, max_bytes=MAX_CUSTOM if ctx.type.is_custom else None)
+    except ObjectTooLarge:
+        raise errors.bare_500("etcdserver: request is too large") from None
+
+
 def request_form(ctx: RequestContext, version: Version) -> Object:
     """A stored object as the request's API version shows it."""
     obj = version.decode()
@@ -120,15 +129,14 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
         raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)
     ctx.warnings += metadata.warnings(meta, None, ctx.type) + strategy.warnings(obj, None)
     strategy.canonicalize(obj)
-    sent_version = meta.pop("resourceVersion", "")
-    sent = int(sent_version) if sent_version.isdecimal() else 0
+    sent = _sent_version(meta.pop("resourceVersion", ""))
     if sent and posted and not ctx.dry_run:
         raise errors.bare_500("resourceVersion should not be set on objects to be created")
     _refuse_existing(ctx, meta)
     fields = strategy.selectable_fields(obj)
     if ctx.dry_run:
         return make_version(obj, sent, fields)
-    return ctx.core.storage.put(ctx.type.storage, obj, fields)
+    return _put(ctx, obj, fields)
 
 
 def _stamp(ctx: RequestContext, meta: Object) -> None:
@@ -199,7 +207,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
         return answer
     if ctx.dry_run:
         return make_version(new, current.rv, fields)
-    return ctx.core.storage.put(ctx.type.storage, new, fields)
+    return _put(ctx, new, fields)
 
 
 def is_finished(resource_type: ResourceType, obj: Object) -> bool:
@@ -228,9 +236,18 @@ def _check_version(ctx: RequestContext, current: Version, meta: Object) -> None:
 
 def parse_version(text: str) -> int:
     """A resourceVersion in an object, 0 if there is none; the 500 of one that is no number."""
-    if text and not text.isdecimal():
-        raise errors.bare_500(f'strconv.ParseUint: parsing "{text}": invalid syntax')
-    return int(text or 0)
+    try:
+        return parse_uint(text or "0")
+    except ValueError as error:
+        raise errors.bare_500(str(error)) from None
+
+
+def _sent_version(text: str) -> int:
+    """The resourceVersion that a new object was sent with; 0 if it is no number either."""
+    try:
+        return parse_uint(text)
+    except ValueError:
+        return 0
 
 
 def _restore(meta: Object, before: Object) -> None:

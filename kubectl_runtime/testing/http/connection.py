@@ -74,6 +74,7 @@ class Connection:
         self._gone = False
         self._stopping = False
         self._idle = True  # between requests
+        self._chunks = True  # whether the client under way knows chunked answers
         self._entry: RecordedRequest | None = None  # of the request under way
 
     def _send(self, data: bytes) -> None:
@@ -141,6 +142,7 @@ class Connection:
             if request is None or not self._begin():
                 return
             request.peer_cert_subject = subject
+            self._chunks = reader.chunks
             self._answer(request, close=not reader.keep_alive)
             if not reader.keep_alive:
                 self._linger()
@@ -223,16 +225,19 @@ class Connection:
 
     def _watch(self, exchange: Exchange, response: HttpResponse, stream: WatchStream) -> None:
         service = self._service
+        frame, how = (chunk, ("Transfer-Encoding", "chunked")) if self._chunks else (bytes, ("Connection", "close"))
         service.reaper.watch(self._socket, self._client_gone)
         try:
-            self._carry(exchange.head(head(response, service.clock.now(), [("Transfer-Encoding", "chunked")])))
+            self._carry(exchange.head(head(response, service.clock.now(), [how])))
             stream.on_ready(self._notify)
-            self._stream(stream, lambda data: self._carry(exchange.data(chunk(data))))
+            self._stream(stream, lambda data: self._carry(exchange.data(frame(data))))
             if not self._gone:
-                self._carry(exchange.end(chunk, chunk(b"")))
+                self._carry(exchange.end(frame, frame(b"")))
         finally:
             service.reaper.forget(self._socket)
             stream.close()
+        if not self._chunks:
+            raise Drop  # without chunks only the end of the connection tells the end of the stream
 
     def _stream(self, stream: WatchStream, send: Callable[[bytes], None]) -> None:
         """Send events as they come until the watch, the client or the server ends it."""

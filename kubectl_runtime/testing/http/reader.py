@@ -27,6 +27,7 @@ from kubectl_runtime.testing.http.messages import BadMessage, expectation_failed
 MAX_HEAD = 1 << 20
 MAX_DISCARDED = 64 << 20  # bytes of a body that is too large that are read to keep the connection in order
 MAX_CHUNK_LINE = 4096
+MAX_CHUNK_EXCESS = 16 << 10  # bytes of framing above what honest chunks have
 IDLE_TIMEOUT = 90.0  # seconds between requests
 HEAD_TIMEOUT = 32.0  # seconds for a whole head
 BODY_TIMEOUT = 60.0  # seconds for a whole body
@@ -39,7 +40,9 @@ _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_HOST = re.compile(r"[!$%&'()*+,.:;=\[\]_~0-9A-Za-z-]*")
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]*")
+_TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:")
 
 
 RequestLine = tuple[str, str, tuple[int, int]]  # method, target in origin form, version
@@ -57,6 +60,7 @@ class Reader:
         self._buffer = bytearray()
         self._after_post = False
         self.keep_alive = True
+        self.chunks = True  # whether the client knows chunked answers: HTTP/1.0 does not
 
     def next(self) -> HttpRequest | None:
         """The next request, None if the client is done; raises BadMessage, and OSError if it is silent for too long."""
@@ -67,8 +71,11 @@ class Reader:
         headers = _headers(lines)
         if version == (1, 1) and "host" not in headers and method != "CONNECT":
             raise BadMessage("400 Bad Request: missing required Host header")
-        connection = headers.get("connection", "").lower()
-        self.keep_alive = "close" not in connection if version >= (1, 1) else "keep-alive" in connection
+        if _HOST.fullmatch(headers.get("host", "")) is None:
+            raise BadMessage("400 Bad Request: malformed Host header")
+        wishes = [token.strip() for token in headers.get("connection", "").lower().split(",")]
+        self.chunks = version >= (1, 1)
+        self.keep_alive = "close" not in wishes if self.chunks else "keep-alive" in wishes
         self._after_post = method == "POST"
         path, _, query = target.partition("?")
         request = HttpRequest(method, path, parse_query(query), headers)
@@ -155,21 +162,30 @@ class Reader:
         while length > 0:
             length -= len(self._exactly(min(length, 1 << 16)))
 
-    def _line(self) -> bytes:
-        """A line of a chunked body, without white space at its end."""
+    def _line(self, too_long: str) -> bytes:
+        """A line of a chunked body with its end."""
         while (end := self._buffer.find(b"\n")) < 0:
             if len(self._buffer) >= MAX_CHUNK_LINE:
-                raise BrokenBody("header line too long")
+                raise BrokenBody(too_long)
             if not self._more(self._deadline):
                 raise BrokenBody("unexpected EOF")
-        line = bytes(self._buffer[:end])
+        if end >= MAX_CHUNK_LINE:
+            raise BrokenBody(too_long)
+        line = bytes(self._buffer[:end + 1])
         del self._buffer[:end + 1]
-        return line.rstrip()
+        return line
 
     def _chunked(self) -> bytes:
         body = bytearray()
-        discarded = 0
-        while size := _chunk_size(self._line().partition(b";")[0]):
+        discarded = excess = 0
+        while True:
+            line = self._line("header line too long")
+            size = _chunk_size(line)
+            excess = max(0, excess + len(line) + 2 - 16 - 2 * size)
+            if excess > MAX_CHUNK_EXCESS:
+                raise BrokenBody("chunked encoding contains too much non-data")
+            if not size:
+                break
             kept = min(size, MAX_BODY + 1 - len(body))
             body += self._exactly(kept)
             discarded += size - kept
@@ -179,9 +195,18 @@ class Reader:
                 return bytes(body)
             if self._exactly(2) != b"\r\n":
                 raise BrokenBody("malformed chunked encoding")
-        while self._line():
-            pass  # trailers
+        self._trailers()
         return bytes(body)
+
+    def _trailers(self) -> None:
+        """What follows the last chunk; read, and not used."""
+        long, size = "http: suspiciously long trailer after chunked body", 0
+        while line := self._line(long).rstrip(b"\r\n"):
+            size += len(line)
+            if size > MAX_CHUNK_LINE:
+                raise BrokenBody(long)
+            if _TRAILER.match(line) is None:
+                raise BrokenBody(f'malformed MIME header: missing colon: "{line.decode("ascii", "replace")}"')
 
 
 def _request_line(line: bytes) -> RequestLine:
@@ -205,12 +230,14 @@ def _request_line(line: bytes) -> RequestLine:
 
 def _headers(lines: list[bytes]) -> dict[str, str]:
     headers: dict[str, str] = {}
-    for line in lines:
+    for line in _unfolded(lines):
         name, colon, value = line.partition(b":")
         if not colon or _NAME.fullmatch(name.replace(b" ", b"")) is None or line.startswith((b" ", b"\t")):
             raise BadMessage
         if b" " in name:  # so far a line could be read, with a name that cannot be used
             raise BadMessage("400 Bad Request: invalid header name")
+        if b"\r" in value:
+            raise BadMessage
         if _BAD_VALUE.search(value):
             raise BadMessage("400 Bad Request: invalid header value")
         key, text = name.decode().lower(), value.strip().decode("utf-8", "replace")
@@ -220,6 +247,17 @@ def _headers(lines: list[bytes]) -> dict[str, str]:
     return headers
 
 
+def _unfolded(lines: list[bytes]) -> list[bytes]:
+    """Lines with those that go on with white space joined to the one before, as old clients fold long headers."""
+    joined: list[bytes] = []
+    for line in lines:
+        if joined and line.startswith((b" ", b"\t")):
+            joined[-1] += b" " + line.strip()
+        else:
+            joined.append(line)
+    return joined
+
+
 def _length(headers: dict[str, str]) -> int:
     text = headers.get("content-length", "0")
     if not (text.isascii() and text.isdigit()) or len(text) > 19 or int(text) >= 1 << 63:
@@ -227,9 +265,17 @@ def _length(headers: dict[str, str]) -> int:
     return int(text)
 
 
-def _chunk_size(text: bytes) -> int:
+def _chunk_size(line: bytes) -> int:
+    end = line.find(b"\r")
+    if end < 0:
+        raise BrokenBody("chunked line ends with bare LF")
+    if end != len(line) - 2:
+        raise BrokenBody("invalid CR in chunked line")
+    text = line[:end].rstrip().partition(b";")[0]
+    if not text:
+        raise BrokenBody("empty hex number for chunk length")
     if _CHUNK_SIZE.fullmatch(text) is None:
         raise BrokenBody("invalid byte in chunk length")
     if len(text) > 16:
         raise BrokenBody("http chunk length too large")
-    return int(text or b"0", 16)
+    return int(text, 16)

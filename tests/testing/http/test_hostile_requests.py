@@ -153,6 +153,13 @@ def test_a_body_longer_than_announced_is_cut_and_its_rest_is_no_request(server):
     (chunked(b"00000000000000002\r\n{}"), "http chunk length too large"),
     (chunked(b"2\r\n{}{}\r\n"), "malformed chunked encoding"),
     (chunked(b"2" * 5000), "header line too long"),
+    (chunked(b"2\n{}\r\n0\r\n\r\n"), "chunked line ends with bare LF"),
+    (chunked(b"2\r \r\n{}\r\n0\r\n\r\n"), "invalid CR in chunked line"),
+    (chunked(b"\r\n{}\r\n0\r\n\r\n"), "empty hex number for chunk length"),
+    (chunked(b"".join(b"1;%s\r\n \r\n" % (b"a" * 3000) for _ in range(10)) + b"0\r\n\r\n"),
+     "chunked encoding contains too much non-data"),
+    (chunked(b"2\r\n{}\r\n0\r\nXy\r\n\r\n"), 'malformed MIME header: missing colon: "Xy"'),
+    (chunked(b"2\r\n{}\r\n0\r\nX: %s\r\n\r\n" % (b"y" * 5000)), "http: suspiciously long trailer after chunked body"),
 ])
 def test_a_body_that_ends_before_its_end_is_the_real_servers_500(server, request_, why):
     with Peer(server) as peer:
@@ -185,6 +192,14 @@ def test_another_transfer_encoding_is_a_501(server, encoding):
     assert answer.endswith(b"\r\n\r\nUnsupported transfer encoding")
 
 
+@pytest.mark.parametrize("body", [
+    b"%x\r\n%s\r\n0\r\n\r\n", b"%x;a=b\r\n%s\r\n0;c\r\n\r\n", b"%x \t\r\n%s\r\n000\r\nX: y\r\n\r\n"])
+def test_chunks_with_extensions_and_trailers_are_read(server, body):
+    with Peer(server) as peer:
+        peer.send(chunked(body % (len(NEW), NEW)) + post(b"", path="/healthz", method="GET"))
+        assert [peer.answer()[0] for _ in range(2)] == [201, 200]
+
+
 def test_chunks_count_for_more_than_a_length(server):
     with Peer(server) as peer:
         peer.send(post(b"%x\r\n%s\r\n0\r\n\r\n" % (len(NEW), NEW), "Transfer-Encoding: chunked", "Content-Length: 3"))
@@ -198,6 +213,10 @@ def test_chunks_count_for_more_than_a_length(server):
     ("GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", "400 Bad Request"),
     ("GET /api/v1/%zz HTTP/1.1\r\nHost: x\r\n\r\n", "400 Bad Request"),
     ("GET /a\x01b HTTP/1.1\r\nHost: x\r\n\r\n", "400 Bad Request"),
+    ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", "400 Bad Request: malformed Host header"),
+    ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", "400 Bad Request: malformed Host header"),
+    ("GET / HTTP/1.1\r\nHost: x\r\nA: b\rc\r\n\r\n", "400 Bad Request"),
+    ("GET / HTTP/1.1\r\n Host: x\r\n\r\n", "400 Bad Request"),
     ("\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n", "400 Bad Request"),
     ("".join(map(chr, range(128))), "400 Bad Request"),
     ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505 HTTP Version Not Supported: unsupported protocol version"),
@@ -215,6 +234,8 @@ def test_a_head_that_is_none_is_refused_at_once(server, text, status):
 @pytest.mark.parametrize("text", [
     "GET /healthz HTTP/1.1\nHost: x\n\n", "GET http://x/healthz HTTP/1.1\r\nHost: x\r\n\r\n",
     "GET /healthz HTTP/1.0\r\n\r\n",
+    "GET /healthz HTTP/1.1\r\nHost: x\r\nA: b\r\n\tc\r\n d\r\n\r\n",
+    "GET /healthz HTTP/1.1\r\nHost: [::1]:80\r\nConnection: closet, keep-alive\r\n\r\n",
     "GET /healthz HTTP/1.1\r\nHost: x\r\n" + "".join(f"h{number}: v\r\n" for number in range(5000)) + "\r\n",
     "GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc",
 ])
@@ -229,6 +250,16 @@ def test_options_of_the_server_itself(server):
     with Peer(server) as peer:
         peer.send("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n")
         assert peer.answer()[0] == 200
+
+
+def test_a_client_of_the_old_protocol_gets_a_watch_without_chunks(server):
+    with Peer(server) as peer:
+        peer.send(f"GET {CONFIG_MAPS}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name=none HTTP/1.0\r\n"
+                  "Connection: keep-alive\r\n\r\n")
+        head, _, body = peer.rest().decode().partition("\r\n\r\n")
+    assert "chunked" not in head
+    assert "Connection: close" in head
+    assert body == ""
 
 
 def test_a_newline_after_the_body_of_a_post_is_forgiven(server):

@@ -95,7 +95,21 @@ def test_too_many_operations_are_413() -> None:
     with pytest.raises(StatusError) as error:
         apply_json_patch({}, [{"op": "test", "path": "/a"}] * (MAX_OPERATIONS + 1))
     assert error.value.code == 413
-    assert error.value.message == "The allowed maximum operations in a JSON patch is 10000, got 10001"
+    assert error.value.message == ("Request entity too large: The allowed maximum operations in a JSON patch is "
+                                   "10000, got 10001")
+
+
+def test_copies_that_double_each_time_are_refused_before_they_fill_the_memory() -> None:
+    grow = [{"op": "copy", "from": "/a", "path": f"/a/{number}"} for number in range(60)]
+    with pytest.raises(StatusError) as error:
+        apply_json_patch({"a": {"b": "x" * 1000}}, grow)
+    assert (error.value.code, error.value.message) == (
+        422, "the server rejected our request due to an error in our request")
+    megabyte = {"a": "x" * (1 << 20)}
+    copies = [{"op": "copy", "from": "/a", "path": f"/{number}"} for number in range(3)]
+    assert len(apply_json_patch(megabyte, copies[:2])) == 3
+    with pytest.raises(StatusError):
+        apply_json_patch(megabyte, copies)
 
 
 @given(documents, keys, scalars)

@@ -9,17 +9,29 @@ pointer is ignored.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kubectl_runtime.testing.apiserver.errors import StatusError
 from kubectl_runtime.testing.apiserver.jsonvalues import json_copy
 
 Operation = dict[str, Any]
 MAX_OPERATIONS = 10_000
+MAX_COPIED = 3 << 20  # bytes of JSON that the copies of one patch may add up to: copies of copies double each time
 
 
 class _Failed(Exception):
     """An operation cannot be applied."""
+
+
+@dataclass(slots=True)
+class _Document:
+    """The document while it is patched, which may itself be replaced."""
+
+    root: Any
+    copied: int = 0  # bytes of JSON that copies have added
 
 
 def apply_json_patch(current: dict[str, Any], operations: list[Any]) -> dict[str, Any]:
@@ -29,15 +41,15 @@ def apply_json_patch(current: dict[str, Any], operations: list[Any]) -> dict[str
     there are more than `MAX_OPERATIONS`.
     """
     if len(operations) > MAX_OPERATIONS:
-        message = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
-        raise StatusError(413, "RequestEntityTooLarge", message, details={})
-    root: list[Any] = [json_copy(current)]  # a holder, so that the document itself can be replaced
+        raise StatusError(413, "RequestEntityTooLarge", "Request entity too large: The allowed maximum operations in "
+                          f"a JSON patch is {MAX_OPERATIONS}, got {len(operations)}")
+    document = _Document(json_copy(current))
     try:
         for operation in operations:
-            _apply(root, operation)
+            _apply(document, operation)
     except _Failed:
         raise rejected() from None
-    result = root[0]
+    result = document.root
     if not isinstance(result, dict):
         raise rejected()
     return result
@@ -48,12 +60,12 @@ def rejected() -> StatusError:
     return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", details={})
 
 
-def _apply(root: list[Any], operation: Any) -> None:
+def _apply(document: _Document, operation: Any) -> None:
     name = operation.get("op") if isinstance(operation, dict) else None
     handler = HANDLERS.get(name) if isinstance(name, str) else None
     if handler is None:
         raise _Failed
-    handler(root, operation)
+    handler(document, operation)
 
 
 def _pointer(operation: Operation, key: str) -> str:
@@ -63,13 +75,13 @@ def _pointer(operation: Operation, key: str) -> str:
     return pointer
 
 
-def _locate(root: list[Any], pointer: str) -> tuple[Any, str]:
+def _locate(document: _Document, pointer: str) -> tuple[Any, str]:
     """(the container, the last token) of a pointer; the container must be there."""
     _, slash, rest = pointer.partition("/")
     if not slash:
         raise _Failed
     *parents, last = [token.replace("~1", "/").replace("~0", "~") for token in rest.split("/")]
-    container = root[0]
+    container = document.root
     for token in parents:
         container = _get(container, token)
     if not isinstance(container, dict | list):
@@ -122,47 +134,50 @@ def _remove_from(container: Any, token: str) -> None:
         raise _Failed
 
 
-def _add(root: list[Any], operation: Operation) -> None:
-    container, token = _locate(root, _pointer(operation, "path"))
+def _add(document: _Document, operation: Operation) -> None:
+    container, token = _locate(document, _pointer(operation, "path"))
     _add_to(container, token, json_copy(operation.get("value")))
 
 
-def _remove(root: list[Any], operation: Operation) -> None:
-    container, token = _locate(root, _pointer(operation, "path"))
+def _remove(document: _Document, operation: Operation) -> None:
+    container, token = _locate(document, _pointer(operation, "path"))
     _remove_from(container, token)
 
 
-def _replace(root: list[Any], operation: Operation) -> None:
+def _replace(document: _Document, operation: Operation) -> None:
     pointer = _pointer(operation, "path")
     value = json_copy(operation.get("value"))
     if not pointer:
-        root[0] = value
+        document.root = value
         return
-    container, token = _locate(root, pointer)
+    container, token = _locate(document, pointer)
     if isinstance(container, list):
         container[_existing_index(container, token)] = value
     else:
         container[token] = value
 
 
-def _move(root: list[Any], operation: Operation) -> None:
-    container, token = _locate(root, _pointer(operation, "from"))
+def _move(document: _Document, operation: Operation) -> None:
+    container, token = _locate(document, _pointer(operation, "from"))
     value = _get(container, token)
     _remove_from(container, token)
-    target, name = _locate(root, _pointer(operation, "path"))
+    target, name = _locate(document, _pointer(operation, "path"))
     _add_to(target, name, value)
 
 
-def _copy(root: list[Any], operation: Operation) -> None:
-    container, token = _locate(root, _pointer(operation, "from"))
+def _copy(document: _Document, operation: Operation) -> None:
+    container, token = _locate(document, _pointer(operation, "from"))
     value = json_copy(_get(container, token))
-    target, name = _locate(root, _pointer(operation, "path"))
+    document.copied += len(msgspec.json.encode(value))
+    if document.copied > MAX_COPIED:
+        raise _Failed
+    target, name = _locate(document, _pointer(operation, "path"))
     _add_to(target, name, value)
 
 
-def _test(root: list[Any], operation: Operation) -> None:
+def _test(document: _Document, operation: Operation) -> None:
     pointer = _pointer(operation, "path")
-    found = root[0] if not pointer else _get(*_locate(root, pointer))
+    found = document.root if not pointer else _get(*_locate(document, pointer))
     if not _same(found, operation.get("value")):
         raise _Failed
 
@@ -178,6 +193,6 @@ def _same(first: Any, second: Any) -> bool:
     return bool(first == second)
 
 
-HANDLERS: dict[str, Callable[[list[Any], Operation], None]] = {
+HANDLERS: dict[str, Callable[[_Document, Operation], None]] = {
     "add": _add, "remove": _remove, "replace": _replace, "move": _move, "copy": _copy, "test": _test,
 }
