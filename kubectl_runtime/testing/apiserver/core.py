@@ -163,6 +163,8 @@ class ApiCore:
         in_namespace = bool(info.namespace) and (info.resource != "namespaces" or info.name != info.namespace)
         misplaced = found is not None and (found.namespaced if info.name and not info.namespace else
                                            in_namespace and not found.namespaced)
+        if found is not None and found.is_custom and found.namespaced and not info.namespace:
+            misplaced = info.verb not in ("list", "watch")
         if found is not None and not misplaced:
             return found
         # A group that serves custom resources only answers in plain text.

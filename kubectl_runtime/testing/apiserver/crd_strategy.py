@@ -8,9 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_runtime.core.metav1 import format_time
-from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.crd_validation import (
+    create_causes,
+    name_causes,
+    storage_versions,
+    update_causes,
+)
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, dig, put_default
+from kubectl_runtime.testing.apiserver.managedfields.tracking import Reset
 from kubectl_runtime.testing.apiserver.strategy import StrategyContext
 
 Object = dict[str, Any]
@@ -59,10 +65,12 @@ class CrdStrategy(BuiltinStrategy):
         if isinstance(names, dict) and names.get("kind"):
             names["singular"] = names.get("singular") or names["kind"].lower()
             names["listKind"] = names.get("listKind") or names["kind"] + "List"
-        if not spec.get("conversion"):
+        if spec.get("conversion") is None:
             spec["conversion"] = {"strategy": "None"}
         if (service := dig(spec, "conversion.webhook.clientConfig.service")) is not None:
             put_default(service, "port", 443)
+        if "status" in obj and not obj["status"].get("storedVersions"):
+            obj["status"]["storedVersions"] = storage_versions(obj)[:1]
 
     def to_storage(self, obj: Object, version: str) -> Object:
         """Stored as JSON, which keeps empty lists."""
@@ -71,38 +79,36 @@ class CrdStrategy(BuiltinStrategy):
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
         """Status is the server's; the storage version is stored from now on."""
         obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""},
-                         "storedVersions": _storage(obj)}
+                         "storedVersions": storage_versions(obj)[:1]}
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """A new storage version joins status.storedVersions."""
-        super().prepare_update(new, old, subresource, ctx)
-        if subresource or "status" not in new:
+        """A new storage version joins status.storedVersions; /status writes metadata too, as it does there alone."""
+        if subresource == "status":
+            self.keep("spec", new, old)
             return
-        stored = list(new["status"].get("storedVersions") or ())
-        new["status"] = {**new["status"],
-                         "storedVersions": stored + [name for name in _storage(new) if name not in stored]}
+        super().prepare_update(new, old, subresource, ctx)
+        if "status" in new:
+            stored = list(new["status"].get("storedVersions") or ())
+            new["status"] = {**new["status"], "storedVersions": stored + [name for name in storage_versions(new)[:1]
+                                                                          if name not in stored]}
+
+    def reset(self, subresource: str) -> Reset:
+        """See `prepare_update`."""
+        return Reset(drop=(("spec",),)) if subresource == "status" else super().reset(subresource)
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """The checks without which the type cannot be served; schemas are taken as they are."""
-        return _spec_causes(obj)
+        """All but the schemas, which are taken as they are."""
+        return create_causes(obj)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """As on create; group, scope and names of the type cannot change."""
         if subresource:
-            return []
-        causes = _spec_causes(new)
-        spec, before = new.get("spec") or {}, old.get("spec") or {}
-        if is_true(old, "Established"):
-            causes += [errors.immutable(f"spec.{key}", spec.get(key)) for key in ("group", "scope")
-                       if spec.get(key) != before.get(key)]
-            causes += [errors.immutable(f"spec.names.{key}", spec["names"].get(key)) for key in ("kind", "plural")
-                       if not causes and spec["names"].get(key) != before["names"].get(key)]
-        return causes
+            return name_causes(dig(new, "status.acceptedNames") or {}, "status.acceptedNames")
+        return update_causes(new, old, established=is_true(old, "Established"))
 
     def holds_deletion(self, obj: Object) -> bool:
-        """Until its instances are gone."""
-        meta = obj["metadata"]
-        return "deletionTimestamp" not in meta or CLEANUP in (meta.get("finalizers") or ())
+        """The first delete only sets the finalizer."""
+        return "deletionTimestamp" not in obj["metadata"]
 
     def prepare_delete(self, obj: Object, policy: str, ctx: StrategyContext) -> None:
         """The finalizer and the condition that a deletion sets."""
@@ -112,30 +118,3 @@ class CrdStrategy(BuiltinStrategy):
         set_condition(obj, "Terminating", "True", "InstanceDeletionPending",
                       "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
                       format_time(ctx.now))
-
-
-def _storage(crd: Object) -> list[str]:
-    return [version["name"] for version in (crd.get("spec") or {}).get("versions") or () if version.get("storage")]
-
-
-def _spec_causes(crd: Object) -> list[Cause]:
-    spec = crd.get("spec") or {}
-    names = spec.get("names") or {}
-    causes = [errors.required(f"spec.{key}") for key in ("group", "scope") if not spec.get(key)]
-    causes += [errors.required(f"spec.names.{key}") for key in ("plural", "singular", "kind", "listKind")
-               if not names.get(key)]
-    if not spec.get("versions"):
-        causes.append(errors.required("spec.versions", "must have at least one version"))
-    elif len(_storage(crd)) != 1:
-        causes.append(errors.invalid_value("spec.versions", spec["versions"],
-                                           "must have exactly one version marked as storage version"))
-    for index, version in enumerate(spec.get("versions") or ()):
-        if not (version.get("schema") or {}).get("openAPIV3Schema"):
-            causes.append(errors.required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required"))
-    if spec.get("scope") and spec["scope"] not in ("Cluster", "Namespaced"):
-        causes.append(errors.not_supported("spec.scope", spec["scope"], ["Cluster", "Namespaced"]))
-    wanted = f"{names.get('plural', '')}.{spec.get('group', '')}"
-    return causes + [errors.invalid_value(f"metadata.{key}", crd["metadata"][key],
-                                          'must be spec.names.plural+"."+spec.group')
-                     for key in ("generateName", "name")
-                     if not causes and crd["metadata"].get(key) not in (None, "", wanted)]

@@ -6,8 +6,9 @@ The life of a CRD, each arrow one step of the controller:
 state           conditions                                    what is served
 ==============  ============================================  =========================================================
 created         none                                          nothing
-named           NamesAccepted                                 nothing, if its names are another CRD's
+named           NamesAccepted                                 nothing; some of its names may be another CRD's
 established     NamesAccepted, Established                    its served versions
+changed         as before                                     anew: watches of its instances end
 terminating     and Terminating, its finalizer is set         its instances are deleted; creating is refused
 gone            (its finalizer is removed)                    nothing; watches of its instances end
 ==============  ============================================  =========================================================
@@ -15,16 +16,19 @@ gone            (its finalizer is removed)                    nothing; watches o
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.core.metav1 import format_time
-from kubectl_runtime.testing.apiserver import errors, managedfields
+from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.context import RequestContext
-from kubectl_runtime.testing.apiserver.crd_strategy import CLEANUP, is_true, set_condition
+from kubectl_runtime.testing.apiserver.crd_names import ACCEPTED, accept
+from kubectl_runtime.testing.apiserver.crd_strategy import CLEANUP, condition, is_true, set_condition
+from kubectl_runtime.testing.apiserver.crd_validation import approval
 from kubectl_runtime.testing.apiserver.custom import CustomStrategy
 from kubectl_runtime.testing.apiserver.kinds.catalog import storage_version_hash
 from kubectl_runtime.testing.apiserver.registry import ResourceType, Subresource, version_priority
-from kubectl_runtime.testing.apiserver.schemas import ANY, Schema, from_openapi
+from kubectl_runtime.testing.apiserver.schemas import Schema, from_openapi
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
 from kubectl_runtime.testing.apiserver.table import custom_columns
 
@@ -35,6 +39,16 @@ Object = dict[str, Any]
 
 STORAGE = "apiextensions.k8s.io/customresourcedefinitions"
 AGENT = "kube-apiserver"
+APPROVED = "KubernetesAPIApprovalPolicyConformant"
+
+
+@dataclass(slots=True)
+class _Served:
+    """What is served of a CRD; it is served anew when its shape changes (uid, generation, accepted names)."""
+
+    shape: tuple[str, int, Object]
+    terminating: bool
+    types: list[ResourceType]
 
 
 def resource_types(crd: Object) -> list[ResourceType]:
@@ -44,9 +58,10 @@ def resource_types(crd: Object) -> list[ResourceType]:
     storage_schema = (stored.get("schema") or {}).get("openAPIV3Schema")
     digest = storage_version_hash(spec["group"], stored["name"], names["kind"])
     changed = crd["metadata"].get("generation", 1) > 1
-    return [_resource_type(spec, names, version,
-                           CustomStrategy(names["kind"], version, storage_schema, changed=changed), digest)
-            for version in spec["versions"] if version.get("served")]
+    types = [_resource_type(spec, names, version,
+                            CustomStrategy(names["kind"], version, storage_schema, changed=changed), digest)
+             for version in spec["versions"] if version.get("served")]
+    return [replace(found, terminating=True) for found in types] if is_true(crd, "Terminating") else types
 
 
 def _resource_type(spec: Object, names: Object, version: Object, strategy: CustomStrategy, digest: str) -> ResourceType:
@@ -81,14 +96,14 @@ def _deprecation(spec: Object, names: Object, version: Object) -> str:
 
 
 class CrdController:
-    """Names, establishes, serves and cleans up; runs as a part of the core, in the step after each change of a CRD."""
+    """Names, establishes, serves and cleans up; runs as a part of the core, in the steps after each change of a CRD."""
 
     name = "customresourcedefinitions"
 
     def __init__(self) -> None:
-        self._served: dict[str, tuple[int, list[ResourceType]]] = {}  # CRD name -> (its generation, its types)
+        self._served: dict[str, _Served] = {}  # by the CRD's name
         self._terminating: dict[str, str] = {}  # storage key of a type -> name of its CRD, which is going
-        self._dirty: set[str] = set()
+        self._dirty: dict[str, None] = {}
         self._observed: ApiCore | None = None
 
     def start(self, core: ApiCore) -> None:
@@ -99,97 +114,113 @@ class CrdController:
         if self._observed is None:
             self._observed = core
             core.storage.observers.append(self._observe)
-        self._dirty = {version.name for version in core.storage.bucket(STORAGE).scan("")}
+        for version in core.storage.bucket(STORAGE).scan(""):
+            self._note(version)
         while self._dirty:
             self.step(core)
 
     def _observe(self, bucket: Bucket, change: Change) -> None:
         if bucket.key == STORAGE:
-            self._dirty.add(change.new.name)
+            self._note(change.new, gone=change.deleted)
         elif bucket.key in self._terminating and change.deleted:
-            self._dirty.add(self._terminating[bucket.key])
+            self._dirty[self._terminating[bucket.key]] = None
+
+    def _note(self, version: Version, *, gone: bool = False) -> None:
+        self._dirty[version.name] = None
+        plural, _, group = version.name.partition(".")
+        if not gone and version.deleting and is_true(version.decode(), "Terminating"):
+            self._terminating[f"{group}/{plural}"] = version.name
+        else:
+            self._terminating.pop(f"{group}/{plural}", None)
 
     def due(self) -> float | None:
         """At once after a change."""
         return 0.0 if self._dirty else None
 
     def step(self, core: ApiCore) -> None:
-        """Bring one CRD a step on."""
+        """Bring one CRD a step on; a step that writes its status leaves the rest to the next one."""
         if not self._dirty:
             return
-        name = self._dirty.pop()
+        name = next(iter(self._dirty))
+        del self._dirty[name]
         version = core.storage.get(STORAGE, "", name)
         if version is None:
             self._unserve(core, name, gone=True)
+            self._look_at_group(core, name.partition(".")[2])
             return
         crd = version.decode()
-        if version.deleting:
-            self._terminate(core, version, crd)
-        elif not is_true(crd, "Established"):
-            self._establish(core, crd)
-        elif self._served.get(name, (0, []))[0] != crd["metadata"].get("generation", 1):
-            self._accept_names(core, crd)
-            self._serve(core, name, crd)
-
-    # --- establishing -------------------------------------------------------------------------------------------------
-
-    def _establish(self, core: ApiCore, crd: Object) -> None:
-        now = format_time(core.clock.now())
-        clash = self._clash(core, crd)
-        if clash:
-            set_condition(crd, "NamesAccepted", "False", clash[0], clash[1], now)
-            set_condition(crd, "Established", "False", "NotAccepted", "not all names are accepted", now)
-        else:
-            set_condition(crd, "NamesAccepted", "True", "NoConflicts", "no conflicts found", now)
-            set_condition(crd, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted",
-                          now)
-            crd["status"]["acceptedNames"] = dict(crd["spec"]["names"])
-        self._write(core, crd)
-
-    def _accept_names(self, core: ApiCore, crd: Object) -> None:
-        if crd["status"].get("acceptedNames") != crd["spec"]["names"] and not self._clash(core, crd):
-            crd["status"]["acceptedNames"] = dict(crd["spec"]["names"])
-            self._write(core, crd)
-
-    def _clash(self, core: ApiCore, crd: Object) -> tuple[str, str] | None:
-        """(reason, message) of a name that another CRD of the group has taken."""
-        names, group = crd["spec"]["names"], crd["spec"]["group"]
-        for other in core.registry:
-            if other.group != group or f"{other.plural}.{group}" == crd["metadata"]["name"]:
-                continue
-            if other.kind in (names["kind"], names.get("listKind")) or other.list_kind == names.get("listKind"):
-                return "KindConflict", f'"{names["kind"]}" is already in use'
-            taken = {other.plural, other.singular, *other.short_names}
-            for name in (names["plural"], names.get("singular", ""), *(names.get("shortNames") or ())):
-                if name and name in taken:
-                    reason = "ShortNamesConflict" if name in other.short_names else "PluralConflict"
-                    return reason, f'"{name}" is already in use'
-        return None
-
-    def _write(self, core: ApiCore, crd: Object) -> None:
-        """Store a changed status, as a client of the server's own name would."""
-        current = core.storage.get(STORAGE, "", crd["metadata"]["name"])
-        if current is None or (old := current.decode()) == crd:
+        if self._accept_names(core, crd) or self._judge_approval(core, crd) or self._establish(core, crd):
             return
-        served = core.registry.of_storage(STORAGE)[0]
-        core.storage.put(STORAGE, managedfields.update(
-            old, crd, manager=AGENT, subresource="status", api_version=served.api_version,
-            schema=served.schema or ANY, now=core.clock.now(), blank=served.strategy.blank(),
-            reset=served.strategy.reset("status")), current.fields)
+        if is_true(crd, "Established"):
+            self._serve(core, name, crd)
+        if version.deleting and CLEANUP in version.finalizers:
+            self._terminate(core, version, crd)
+
+    # --- the status ---------------------------------------------------------------------------------------------------
+
+    def _accept_names(self, core: ApiCore, crd: Object) -> bool:
+        if crd["spec"]["names"] == crd["status"].get("acceptedNames"):
+            return False
+        group = crd["spec"]["group"]
+        definitions = [version.decode() for version in core.storage.bucket(STORAGE).scan("")]
+        names, told = accept(crd, [other for other in definitions if other["spec"]["group"] == group])
+        known = condition(crd, "NamesAccepted") or {}
+        if names == crd["status"].get("acceptedNames") and told == tuple(
+                known.get(key) for key in ("status", "reason", "message")):
+            return False
+        now = format_time(core.clock.now())
+        crd["status"]["acceptedNames"] = names
+        set_condition(crd, "NamesAccepted", *told, now)
+        if not is_true(crd, "Established"):
+            why = (("Installing", "the initial names have been accepted") if told == ACCEPTED else
+                   ("NotAccepted", "not all names are accepted"))
+            set_condition(crd, "Established", "False", *why, now)
+        self._look_at_group(core, group)
+        return _write(core, crd)
+
+    @staticmethod
+    def _establish(core: ApiCore, crd: Object) -> bool:
+        if not is_true(crd, "NamesAccepted") or is_true(crd, "Established"):
+            return False
+        set_condition(crd, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted",
+                      format_time(core.clock.now()))
+        return _write(core, crd)
+
+    @staticmethod
+    def _judge_approval(core: ApiCore, crd: Object) -> bool:
+        state, message = approval(crd)
+        if not state:
+            return False
+        before = condition(crd, APPROVED)
+        set_condition(crd, APPROVED, str(state == "Approved"), f"{state}Annotation", message,
+                      format_time(core.clock.now()))
+        return condition(crd, APPROVED) != before and _write(core, crd)
+
+    def _look_at_group(self, core: ApiCore, group: str) -> None:
+        """A name may have become free for the other CRDs of the group."""
+        self._dirty |= dict.fromkeys(version.name for version in core.storage.bucket(STORAGE).scan("")
+                                     if version.name.partition(".")[2] == group)
 
     # --- serving ------------------------------------------------------------------------------------------------------
 
     def _serve(self, core: ApiCore, name: str, crd: Object) -> None:
-        self._unserve(core, name)
+        shape = (crd["metadata"]["uid"], crd["metadata"].get("generation", 1), crd["status"]["acceptedNames"])
+        terminating, before = is_true(crd, "Terminating"), self._served.get(name)
+        if before is not None and (before.shape, before.terminating) == (shape, terminating):
+            return
         types = resource_types(crd)
         for resource_type in types:
             core.storage.bucket(resource_type.storage, core.storage.rv)
-            core.registry.add(resource_type)
-        self._served[name] = (crd["metadata"].get("generation", 1), types)
+            core.registry.add(resource_type)  # in the place of its predecessor
+        self._unserve(core, name)  # what is left of it
+        if before is not None and before.shape != shape:
+            for key in {resource_type.storage for resource_type in types}:
+                core.storage.renew(key)
+        self._served[name] = _Served(shape, terminating, types)
 
     def _unserve(self, core: ApiCore, name: str, *, gone: bool = False) -> None:
-        _, types = self._served.pop(name, (0, []))
-        for resource_type in types:
+        served = self._served.pop(name, None)
+        for resource_type in served.types if served else ():
             core.registry.remove(resource_type)
             if gone:
                 core.storage.drop(resource_type.storage)
@@ -198,34 +229,40 @@ class CrdController:
     # --- deletion -----------------------------------------------------------------------------------------------------
 
     def _terminate(self, core: ApiCore, version: Version, crd: Object) -> None:
-        from kubectl_runtime.testing.apiserver.controllers.client import delete
+        from kubectl_runtime.testing.apiserver.controllers.client import delete  # which uses the handlers
 
-        storage = f"{crd['spec']['group']}/{crd['spec']['names']['plural']}"
-        _, types = self._served.get(version.name, (0, []))
-        if CLEANUP not in version.finalizers:
-            return
-        self._terminating[storage] = version.name
-        bucket = core.storage.buckets.get(storage)
-        if types and bucket is not None:
-            for instance in list(bucket.objects.values()):
-                if not instance.deleting:
-                    delete(core, types[0], instance, agent=AGENT)
         now = format_time(core.clock.now())
-        if bucket is not None and bucket.objects:
+        if (condition(crd, "Terminating") or {}).get("reason") == "InstanceDeletionPending":
             set_condition(crd, "Terminating", "True", "InstanceDeletionInProgress",
                           "CustomResource deletion is in progress", now)
-            self._write(core, crd)
+            _write(core, crd)
             return
-        finalizers = [finalizer for finalizer in version.finalizers if finalizer != CLEANUP]
-        if finalizers:
-            set_condition(crd, "Terminating", "False", "InstanceDeletionCompleted", "removed all instances", now)
-            crd["metadata"]["finalizers"] = finalizers
-            self._write(core, crd)
-        else:
-            core.storage.delete(STORAGE, version)
+        why = ("NeverEstablished", "resource was never established")
+        if is_true(crd, "Established"):
+            served = self._served.get(version.name)
+            bucket = core.storage.buckets.get(f"{crd['spec']['group']}/{crd['spec']['names']['plural']}")
+            types = served.types if served else []
+            for instance in list(bucket.objects.values()) if bucket and types else ():
+                if not instance.deleting:
+                    delete(core, types[0], instance, agent=AGENT)
+            if bucket is not None and bucket.objects:
+                return
+            why = ("InstanceDeletionCompleted", "removed all instances")
+        set_condition(crd, "Terminating", "False", *why, now)
+        crd["metadata"]["finalizers"] = [finalizer for finalizer in version.finalizers if finalizer != CLEANUP]
+        _write(core, crd)
 
     def admit_create(self, ctx: RequestContext, meta: Object) -> None:
         """Refuse new instances of a CRD that is going."""
         if ctx.type.storage in self._terminating:
             raise errors.forbidden(ctx.type.group, ctx.type.plural, meta.get("name") or "",
                                    "create not allowed while custom resource definition is terminating")
+
+
+def _write(core: ApiCore, crd: Object) -> bool:
+    """Store a changed status (and finalizers), as the server's own client; always True: there is news."""
+    from kubectl_runtime.testing.apiserver.controllers.client import submit  # which uses the handlers
+
+    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **crd}
+    submit(core, "PUT", f"/apis/{STORAGE.replace('/', '/v1/')}/{crd['metadata']['name']}/status", body, agent=AGENT)
+    return True

@@ -33,6 +33,8 @@ _BUILD_LABELS = (("git_version", "gitVersion"), ("major", "major"), ("minor", "m
 _AGGREGATED = ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList")
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
+_HIDDEN_AT_END = ("patch", "create", "update")  # of a type whose definition is being deleted
+
 
 def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
     """The answer to a discovery request, or None; raises the 404 with a Status and the 406."""
@@ -182,7 +184,8 @@ def _resource_list(group: str, version: str, types: Iterable[ResourceType]) -> O
 def _verbs(resource_type: ResourceType) -> list[str]:
     if not resource_type.is_custom:
         return list(resource_type.verbs)
-    return [verb for verb in _CUSTOM_VERBS if verb in resource_type.verbs]
+    hidden = _HIDDEN_AT_END if resource_type.terminating else ()
+    return [verb for verb in _CUSTOM_VERBS if verb in resource_type.verbs and verb not in hidden]
 
 
 def _resource(found: ResourceType) -> Object:

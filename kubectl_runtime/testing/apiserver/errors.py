@@ -248,15 +248,15 @@ def not_found_value(field: str, value: Any) -> Cause:
     return Cause("FieldValueNotFound", f"Not found: {go_value(value)}", field)
 
 
-def too_many(field: str, count: int, limit: int) -> Cause:
-    """A list that is too long."""
-    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
-
-
 def too_long(field: str, limit: int) -> Cause:
     """A text that is too long."""
     unit = "byte" if limit == 1 else "bytes"
     return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} {unit}", field)
+
+
+def too_many(field: str, count: int, limit: int) -> Cause:
+    """A list that is too long."""
+    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
 
 
 def type_invalid(field: str, value: Any, detail: str) -> Cause:

@@ -53,6 +53,7 @@ class ResourceType:
     is_custom: bool = False
     storage: str = ""  # the key under which the objects are stored, shared by all versions; "" is "group/plural"
     storage_version_hash: str = ""
+    terminating: bool = False  # its definition is being deleted: discovery names fewer verbs
     deprecation: str = ""  # the text of the Warning header that each request of a deprecated version gets
 
     def __post_init__(self) -> None:

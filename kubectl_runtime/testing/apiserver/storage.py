@@ -246,6 +246,16 @@ class Storage:
         for notify in bucket.listeners:
             notify()
 
+    def renew(self, key: str) -> None:
+        """The type is served anew: its watches end, and none can begin at an earlier resourceVersion."""
+        old = self.buckets.get(key)
+        if old is None:
+            return
+        self.buckets[key] = Bucket(key, self.rv, old.objects, old.keys, old.history, old.base)
+        old.ended = True
+        for notify in old.listeners:
+            notify()
+
     def dump(self) -> tuple[int, dict[str, dict[str, Version]]]:
         """The current state, for `load`; versions are shared, since they never change."""
         return self.rv, {key: dict(bucket.objects) for key, bucket in self.buckets.items()}

@@ -81,7 +81,8 @@ def remove(ctx: RequestContext, current: Version, options: DeleteOptions) -> tup
         _shorten_or_begin(meta, strategy.grace_period(obj, options.grace), ctx.now)
     policy = options.propagation if strategy.collects_dependents else "Background"
     finalizers = collector_finalizers(meta.get("finalizers") or [], policy, orphans=strategy.default_orphans())
-    if current.deleting and not graceful and finalizers == meta.get("finalizers"):
+    marked = current.deleting and meta.get("deletionGracePeriodSeconds") == 0
+    if marked and not graceful and finalizers == meta.get("finalizers"):
         return current, False
     if finalizers:
         meta["finalizers"] = finalizers

@@ -44,7 +44,8 @@ def handle_resource(ctx: RequestContext) -> HttpResponse:
     misplaced = ctx.type.namespaced and not info.namespace and info.verb == "create"
     if ctx.type.verbs == CREATE_ONLY and (on_object or misplaced):
         raise errors.no_such_resource()
-    if (info.verb in ("update", "patch") and not on_object) or (info.verb == "create" and on_object):
+    named_create = info.verb == "create" and on_object and not ctx.type.is_custom  # custom ones ignore the name
+    if (info.verb in ("update", "patch") and not on_object) or named_create:
         raise errors.method_not_allowed()
     handler = MAIN.get(info.verb)
     if info.verb == "watch" and info.verb not in ctx.type.verbs and "list" in ctx.type.verbs:
