@@ -3,7 +3,7 @@
 ====================================================  ================================================================
 ``server``, ``loading``, ``kubeconfig``, ``tls``      `ApiServer`, and how to fill it and let clients in
 ``apiserver``                                         its core: the whole behaviour, without sockets and threads
-``http``                                              its rim: sockets and threads around the core
+``http``, ``housekeeper``                             its rim: sockets and threads around the core, and its clockwork
 ``faults``                                            the fault script, and the recording of requests
 ``clock``, ``executor``, ``transport``,               simulation: controllers and server in one thread, on simulated
 ``simulation``                                        time, reproducible by a seed

@@ -10,7 +10,6 @@ them unless asked otherwise, and `snapshot`/`restore` go back to a state.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -22,7 +21,8 @@ from kubectl_runtime.testing.apiserver.controllers.catalog import build_controll
 from kubectl_runtime.testing.apiserver.core import DEFAULT_COMPACTION, ApiCore
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.testing.faults import Faults, Recording
-from kubectl_runtime.testing.http.listener import GRACE, Listener
+from kubectl_runtime.testing.housekeeper import Housekeeper
+from kubectl_runtime.testing.http.listener import Listener
 from kubectl_runtime.testing.kubeconfig import Credentials, kubeconfig
 from kubectl_runtime.testing.loading import Manifests, load_objects
 from kubectl_runtime.testing.tls import HOSTS, Authority, ServerTls
@@ -237,43 +237,3 @@ def _server_tls(tls: bool | Authority | ServerTls, host: str) -> ServerTls | Non
         return tls or None
     hosts = HOSTS if host in (*HOSTS, "0.0.0.0", "::") else (*HOSTS, host)
     return ServerTls(tls if isinstance(tls, Authority) else None, hosts=hosts)
-
-
-class Housekeeper:
-    """The thread that ticks the core: compaction and controllers, when they are due."""
-
-    def __init__(self, core: ApiCore, clock: Clock, name: str) -> None:
-        self._core, self._clock = core, clock
-        self._condition = threading.Condition()
-        self._stopping = False
-        core.on_due(self._wake)
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def _wake(self) -> None:
-        with self._condition:
-            self._condition.notify_all()
-
-    def stop(self) -> list[str]:
-        """End the thread; blocks for at most `GRACE` seconds. Returns its name if it did not end."""
-        with self._condition:
-            self._stopping = True
-            self._condition.notify_all()
-        self._thread.join(GRACE)
-        return [self._thread.name] if self._thread.is_alive() else []
-
-    def _run(self) -> None:
-        while True:
-            with self._condition:
-                while not self._stopping and (left := self._left()) is not None and left > 0:
-                    self._clock.wait(self._condition, left)
-                while not self._stopping and self._left() is None:
-                    self._clock.wait(self._condition, None)
-                if self._stopping:
-                    return
-            self._core.tick()
-
-    def _left(self) -> float | None:
-        """Seconds until the core has work; None: until something is written."""
-        due = self._core.next_wakeup()
-        return None if due is None else due - self._clock.monotonic()

@@ -127,6 +127,26 @@ def test_time_is_the_clocks():
         assert list(lines) == []
 
 
+def test_a_step_of_a_controller_that_fails_does_not_end_the_others(monkeypatch, caplog):
+    clock = SimClock()
+    server = ApiServer(clock=clock)
+    tick, failed = server.core.tick, []
+
+    def fail_once():
+        if not failed:
+            failed.append(True)
+            raise KeyError("a defect")
+        tick()
+
+    monkeypatch.setattr(server.core, "tick", fail_once)
+    with server:
+        requests.post(f"{server.url}/api/v1/namespaces", json={"metadata": {"name": "a"}}, timeout=10)
+        requests.delete(f"{server.url}/api/v1/namespaces/a", timeout=10)
+        clock.settle(1)
+        clock.run_until(lambda: get(server, "/api/v1/namespaces/a").status_code == 404)
+    assert "a step of the embedded API server's controllers failed" in caplog.text
+
+
 @pytest.mark.parametrize("mode", ["AlwaysAllow", "RBAC"])
 def test_a_seed_makes_uids_and_generated_names_reproducible(mode):
     def everything():
