@@ -115,7 +115,7 @@ class Strategy:
         elif self.has_status:
             self.keep("status", new, old)
 
-    def canonicalize(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object, ctx: StrategyContext) -> None:
         """What is filled in after the validation, which does not see it."""
 
     def reset(self, subresource: str) -> Reset:

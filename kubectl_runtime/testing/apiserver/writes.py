@@ -128,7 +128,7 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
     if causes:
         raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)
     ctx.warnings += metadata.warnings(meta, None, ctx.type) + strategy.warnings(obj, None)
-    strategy.canonicalize(obj)
+    strategy.canonicalize(obj, ctx)
     sent = _sent_version(meta.pop("resourceVersion", ""))
     if sent and posted and not ctx.dry_run:
         raise errors.bare_500("resourceVersion should not be set on objects to be created")
@@ -193,7 +193,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     ctx.core.admit_write(ctx, new, before)
     _raise_generation(ctx, new, before, subresource)
     _validate(ctx, new, before, subresource)
-    strategy.canonicalize(new)
+    strategy.canonicalize(new, ctx)
     fields = strategy.selectable_fields(new)
     meta["resourceVersion"] = str(current.rv)
     new.pop("kind", None)

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 IP_MESSAGE = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 CIDR_MESSAGE = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
+_LINK_LOCAL_GROUPS: dict[int, ipaddress.IPv4Network | ipaddress.IPv6Network] = {
+    4: ipaddress.IPv4Network("224.0.0.0/24"), 6: ipaddress.IPv6Network("ff02::/16")}
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -29,6 +32,22 @@ def parse_cidr(text: str) -> Network | None:
         return ipaddress.ip_network(f"{_without_zeros(address)}/{int(prefix)}", strict=False)
     except ValueError:
         return None
+
+
+def special_address(text: str) -> str:
+    """Why an address cannot be that of an endpoint, "" if it can."""
+    address = parse_ip(text)
+    if address is None:
+        return ""
+    if address.is_unspecified:
+        return f"may not be unspecified ({address})"
+    if address.is_loopback:
+        return "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+    if address.is_link_local:
+        return "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+    if address in _LINK_LOCAL_GROUPS[address.version]:
+        return "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
+    return ""
 
 
 def ip_warnings(path: str, text: str) -> Iterator[str]:

@@ -6,10 +6,10 @@ import contextlib
 import json
 from typing import Any
 
-from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.jsonvalues import json_copy
-from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, put_default
+from kubectl_runtime.testing.apiserver.kinds.autoscaling_validation import autoscaler_causes
+from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, non_negative, put_default
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 METRICS_ANNOTATION = "autoscaling.alpha.kubernetes.io/metrics"  # where v1 keeps the metrics that it cannot express
@@ -38,24 +38,15 @@ class AutoscalerStrategy(BuiltinStrategy):
                 behavior[direction] = {**json_copy(defaults), **(behavior.get(direction) or {})}
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """The bounds and the target."""
-        spec = obj["spec"]
-        causes = []
-        least, most = spec.get("minReplicas"), spec.get("maxReplicas") or 0
-        if least is not None and least < 1:
-            causes.append(errors.invalid_value("spec.minReplicas", least, "must be greater than or equal to 1"))
-        if most < 1:
-            causes.append(errors.invalid_value("spec.maxReplicas", most, "must be greater than 0"))
-        elif least is not None and most < least:
-            causes.append(errors.invalid_value("spec.maxReplicas", most,
-                                               "must be greater than or equal to `minReplicas`"))
-        target = spec.get("scaleTargetRef") or {}
-        causes += [errors.required(f"spec.scaleTargetRef.{key}") for key in ("kind", "name") if not target.get(key)]
-        return causes
+        """The spec, as autoscaling/v2 has it."""
+        return list(autoscaler_causes(obj["spec"]))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As at creation."""
-        return [] if subresource == "status" else self.validate_create(new, ctx)
+        """As at creation; of the status, that nothing is negative."""
+        if subresource != "status":
+            return self.validate_create(new, ctx)
+        status = new.get("status") or {}
+        return non_negative(status, "currentReplicas", "status") + non_negative(status, "desiredReplicas", "status")
 
 
 class OldAutoscalerStrategy(AutoscalerStrategy):

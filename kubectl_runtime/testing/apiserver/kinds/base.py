@@ -14,7 +14,13 @@ from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds import typed
 from kubectl_runtime.testing.apiserver.managedfields.tracking import Reset
-from kubectl_runtime.testing.apiserver.names import dns_label_errors, label_value_errors, qualified_name_errors
+from kubectl_runtime.testing.apiserver.names import (
+    dns_label_errors,
+    dns_subdomain_errors,
+    label_value_errors,
+    path_segment_errors,
+    qualified_name_errors,
+)
 from kubectl_runtime.testing.apiserver.selectors import LabelSelector, Requirement
 from kubectl_runtime.testing.apiserver.strategy import Object, Strategy, StrategyContext
 
@@ -165,6 +171,24 @@ def label_causes(value: str, path: str) -> list[Cause]:
     if not value:
         return [errors.required(path)]
     return [errors.invalid_value(path, value, why) for why in dns_label_errors(value)]
+
+
+def domain_path_causes(text: str, path: str) -> list[Cause]:
+    """The causes of a text that must be like ``example.com/path``."""
+    domain, slash, rest = text.partition("/")
+    if not slash or not domain or not rest:
+        return [errors.invalid_value(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")')]
+    return ([errors.invalid_value(path, domain, why) for why in dns_subdomain_errors(domain)]
+            + [errors.invalid_value(path, rest, why) for why in path_segment_errors(rest)])
+
+
+def labels_causes(labels: Object, path: str) -> list[Cause]:
+    """What is wrong with keys and values of labels, all at the path of the map."""
+    causes = []
+    for key, value in sorted(labels.items()):
+        causes += [errors.invalid_value(path, key, why) for why in qualified_name_errors(key)]
+        causes += [errors.invalid_value(path, value, why) for why in label_value_errors(value)]
+    return causes
 
 
 def immutable_causes(new: Object, old: Object, keys: Sequence[str], path: str = "spec") -> list[Cause]:

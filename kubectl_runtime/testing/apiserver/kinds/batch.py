@@ -62,7 +62,7 @@ class JobStrategy(BuiltinStrategy):
         if not obj["spec"].get("manualSelector"):
             self._generate_selector(obj["spec"], obj["metadata"])
 
-    def canonicalize(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object, ctx: StrategyContext) -> None:
         """The Job gets the selector's labels too: the stored object is defaulted when it is read back."""
         _default_labels(obj)
 

@@ -1,16 +1,17 @@
-"""Small kinds of the core group: ConfigMap, Secret, Namespace, Node, ServiceAccount, Endpoints, limits and quotas."""
+"""Small kinds of the core group: ConfigMap, Secret, Namespace, ServiceAccount, limits and quotas."""
 
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, config_key_errors, fill, put_default
-from kubectl_runtime.testing.apiserver.metadata import collector_finalizers
-from kubectl_runtime.testing.apiserver.names import dns_label_errors
+from kubectl_runtime.testing.apiserver.metadata import STANDARD_FINALIZERS, collector_finalizers
+from kubectl_runtime.testing.apiserver.names import dns_label_errors, qualified_name_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 MAX_DATA = 1 << 20  # bytes of all values of a ConfigMap or Secret
@@ -97,7 +98,33 @@ def _secret_type_causes(obj: Object, data: Object) -> list[Cause]:
         return [] if present else [errors.required(f"metadata.annotations[{annotation}]")]
     if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & set(data):
         return [errors.required("data[username]"), errors.required("data[password]")]
-    return [errors.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
+    causes = [errors.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ())
+              if key not in data or (key == "ssh-privatekey" and not data[key])]
+    return causes + [errors.invalid_value(f"data[{key}]", "<secret contents redacted>", why)
+                     for key in _REQUIRED_KEYS.get(kind, ()) if kind in _JSON_TYPES and key in data
+                     and (why := _json_error(base64.b64decode(data[key] or "")))]
+
+
+_JSON_TYPES = ("kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson")
+
+
+def _json_error(data: bytes) -> str:
+    """Why Go's decoder would not take it, "" if it would; the words of the commonest cases."""
+    try:
+        if isinstance(json.loads(data), dict | None):
+            return ""
+    except ValueError:
+        pass
+    else:
+        return "json: cannot unmarshal into Go value of type map[string]interface {}"
+    first = data.lstrip()[:1].decode("latin-1")
+    if not first:
+        return "unexpected end of JSON input"
+    return f"invalid character '{first}' looking for beginning of value"
+
+
+_SECURITY_LABELS = {f"pod-security.kubernetes.io/{mode}" for mode in ("enforce", "audit", "warn")}
+_SECURITY_LEVELS = ("privileged", "baseline", "restricted")
 
 
 class NamespaceStrategy(BuiltinStrategy):
@@ -121,7 +148,7 @@ class NamespaceStrategy(BuiltinStrategy):
         obj["spec"] = {"finalizers": finalizers if "kubernetes" in finalizers else [*finalizers, "kubernetes"]}
         obj["status"] = {"phase": "Active"}
 
-    def canonicalize(self, obj: Object) -> None:
+    def canonicalize(self, obj: Object, ctx: StrategyContext) -> None:
         """A generated name gets its label when it has been checked."""
         self.default(obj)
 
@@ -136,6 +163,22 @@ class NamespaceStrategy(BuiltinStrategy):
     def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
         """A DNS label."""
         return dns_label_errors(name, prefix=prefix)
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """Finalizers of the spec; the levels of Pod security."""
+        causes = []
+        for finalizer in (obj.get("spec") or {}).get("finalizers") or ():
+            causes += [errors.invalid_value("spec.finalizers", finalizer, why)
+                       for why in qualified_name_errors(finalizer)]
+            if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
+                causes.append(errors.invalid_value("spec.finalizers", finalizer,
+                                                   "name is neither a standard finalizer name nor is it fully "
+                                                   "qualified"))
+        for label, level in (obj["metadata"].get("labels") or {}).items():
+            if label in _SECURITY_LABELS and level not in _SECURITY_LEVELS:
+                causes.append(errors.invalid_value(f"metadata.labels[{label}]", level,
+                                                   "must be one of privileged, baseline, restricted"))
+        return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """The phase belongs to the deletion."""
@@ -161,19 +204,7 @@ class NamespaceStrategy(BuiltinStrategy):
         obj.setdefault("status", {})["phase"] = "Terminating"
 
 
-class NodeStrategy(BuiltinStrategy):
-    """Nodes: a kubelet brings the status along when it creates its Node."""
-
-    has_status = True
-    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
-        "spec.unschedulable": lambda obj: "true" if (obj.get("spec") or {}).get("unschedulable") else "false"}
-
-    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Admission taints a new Node until its conditions are known."""
-        taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-        taints = obj["spec"].get("taints") or []
-        if not any(entry.get("key") == taint["key"] and entry.get("effect") == taint["effect"] for entry in taints):
-            obj["spec"]["taints"] = [*taints, taint]
+_MOUNTABLE = "kubernetes.io/enforce-mountable-secrets"
 
 
 class ServiceAccountStrategy(BuiltinStrategy):
@@ -190,25 +221,13 @@ class ServiceAccountStrategy(BuiltinStrategy):
         """As at creation."""
         self.prepare_create(new, ctx)
 
-
-class EndpointsStrategy(BuiltinStrategy):
-    """Endpoints."""
-
-    def default(self, obj: Object) -> None:
-        """The protocol of the ports."""
-        for subset in obj.get("subsets") or ():
-            for port in subset.get("ports") or ():
-                put_default(port, "protocol", "TCP")
-
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Every subset has an address."""
-        return [errors.required(f"subsets[{index}]", "must specify `addresses` or `notReadyAddresses`")
-                for index, subset in enumerate(obj.get("subsets") or ())
-                if not subset.get("addresses") and not subset.get("notReadyAddresses")]
-
-    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As at creation."""
-        return self.validate_create(new, ctx)
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """An annotation that has been replaced by namespaces."""
+        known = ((old or {}).get("metadata") or {}).get("annotations") or {}
+        if _MOUNTABLE in (obj["metadata"].get("annotations") or {}) and _MOUNTABLE not in known:
+            return [f"metadata.annotations[{_MOUNTABLE}]: deprecated in v1.32+; prefer separate namespaces to isolate "
+                    "access to mounted secrets"]
+        return []
 
 
 class LimitRangeStrategy(BuiltinStrategy):

@@ -6,14 +6,9 @@ from collections.abc import Iterator
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.kinds.base import non_negative, one_of
+from kubectl_runtime.testing.apiserver.kinds.base import domain_path_causes, non_negative, one_of
 from kubectl_runtime.testing.apiserver.kinds.podspec_validation import template_causes
-from kubectl_runtime.testing.apiserver.names import (
-    dns_label_errors,
-    dns_subdomain_errors,
-    path_segment_errors,
-    qualified_name_errors,
-)
+from kubectl_runtime.testing.apiserver.names import dns_label_errors, qualified_name_errors
 from kubectl_runtime.testing.apiserver.strategy import Object
 
 INDEXED = "Indexed"
@@ -33,7 +28,7 @@ def job_spec_causes(spec: Object, path: str) -> list[Cause]:
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
         causes.append(errors.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     if manager := spec.get("managedBy"):
-        causes += _manager_causes(manager, f"{path}.managedBy")
+        causes += domain_path_causes(manager, f"{path}.managedBy")
     for index, rule in enumerate((spec.get("podFailurePolicy") or {}).get("rules") or ()):
         causes += _failure_rule_causes(rule, f"{path}.podFailurePolicy.rules[{index}]", spec)
     replacement = ("Failed",) if spec.get("podFailurePolicy") else ("Failed", "TerminatingOrFailed")
@@ -109,14 +104,6 @@ def _index_error(text: str, completions: int) -> str:
                 return f"non-increasing order, previous: {last}, current: {int(part)}"
             last = int(part)
     return ""
-
-
-def _manager_causes(manager: str, path: str) -> list[Cause]:
-    domain, slash, rest = manager.partition("/")
-    if not slash or not domain or not rest:
-        return [errors.invalid_value(path, manager, 'must be a domain-prefixed path (such as "acme.io/foo")')]
-    return ([errors.invalid_value(path, domain, why) for why in dns_subdomain_errors(domain)]
-            + [errors.invalid_value(path, rest, why) for why in path_segment_errors(rest)])
 
 
 def _failure_rule_causes(rule: Object, path: str, spec: Object) -> Iterator[Cause]:

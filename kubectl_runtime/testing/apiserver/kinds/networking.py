@@ -1,93 +1,23 @@
-"""Ingress, IngressClass, NetworkPolicy, EndpointSlice."""
+"""NetworkPolicies."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, one_of, put_default, selector_causes
-from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors
+from kubectl_runtime.testing.apiserver.kinds.addresses import CIDR_MESSAGE, Network, parse_cidr, parse_ip
+from kubectl_runtime.testing.apiserver.kinds.base import (
+    PORT_RANGE,
+    BuiltinStrategy,
+    one_of,
+    put_default,
+    selector_causes,
+)
+from kubectl_runtime.testing.apiserver.kinds.container_validation import port_name_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
-CLASS_ANNOTATION = "kubernetes.io/ingress.class"
-PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
-
-
-class IngressStrategy(BuiltinStrategy):
-    """Ingresses."""
-
-    has_status = True
-    has_generation = True
-
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """A backend or rules; paths and backends of the rules."""
-        spec = obj["spec"]
-        causes = []
-        if not spec.get("rules") and spec.get("defaultBackend") is None:
-            causes.append(errors.invalid_value("spec", [], "either `defaultBackend` or `rules` must be specified"))
-        for index, rule in enumerate(spec.get("rules") or ()):
-            causes += _rule_causes(rule, f"spec.rules[{index}]")
-        if spec.get("defaultBackend") is not None:
-            causes += _backend_causes(spec["defaultBackend"], "spec.defaultBackend")
-        return causes
-
-    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As at creation."""
-        return [] if subresource == "status" else self.validate_create(new, ctx)
-
-    def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """The annotation that the class had before it became a field."""
-        annotated = CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {})
-        if old is None and annotated and obj["spec"].get("ingressClassName") is None:
-            return [f'annotation "{CLASS_ANNOTATION}" is deprecated, please use \'spec.ingressClassName\' instead']
-        return []
-
-
-def _rule_causes(rule: Object, path: str) -> list[Cause]:
-    host = rule.get("host") or ""
-    name = host.removeprefix("*.")
-    causes = [errors.invalid_value(f"{path}.host", host, why) for why in dns_subdomain_errors(name)] if host else []
-    if rule.get("http") is None:
-        return causes
-    paths = rule["http"].get("paths") or ()
-    if not paths:
-        causes.append(errors.required(f"{path}.http.paths"))
-    for index, entry in enumerate(paths):
-        at = f"{path}.http.paths[{index}]"
-        kind = entry.get("pathType")
-        if kind is None:
-            causes.append(errors.required(f"{at}.pathType", "pathType must be specified"))
-        else:
-            causes += one_of(kind, PATH_TYPES, f"{at}.pathType")
-        if kind in ("Exact", "Prefix") and not (entry.get("path") or "").startswith("/"):
-            causes.append(errors.invalid_value(f"{at}.path", entry.get("path") or "", "must be an absolute path"))
-        causes += _backend_causes(entry.get("backend") or {}, f"{at}.backend")
-    return causes
-
-
-def _backend_causes(backend: Object, path: str) -> list[Cause]:
-    service, resource = backend.get("service"), backend.get("resource")
-    if service is not None and resource is not None:
-        return [errors.invalid_value(path, "", "cannot set both resource and service backends")]
-    if service is None:
-        return [] if resource is not None else [errors.required(path, "port name or number is required")]
-    causes = [] if service.get("name") else [errors.required(f"{path}.service.name")]
-    port = service.get("port") or {}
-    if port.get("name") and port.get("number"):
-        causes.append(errors.invalid_value(path, "", "cannot set both port name & port number"))
-    elif not port.get("name") and not port.get("number"):
-        causes.append(errors.required(path, "port name or number is required"))
-    return causes
-
-
-class IngressClassStrategy(BuiltinStrategy):
-    """IngressClasses."""
-
-    has_generation = True
-
-    def default(self, obj: Object) -> None:
-        """The scope of the parameters."""
-        if (parameters := obj["spec"].get("parameters")) is not None:
-            put_default(parameters, "scope", "Cluster")
+_DIRECTIONS = {"ingress": "from", "egress": "to"}
 
 
 class NetworkPolicyStrategy(BuiltinStrategy):
@@ -105,11 +35,22 @@ class NetworkPolicyStrategy(BuiltinStrategy):
             spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """The selector and the types."""
+        """The selector, the rules and the types."""
         spec = obj["spec"]
         causes = selector_causes(spec.get("podSelector") or {}, "spec.podSelector")
-        for index, kind in enumerate(spec.get("policyTypes") or ()):
-            causes += one_of(kind, ("Egress", "Ingress"), f"spec.policyTypes[{index}]", required=True)
+        for direction, key in _DIRECTIONS.items():
+            for index, rule in enumerate(spec.get(direction) or ()):
+                at = f"spec.{direction}[{index}]"
+                for number, port in enumerate(rule.get("ports") or ()):
+                    causes += _port_causes(port, f"{at}.ports[{number}]")
+                for number, peer in enumerate(rule.get(key) or ()):
+                    causes += _peer_causes(peer, f"{at}.{key}[{number}]")
+        types = spec.get("policyTypes") or ()
+        if len(types) > 2:
+            return [*causes, errors.invalid_value("spec.policyTypes", types,
+                                                  "may not specify more than two policyTypes")]
+        for index, kind in enumerate(types):
+            causes += one_of(kind, ("Ingress", "Egress"), f"spec.policyTypes[{index}]", required=True)
         return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
@@ -117,41 +58,62 @@ class NetworkPolicyStrategy(BuiltinStrategy):
         return self.validate_create(new, ctx)
 
 
-class EndpointSliceStrategy(BuiltinStrategy):
-    """EndpointSlices."""
+def _port_causes(port: Object, path: str) -> Iterator[Cause]:
+    number, end = port.get("port"), port.get("endPort")
+    yield from one_of(port.get("protocol"), ("TCP", "UDP", "SCTP"), f"{path}.protocol")
+    if isinstance(number, str):
+        yield from (errors.invalid_value(f"{path}.port", number, why) for why in port_name_errors(number))
+    elif number is not None and not 1 <= number <= 65535:
+        yield errors.invalid_value(f"{path}.port", number, PORT_RANGE)
+    if end is None:
+        return
+    if number is None:
+        yield errors.invalid_value(f"{path}.endPort", end, "may not be specified when `port` is not specified")
+    elif isinstance(number, str):
+        yield errors.invalid_value(f"{path}.endPort", end, "may not be specified when `port` is non-numeric")
+    else:
+        if end < number:  # the real server shows the port, indeed
+            yield errors.invalid_value(f"{path}.endPort", number, "must be greater than or equal to `port`")
+        if not 1 <= end <= 65535:
+            yield errors.invalid_value(f"{path}.endPort", end, PORT_RANGE)
 
-    has_generation = True
 
-    def default(self, obj: Object) -> None:
-        """Names and protocols of the ports."""
-        for port in obj.get("ports") or ():
-            put_default(port, "name", "")
-            put_default(port, "protocol", "TCP")
+def _peer_causes(peer: Object, path: str) -> Iterator[Cause]:
+    given = [key for key in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(key) is not None]
+    for key in given:
+        if key == "ipBlock":
+            yield from _block_causes(peer[key], f"{path}.ipBlock")
+        else:
+            yield from selector_causes(peer[key], f"{path}.{key}")
+    if not given:
+        yield errors.required(path, "must specify a peer")
+    elif len(given) > 1 and "ipBlock" in given:
+        yield errors.forbidden_field(path, "may not specify both ipBlock and another peer")
 
-    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """The topology of the beta versions is no more."""
-        for endpoint in obj.get("endpoints") or ():
-            endpoint.pop("deprecatedTopology", None)
 
-    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """As at creation."""
-        self.prepare_create(new, ctx)
+def _block_causes(block: Object, path: str) -> Iterator[Cause]:
+    text = block.get("cidr") or ""
+    if not text:
+        yield errors.required(f"{path}.cidr")
+        return
+    yield from _cidr_causes(text, f"{path}.cidr")
+    network = parse_cidr(text)
+    for index, exception in enumerate(block.get("except") or ()):
+        at = f"{path}.except[{index}]"
+        yield from _cidr_causes(exception, at)
+        part = parse_cidr(exception)
+        if network is not None and part is not None and not _is_within(part, network):
+            yield errors.invalid_value(at, exception, "must be a strict subset of `cidr`")
 
-    def generation_part(self, obj: Object) -> object:
-        """Everything but the metadata; of that, the labels."""
-        rest = {key: value for key, value in obj.items() if key not in ("metadata", "kind", "apiVersion")}
-        return rest, obj["metadata"].get("labels") or {}
 
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """The address type; every endpoint has an address."""
-        causes = one_of(obj.get("addressType"), ("FQDN", "IPv4", "IPv6"), "addressType", required=True)
-        for index, endpoint in enumerate(obj.get("endpoints") or ()):
-            if not endpoint.get("addresses"):
-                causes.append(errors.required(f"endpoints[{index}].addresses", "must contain at least 1 address"))
-        return causes
+def _cidr_causes(text: str, path: str) -> Iterator[Cause]:
+    network = parse_cidr(text)
+    if network is None:
+        yield errors.invalid_value(path, text, CIDR_MESSAGE)
+    elif parse_ip(text.partition("/")[0]) != network.network_address:
+        yield errors.invalid_value(path, text, "must not have bits set beyond the prefix length")
 
-    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """The address type is fixed."""
-        causes = [] if new.get("addressType") == old.get("addressType") else [
-            errors.immutable("addressType", new.get("addressType"))]
-        return causes + self.validate_create(new, ctx)
+
+def _is_within(part: Network, whole: Network) -> bool:
+    return (part.version == whole.version and part.prefixlen > whole.prefixlen
+            and part.network_address in whole)

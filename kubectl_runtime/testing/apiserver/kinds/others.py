@@ -10,9 +10,10 @@ from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.base import (
     NOT_NEGATIVE,
     BuiltinStrategy,
+    amount_or_percent_causes,
     dig,
     fill,
-    non_negative,
+    one_of,
     put_default,
     selector_causes,
 )
@@ -51,9 +52,14 @@ class DisruptionBudgetStrategy(BuiltinStrategy):
         spec = obj["spec"]
         causes = []
         if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-            causes.append(errors.invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set"))
+            shown = {"MinAvailable": spec["minAvailable"], "Selector": spec.get("selector"),
+                     "MaxUnavailable": spec["maxUnavailable"],
+                     "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy")}
+            causes.append(errors.invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
         for key in ("minAvailable", "maxUnavailable"):
-            causes += non_negative(spec, key, "spec")
+            causes += amount_or_percent_causes(spec.get(key), f"spec.{key}", most_all=True)
+        causes += one_of(spec.get("unhealthyPodEvictionPolicy"), ("AlwaysAllow", "IfHealthyBudget"),
+                         "spec.unhealthyPodEvictionPolicy")
         return causes + selector_causes(spec.get("selector") or {}, "spec.selector")
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:

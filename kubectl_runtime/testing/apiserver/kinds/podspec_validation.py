@@ -12,7 +12,7 @@ from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.jsonvalues import remembered
 from kubectl_runtime.testing.apiserver.kinds.addresses import IP_MESSAGE, parse_ip
-from kubectl_runtime.testing.apiserver.kinds.base import one_of
+from kubectl_runtime.testing.apiserver.kinds.base import labels_causes, one_of
 from kubectl_runtime.testing.apiserver.kinds.container_validation import PodContext, containers_causes
 from kubectl_runtime.testing.apiserver.kinds.pod_security import pod_security_causes
 from kubectl_runtime.testing.apiserver.kinds.resource_validation import resource_causes
@@ -25,7 +25,6 @@ from kubectl_runtime.testing.apiserver.kinds.volume_validation import volumes_ca
 from kubectl_runtime.testing.apiserver.names import (
     dns_label_errors,
     dns_subdomain_errors,
-    label_value_errors,
     qualified_name_errors,
 )
 from kubectl_runtime.testing.apiserver.strategy import Object
@@ -49,7 +48,7 @@ def pod_spec_causes(spec: Object, path: str, *, is_pod: bool = True) -> list[Cau
 def template_causes(template: Object, path: str) -> list[Cause]:
     """What is wrong with a pod template: its labels and spec."""
     metadata = template.get("metadata") or {}
-    causes = list(_label_causes(metadata.get("labels") or {}, f"{path}.labels"))  # the real server's path, indeed
+    causes = labels_causes(metadata.get("labels") or {}, f"{path}.labels")  # the real server's path, indeed
     causes += [errors.invalid_value(f"{path}.annotations", key, why)
                for key in metadata.get("annotations") or () for why in qualified_name_errors(key.lower())]
     causes += pod_spec_causes(template.get("spec") or {}, f"{path}.spec", is_pod=False)
@@ -75,7 +74,7 @@ def _causes(spec: Object, path: str, is_pod: bool) -> Iterator[Cause]:
         yield from resource_causes(resources, f"{path}.resources", pod=True)
     yield from one_of(spec.get("restartPolicy"), RESTART_POLICIES, f"{path}.restartPolicy", required=True)
     yield from one_of(spec.get("dnsPolicy"), DNS_POLICIES, f"{path}.dnsPolicy", required=True)
-    yield from _label_causes(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
+    yield from labels_causes(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
     yield from _host_causes(spec, path, is_pod)
     if context := spec.get("securityContext"):
         yield from pod_security_causes(context, f"{path}.securityContext", pod.os)
@@ -100,12 +99,6 @@ def _causes(spec: Object, path: str, is_pod: bool) -> Iterator[Cause]:
         if not pod.os:
             yield errors.required(f"{path}.os.name")
         yield from one_of(pod.os, ("linux", "windows"), f"{path}.os")
-
-
-def _label_causes(labels: Object, path: str) -> Iterator[Cause]:
-    for key, value in sorted(labels.items()):
-        yield from (errors.invalid_value(path, key, why) for why in qualified_name_errors(key))
-        yield from (errors.invalid_value(path, value, why) for why in label_value_errors(value))
 
 
 def _host_causes(spec: Object, path: str, is_pod: bool) -> Iterator[Cause]:

@@ -13,15 +13,14 @@ from typing import ClassVar
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.kinds.addresses import IP_MESSAGE, cidr_warnings, ip_warnings, parse_ip
-from kubectl_runtime.testing.apiserver.kinds.base import PORT_RANGE, BuiltinStrategy, label_causes, one_of, put_default
-from kubectl_runtime.testing.apiserver.kinds.container_validation import PROTOCOLS
+from kubectl_runtime.testing.apiserver.kinds.addresses import cidr_warnings, ip_warnings, parse_ip
+from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, put_default
+from kubectl_runtime.testing.apiserver.kinds.service_validation import service_causes
 from kubectl_runtime.testing.apiserver.names import dns_label_errors, path_segment_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 SERVICE_NETWORK = ipaddress.IPv4Network("10.0.0.0/24")
 NODE_PORTS = range(30000, 32768)
-TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
 _ALLOCATED = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort")
 
@@ -38,6 +37,8 @@ class ServiceStrategy(BuiltinStrategy):
         """Type, affinity, traffic policies, ports."""
         spec = obj["spec"]
         put_default(spec, "sessionAffinity", "None")
+        if spec["sessionAffinity"] == "None":
+            spec.pop("sessionAffinityConfig", None)
         if spec["sessionAffinity"] == "ClientIP":
             client = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
             put_default(client, "timeoutSeconds", 10800)
@@ -54,8 +55,14 @@ class ServiceStrategy(BuiltinStrategy):
             put_default(spec, "allocateLoadBalancerNodePorts", True)
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Allocate what the client left open."""
+        """The status is the server's; one address makes a list of addresses."""
         super().prepare_create(obj, ctx)
+        _list_address(obj["spec"])
+        if obj["spec"]["type"] != "ExternalName" and not obj["spec"].get("clusterIPs"):
+            _refuse_unnamed(obj, ctx)
+
+    def canonicalize(self, obj: Object, ctx: StrategyContext) -> None:
+        """Allocate what the client left open."""
         _allocate(obj, ctx)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
@@ -71,7 +78,7 @@ class ServiceStrategy(BuiltinStrategy):
             return
         if before["type"] != "ExternalName":
             _keep_allocated(spec, before)
-        _allocate(new, ctx)
+        _list_address(spec)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """Fields that are ignored or deprecated; addresses in an unusual form."""
@@ -82,24 +89,8 @@ class ServiceStrategy(BuiltinStrategy):
         return dns_label_errors(name, prefix=prefix)
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Ports, type, addresses."""
-        spec = obj["spec"]
-        kind, headless = spec.get("type"), spec.get("clusterIP") == "None"
-        causes = []
-        if not spec.get("ports") and not headless and kind != "ExternalName":
-            causes.append(errors.required("spec.ports"))
-        if kind == "ExternalName" and not spec.get("externalName"):
-            causes.append(errors.required("spec.externalName"))
-        if kind in _WITH_NODE_PORTS and headless:
-            causes.append(errors.invalid_value("spec.clusterIPs[0]", "None",
-                                               f"may not be set to 'None' for {kind} services"))
-        causes += _port_causes(spec.get("ports") or ())
-        causes += one_of(spec.get("sessionAffinity"), ("ClientIP", "None"), "spec.sessionAffinity", required=True)
-        causes += one_of(kind, TYPES, "spec.type", required=True)
-        for index, address in enumerate(spec.get("clusterIPs") or ()):
-            if address != "None" and parse_ip(address) is None:
-                causes.append(errors.invalid_value(f"spec.clusterIPs[{index}]", address, IP_MESSAGE))
-        return causes
+        """The spec in itself, and whether its address and ports are free."""
+        return list(service_causes(obj["spec"])) + _allocation_causes(obj, ctx)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """As at creation; the address does not change."""
@@ -164,6 +155,47 @@ def _keep_allocated(spec: Object, before: Object) -> None:
                 port["nodePort"] = known
 
 
+def _list_address(spec: Object) -> None:
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+
+
+def _allocation_causes(obj: Object, ctx: StrategyContext) -> list[Cause]:
+    """Whether what the client asks for is in the ranges and free."""
+    spec, causes = obj["spec"], []
+    others = _others(obj, ctx)
+    address = parse_ip(spec.get("clusterIP") or "")
+    if address is not None and address.version == 4 and spec.get("type") != "ExternalName":
+        network = _network(others)
+        at_home = (obj["metadata"].get("namespace"), obj["metadata"].get("name")) == ("default", "kubernetes")
+        taken = {other for entry in others for other in entry.get("clusterIPs") or ()}
+        why = ("the provided network does not match the current range" if address not in network else
+               "provided IP is already allocated" if str(address) in taken or (address == network[1] and not at_home)
+               else "")
+        if why:
+            causes.append(errors.invalid_value("spec.clusterIPs", spec["clusterIPs"],
+                                               f"failed to allocate IP {address}: {why}"))
+    if spec.get("type") in _WITH_NODE_PORTS:
+        causes += _node_port_causes(spec.get("ports") or (), others)
+    return causes
+
+
+def _node_port_causes(ports: Iterable[Object], others: list[Object]) -> list[Cause]:
+    taken = {port.get("nodePort") for entry in others for port in entry.get("ports") or ()}
+    causes, own = [], set()
+    for index, port in enumerate(ports):
+        number, at = port.get("nodePort"), f"spec.ports[{index}].nodePort"
+        if not number:
+            continue
+        if number not in NODE_PORTS:
+            causes.append(errors.invalid_value(at, number, "provided port is not in the valid range. The range of "
+                                               f"valid ports is {NODE_PORTS[0]}-{NODE_PORTS[-1]}"))
+        elif number in taken or (number, port.get("protocol")) in own:
+            causes.append(errors.invalid_value(at, number, "provided port is already allocated"))
+        own.add((number, port.get("protocol")))
+    return causes
+
+
 def _allocate(obj: Object, ctx: StrategyContext) -> None:
     spec = obj["spec"]
     if spec.get("type") == "ExternalName":
@@ -175,22 +207,23 @@ def _allocate(obj: Object, ctx: StrategyContext) -> None:
     put_default(spec, "ipFamilyPolicy", "RequireDualStack" if headless_without_selector else "SingleStack")
     if not address:
         address = _free_address(obj, ctx)
-        _refuse_unnamed(obj["metadata"].get("name", ""), address)
     spec["clusterIP"] = address
     spec["clusterIPs"] = spec.get("clusterIPs") or [address]
     wants_ports = spec["type"] == "NodePort" or (spec["type"] == "LoadBalancer"
                                                  and spec.get("allocateLoadBalancerNodePorts", True))
-    if wants_ports and any(not port.get("nodePort") for port in spec.get("ports") or ()):
-        _allocate_node_ports(obj, ctx)
+    checked = spec["type"] == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+    if (wants_ports and any(not port.get("nodePort") for port in spec.get("ports") or ())) or checked:
+        _allocate_node_ports(obj, ctx, wants_ports=wants_ports, checked=checked)
 
 
-def _refuse_unnamed(name: str, address: str) -> None:
+def _refuse_unnamed(obj: Object, ctx: StrategyContext) -> None:
     """An address is allocated before the Service is validated, and written down together with the Service's name."""
+    name: str = obj["metadata"].get("name", "")
     found = [f"Invalid value: {errors.go_value(name)}: {why}" for why in path_segment_errors(name)]
     if found or not name:
         why = f"spec.parentRef.name: {' '.join(found) or 'Required value'}"
         raise errors.invalid("", "Service", name, [errors.invalid_value("spec.clusterIPs", [""], (
-            f'failed to allocate IP: IPAddress.networking.k8s.io "{address}" is invalid: {why}'))])
+            f'failed to allocate IP: IPAddress.networking.k8s.io "{_free_address(obj, ctx)}" is invalid: {why}'))])
 
 
 def _others(obj: Object, ctx: StrategyContext) -> list[Object]:
@@ -204,54 +237,38 @@ def _start(obj: Object, size: int) -> int:
     return int.from_bytes(digest[:8], "big") % size
 
 
-def _free_address(obj: Object, ctx: StrategyContext) -> str:
-    taken = {address for spec in _others(obj, ctx) for address in spec.get("clusterIPs") or ()}
+def _network(others: list[Object]) -> ipaddress.IPv4Network:
+    """The range of addresses. The real server refuses when its range is full; this one widens it."""
     network = SERVICE_NETWORK
-    while len(taken) > network.num_addresses // 2:  # the real server refuses when its range is full; this one widens it
+    while len(others) > network.num_addresses // 2:
         network = network.supernet()
+    return network
+
+
+def _free_address(obj: Object, ctx: StrategyContext) -> str:
+    others = _others(obj, ctx)
+    taken = {address for spec in others for address in spec.get("clusterIPs") or ()}
+    network = _network(others)
     size = network.num_addresses - 3  # without network, broadcast and the first address (kubernetes.default's)
     first = _start(obj, size)
     return next(text for offset in range(size)
                 if (text := str(network[2 + (first + offset) % size])) not in taken)
 
 
-def _allocate_node_ports(obj: Object, ctx: StrategyContext) -> None:
-    taken = {port.get("nodePort") for spec in [obj["spec"], *_others(obj, ctx)] for port in spec.get("ports") or ()}
+def _allocate_node_ports(obj: Object, ctx: StrategyContext, *, wants_ports: bool, checked: bool) -> None:
+    """A port on the nodes for each port, and one more for the health check."""
+    spec = obj["spec"]
+    entries = [spec, *_others(obj, ctx)]
+    taken = {port.get("nodePort") for entry in entries for port in entry.get("ports") or ()}
+    taken |= {entry.get("healthCheckNodePort") for entry in entries}
     at = _start(obj, len(NODE_PORTS))
-    for port in obj["spec"].get("ports") or ():
-        if port.get("nodePort"):
-            continue
+    missing = [(port, "nodePort") for port in spec.get("ports") or () if wants_ports and not port.get("nodePort")]
+    if checked and not spec.get("healthCheckNodePort"):
+        missing.append((spec, "healthCheckNodePort"))
+    for target, key in missing:
         free = next((number for offset in range(len(NODE_PORTS))
                      if (number := NODE_PORTS[(at + offset) % len(NODE_PORTS)]) not in taken), None)
         if free is None:
             raise errors.internal("failed to allocate a nodePort: range is full")
         taken.add(free)
-        port["nodePort"] = free
-
-
-def _port_causes(ports: Iterable[Object]) -> list[Cause]:
-    ports = list(ports)
-    causes, names, pairs = [], set(), set()
-    for index, port in enumerate(ports):
-        at, name, number = f"spec.ports[{index}]", port.get("name", ""), port.get("port", 0)
-        if name:
-            causes += label_causes(name, f"{at}.name")
-            if name in names:
-                causes.append(errors.duplicate(f"{at}.name", name))
-            names.add(name)
-        elif len(ports) > 1:
-            causes.append(errors.required(f"{at}.name"))
-        if not 1 <= number <= 65535:
-            causes.append(errors.invalid_value(f"{at}.port", number, PORT_RANGE))
-        causes += one_of(port.get("protocol"), PROTOCOLS, f"{at}.protocol", required=True)
-        target = port.get("targetPort")
-        if isinstance(target, int) and not 1 <= target <= 65535:
-            causes.append(errors.invalid_value(f"{at}.targetPort", target, PORT_RANGE))
-        if port.get("nodePort") and port["nodePort"] not in NODE_PORTS:
-            causes.append(errors.invalid_value(
-                f"{at}.nodePort", port["nodePort"], "provided port is not in the valid range. "
-                f"The range of valid ports is {NODE_PORTS[0]}-{NODE_PORTS[-1]}"))
-        if (number, port.get("protocol")) in pairs:
-            causes.append(errors.duplicate(at, {"port": number, "protocol": port.get("protocol")}))
-        pairs.add((number, port.get("protocol")))
-    return causes
+        target[key] = free

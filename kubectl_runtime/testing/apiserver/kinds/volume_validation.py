@@ -222,4 +222,5 @@ _CHECKS: dict[str, Check] = {
     "storageos": _required(), "projected": _projected, "scaleIO": _required("gateway", "system", "volumeName"),
     "csi": _csi, "ephemeral": _ephemeral, "image": _image, "local": _required("path"),
 }
+VOLUME_SOURCES = frozenset(_CHECKS)
 _ORDER = {kind: index for index, kind in enumerate(_CHECKS)}

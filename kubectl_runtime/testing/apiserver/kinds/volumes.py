@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator
 
 from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, dig, immutable_causes, one_of, put_default
+from kubectl_runtime.testing.apiserver.kinds.base import (
+    BuiltinStrategy,
+    dig,
+    immutable_causes,
+    one_of,
+    put_default,
+    selector_causes,
+)
 from kubectl_runtime.testing.apiserver.kinds.pod_warnings import (
     DEPRECATED_VOLUMES,
     claim_spec_warnings,
     selector_term_warnings,
 )
 from kubectl_runtime.testing.apiserver.kinds.podspec import default_volume_source
+from kubectl_runtime.testing.apiserver.kinds.scheduling_validation import node_selector_causes
 from kubectl_runtime.testing.apiserver.kinds.typed.quantity import value_of
+from kubectl_runtime.testing.apiserver.kinds.volume_validation import (
+    VOLUME_SOURCES,
+    access_mode_causes,
+    claim_causes,
+    source_causes,
+)
+from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
-ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _DEPRECATED_ANNOTATIONS = {
     _CLASS_ANNOTATION: 'deprecated since v1.8; use "storageClassName" attribute instead',
@@ -28,18 +41,11 @@ _SINCE = "lastPhaseTransitionTime"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
-def _protect(obj: Object, finalizer: str) -> None:
+def protect(obj: Object, finalizer: str) -> None:
     """Admission adds a finalizer so that what is in use is not deleted."""
     finalizers = obj["metadata"].get("finalizers") or []
     if finalizer not in finalizers:
         obj["metadata"]["finalizers"] = [*finalizers, finalizer]
-
-
-def _access_mode_causes(spec: Object) -> list[Cause]:
-    modes = spec.get("accessModes") or ()
-    if not modes:
-        return [errors.required("spec.accessModes", "at least 1 access mode is required")]
-    return [cause for mode in modes for cause in one_of(mode, ACCESS_MODES, "spec.accessModes")]
 
 
 class ClaimStrategy(BuiltinStrategy):
@@ -56,8 +62,8 @@ class ClaimStrategy(BuiltinStrategy):
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
         """The protection; the default storage class, if there is one."""
         obj["status"] = {"phase": "Pending"}
-        _mirror_data_source(obj["spec"])
-        _protect(obj, "kubernetes.io/pvc-protection")
+        _normalize_data_source(obj["spec"], created=True)
+        protect(obj, "kubernetes.io/pvc-protection")
         if obj["spec"].get("storageClassName") is None and (default := _default_class(ctx)):
             obj["spec"]["storageClassName"] = default
 
@@ -65,7 +71,7 @@ class ClaimStrategy(BuiltinStrategy):
         """The data source in both fields."""
         super().prepare_update(new, old, subresource, ctx)
         if not subresource:
-            _mirror_data_source(new["spec"])
+            _normalize_data_source(new["spec"], created=False)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """The annotation that the class had before it became a field; fractions of bytes."""
@@ -74,15 +80,13 @@ class ClaimStrategy(BuiltinStrategy):
                 *claim_spec_warnings(obj["spec"], "spec")]
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Access modes and size."""
+        """Access modes, size, class; the source of the data."""
         spec = obj["spec"]
-        causes = _access_mode_causes(spec)
-        storage = dig(spec, "resources.requests.storage")
-        if storage is None:
-            causes.append(errors.required("spec.resources[storage]"))
-        elif value_of(storage) <= 0:
-            causes.append(errors.invalid_value("spec.resources[storage]", storage, "must be greater than zero"))
-        return causes + one_of(spec.get("volumeMode"), ("Block", "Filesystem"), "spec.volumeMode")
+        causes = list(claim_causes(spec, "spec")) + selector_causes(spec.get("selector") or {}, "spec.selector")
+        if name := spec.get("volumeAttributesClassName"):
+            causes += [errors.invalid_value("spec.volumeAttributesClassName", name, why)
+                       for why in dns_subdomain_errors(name)]
+        return causes + list(_source_causes(spec))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """A claim may grow once it is bound; the rest of its spec is fixed."""
@@ -101,13 +105,36 @@ class ClaimStrategy(BuiltinStrategy):
         return causes
 
 
-def _mirror_data_source(spec: Object) -> None:
-    """dataSource and its successor dataSourceRef tell the same, unless the latter names another namespace."""
+def _normalize_data_source(spec: Object, *, created: bool) -> None:
+    """dataSource and its successor dataSourceRef tell the same; what is of no use is dropped, as it once was."""
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if created and reference is not None and reference.get("namespace"):  # of a feature that is off
+        spec.pop("dataSourceRef")
+        reference = None
     if source is not None and reference is None:
-        spec["dataSourceRef"] = dict(source)
-    elif reference is not None and source is None and not reference.get("namespace"):
+        known = source.get("kind") == "PersistentVolumeClaim" and not source.get("apiGroup")
+        snapshot = source.get("kind") == "VolumeSnapshot" and source.get("apiGroup") == "snapshot.storage.k8s.io"
+        if created and not known and not snapshot:
+            spec.pop("dataSource")
+        else:
+            spec["dataSourceRef"] = dict(source)
+    elif reference is not None and source is None:
         spec["dataSource"] = dict(reference)
+
+
+def _source_causes(spec: Object) -> Iterator[Cause]:
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    for key, value in (("dataSource", source), ("dataSourceRef", reference)):
+        if value is None:
+            continue
+        for part in ("name", "kind"):
+            if not value.get(part):
+                yield errors.required(f"spec.{key}.{part}")
+        if not value.get("apiGroup") and value.get("kind") not in ("", "PersistentVolumeClaim"):
+            yield errors.invalid_value(f"spec.{key}", value.get("kind"),
+                                       "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
+    if source is not None and reference is not None and source != reference:
+        yield errors.invalid_value("spec", {}, "must match dataSourceRef")
 
 
 def _without_mutable_parts(spec: Object, *, bound: bool) -> Object:
@@ -141,7 +168,7 @@ class VolumeStrategy(BuiltinStrategy):
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
         """The protection, and when the phase began."""
         obj["status"] = {"phase": "Pending", _SINCE: format_time(ctx.now)}
-        _protect(obj, "kubernetes.io/pv-protection")
+        protect(obj, "kubernetes.io/pv-protection")
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
         """A change of the phase is dated, unless the client does it."""
@@ -170,96 +197,61 @@ class VolumeStrategy(BuiltinStrategy):
                         for kind, why in DEPRECATED_VOLUMES.items() if spec.get(kind) is not None]
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Access modes, capacity, policy."""
-        spec = obj["spec"]
-        causes = _access_mode_causes(spec)
-        if not spec.get("capacity"):
-            causes.append(errors.required("spec.capacity"))
-        causes += one_of(spec.get("persistentVolumeReclaimPolicy"), ("Delete", "Recycle", "Retain"),
-                         "spec.persistentVolumeReclaimPolicy")
-        return causes + one_of(spec.get("volumeMode"), ("Block", "Filesystem"), "spec.volumeMode")
-
-
-class FixedStrategy(BuiltinStrategy):
-    """Kinds of which some top-level fields cannot be changed."""
-
-    immutable: ClassVar[Sequence[str]] = ()
+        """Access modes, capacity, policy, and one source."""
+        return list(_volume_causes(obj["spec"]))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """As at creation; fixed fields stay."""
-        causes = [errors.forbidden_field(key, f"updates to {key} are forbidden.") for key in self.immutable
-                  if new.get(key) != old.get(key)]
-        return causes + self.validate_create(new, ctx)
+        """As at creation; the source stays."""
+        if subresource:
+            return []
+        causes = self.validate_create(new, ctx)
+        sources = [{key: value for key, value in obj["spec"].items() if key in VOLUME_SOURCES} for obj in (new, old)]
+        if sources[0] != sources[1]:
+            causes.append(errors.forbidden_field("spec.persistentvolumesource",
+                                                 "spec.persistentvolumesource is immutable after creation\n"))
+        return causes + immutable_causes(new["spec"], old["spec"], ("volumeMode",))
 
 
-class StorageClassStrategy(FixedStrategy):
-    """StorageClasses."""
-
-    immutable: ClassVar[Sequence[str]] = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
-    delete_returns_object = True
-
-    def default(self, obj: Object) -> None:
-        """Deleted with its claim, bound at once."""
-        put_default(obj, "reclaimPolicy", "Delete")
-        put_default(obj, "volumeBindingMode", "Immediate")
-
-    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """The provisioner and the modes."""
-        causes = [] if obj.get("provisioner") else [errors.required("provisioner")]
-        causes += one_of(obj.get("reclaimPolicy"), ("Delete", "Retain"), "reclaimPolicy")
-        return causes + one_of(obj.get("volumeBindingMode"), ("Immediate", "WaitForFirstConsumer"), "volumeBindingMode")
-
-
-class CSIDriverStrategy(BuiltinStrategy):
-    """CSIDrivers."""
-
-    delete_returns_object = True
-
-    def default(self, obj: Object) -> None:
-        """What a driver can do, unless it says otherwise."""
-        spec = obj["spec"]
-        defaults: dict[str, Any] = {"attachRequired": True, "podInfoOnMount": False, "storageCapacity": False,
-                                    "fsGroupPolicy": "ReadWriteOnceWithFSType", "requiresRepublish": False,
-                                    "seLinuxMount": False}
-        for key, value in defaults.items():
-            put_default(spec, key, value)
-        if not spec.get("volumeLifecycleModes"):
-            spec["volumeLifecycleModes"] = ["Persistent"]
+def _volume_causes(spec: Object) -> Iterator[Cause]:
+    if not spec.get("accessModes"):
+        yield errors.required("spec.accessModes")
+    else:
+        yield from access_mode_causes(spec, "spec")
+    capacity = spec.get("capacity")
+    if not capacity:
+        yield errors.required("spec.capacity")
+    if not capacity or list(capacity) != ["storage"]:
+        shown = dict(sorted(capacity.items())) if capacity else None
+        yield errors.not_supported("spec.capacity", shown, ("storage",))
+    for name, amount in (capacity or {}).items():
+        if value_of(amount) <= 0:
+            yield errors.invalid_value(f"spec.capacity[{name}]", amount, "must be greater than zero")
+    policy = spec.get("persistentVolumeReclaimPolicy")
+    yield from one_of(policy, ("Delete", "Recycle", "Retain"), "spec.persistentVolumeReclaimPolicy")
+    if (affinity := spec.get("nodeAffinity")) is not None:
+        if affinity.get("required") is None:
+            yield errors.required("spec.nodeAffinity.required", "must specify required node constraints")
+        else:
+            yield from node_selector_causes(affinity["required"], "spec.nodeAffinity.required")
+    yield from _backing_causes(spec, policy)
+    if name := spec.get("storageClassName"):
+        yield from (errors.invalid_value("spec.storageClassName", name, why) for why in dns_subdomain_errors(name))
+    yield from one_of(spec.get("volumeMode"), ("Block", "Filesystem"), "spec.volumeMode")
 
 
-    def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Tokens belong into secrets."""
-        tokens = obj["spec"].get("tokenRequests")
-        changed = old is None or old["spec"].get("tokenRequests") != tokens
-        if changed and tokens and obj["spec"].get("serviceAccountTokenInSecrets") is None:
-            return ["spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to "
-                    "prevent possible logging of tokens in volume attributes"]
-        return []
-
-
-class CSINodeStrategy(BuiltinStrategy):
-    """CSINodes."""
-
-    delete_returns_object = True
-
-
-class AttributesClassStrategy(FixedStrategy):
-    """VolumeAttributesClasses."""
-
-    immutable: ClassVar[Sequence[str]] = ("driverName", "parameters")
-    delete_returns_object = True
-
-    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """The protection."""
-        _protect(obj, "kubernetes.io/vac-protection")
-
-
-class AttachmentStrategy(BuiltinStrategy):
-    """VolumeAttachments."""
-
-    has_status = True
-    delete_returns_object = True
-
-    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """The spec is fixed."""
-        return [] if subresource == "status" else immutable_causes(new, old, ("spec",), "")
+def _backing_causes(spec: Object, policy: str | None) -> Iterator[Cause]:
+    """The one thing that a volume is made of, and what depends on it."""
+    sources = {key: spec[key] for key in VOLUME_SOURCES if spec.get(key) is not None}
+    yield from source_causes(sources, "spec", required="must specify a volume type")
+    if "csi" in sources and not sources["csi"].get("volumeHandle"):
+        yield errors.required("spec.csi.volumeHandle")
+    if "local" in sources and spec.get("nodeAffinity") is None:
+        yield errors.required("spec.nodeAffinity", "Local volume requires node affinity")
+    if (sources.get("hostPath") or {}).get("path") == "/" and policy == "Recycle":
+        yield errors.forbidden_field("spec.persistentVolumeReclaimPolicy",
+                                     "may not be 'recycle' for a hostPath mount of '/'")
+    if (name := spec.get("volumeAttributesClassName")) is not None:
+        if not name:
+            yield errors.required("spec.volumeAttributesClassName", "an empty string is disallowed")
+        if "csi" not in sources:
+            yield errors.required("spec.csi", "has to be specified when using volumeAttributesClassName")
