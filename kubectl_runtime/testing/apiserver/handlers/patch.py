@@ -56,8 +56,8 @@ def patched(media: str, data: bytes, current: Object, schema: Schema) -> Patched
     """The object after a patch of one of the three formats."""
     if media == documents.STRATEGIC_MERGE_PATCH:
         strategic, keys = documents.read_strategic_merge_patch(data)
-        text = go_plain(strategic)
-        return Patched(patching.apply_strategic_merge_patch(current, strategic, schema), keys, text)
+        new = patching.apply_strategic_merge_patch(current, strategic, schema)
+        return Patched({**new, "kind": current["kind"], "apiVersion": current["apiVersion"]}, keys, go_plain(strategic))
     if media == documents.MERGE_PATCH:
         merge, keys = documents.read_merge_patch(data)
         new = patching.apply_merge_patch(current, merge)
@@ -88,11 +88,7 @@ def patch(ctx: RequestContext) -> HttpResponse:
 def _decode_result(ctx: RequestContext, result: Patched, old: Object) -> Object:
     """The result of a patch in the kind's shape, with defaults."""
     new = result.value
-    new["kind"] = new.get("kind") or old["kind"]
-    new["apiVersion"] = new.get("apiVersion") or old["apiVersion"]
-    if new["kind"] != old["kind"] or new["apiVersion"] != old["apiVersion"]:
-        raise result.invalid(f"unable to decode: no kind \"{new['kind']}\" is registered for version "
-                             f"\"{new['apiVersion']}\"")
+    _check_type(ctx, result, old)
     strategy = ctx.type.strategy
     try:
         unknown = strategy.decode(new)
@@ -102,6 +98,32 @@ def _decode_result(ctx: RequestContext, result: Patched, old: Object) -> Object:
     new["metadata"] = new.get("metadata") or {}
     strategy.default(new)
     return new
+
+
+def _check_type(ctx: RequestContext, result: Patched, old: Object) -> None:
+    """A patch may not make another kind of an object; built-in ones get a missing kind or version back."""
+    new, kind, api_version = result.value, old["kind"], old["apiVersion"]
+    if ctx.type.is_custom:
+        _check_custom_type(ctx, result, kind, api_version)
+        return
+    new["kind"], new["apiVersion"] = new.get("kind") or kind, new.get("apiVersion") or api_version
+    if (new["kind"], new["apiVersion"]) != (kind, api_version):
+        raise result.invalid(f"unable to decode: no kind \"{new['kind']}\" is registered for version "
+                             f"\"{new['apiVersion']}\"")
+
+
+def _check_custom_type(ctx: RequestContext, result: Patched, kind: str, api_version: str) -> None:
+    new, name = result.value, ctx.info.name
+    if not new.get("kind"):
+        raise result.invalid(f"Object 'Kind' is missing in '{result.text}'")
+    if not new.get("apiVersion"):
+        raise errors.internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
+    if new["apiVersion"] != api_version:
+        raise errors.invalid(new["apiVersion"].rpartition("/")[0], new["kind"], name, [
+            errors.invalid_value("apiVersion", new["apiVersion"], f"must be {api_version}")])
+    if new["kind"] != kind:
+        raise errors.invalid(ctx.type.group, new["kind"], name, [
+            errors.invalid_value("kind", new["kind"], f"must be {kind}")])
 
 
 def _apply(ctx: RequestContext) -> HttpResponse:
