@@ -114,18 +114,21 @@ def _set_node(value: Any, schema: Schema) -> Fields | None:
 
 
 def remove(value: Any, fields: Fields, schema: Schema) -> Any:
-    """A value without the paths of a set; None where a map or list has nothing left."""
+    """A value without the paths of a set; None where a map or list has nothing left, if whole items went.
+
+    Surprising but true: one that lost something inside its items or fields stays, though it may be empty then.
+    """
     if schema.leaf:
         return value if schema.kind in ("scalar", "opaque") and not isinstance(value, list | dict) else None
     if isinstance(value, dict) and schema.kind != "list":
-        kept = {}
+        kept, inside = {}, False
         for key, child in value.items():
             node = fields.get("f:" + key)
             if node is None:
                 kept[key] = child
             elif not is_member(node):
-                kept[key] = remove(child, node, schema.field(key) or ANY)
-        return kept or None
+                kept[key], inside = _remove_inside(child, node, schema.field(key) or ANY), True
+        return kept if kept or inside else None
     if isinstance(value, list) and schema.kind == "list":
         items = []
         for item in value:
@@ -134,9 +137,14 @@ def remove(value: Any, fields: Fields, schema: Schema) -> Any:
             if node is None:
                 items.append(item)
             elif not is_member(node):
-                items.append(remove(item, node, schema.element or ANY))
+                items.append(_remove_inside(item, node, schema.element or ANY))
         return items or None
     return value if not isinstance(value, list | dict) else None
+
+
+def _remove_inside(value: Any, fields: Fields, schema: Schema) -> Any:
+    left = remove(value, fields, schema)
+    return type(value)() if left is None and isinstance(value, dict | list) else left
 
 
 def named_members(fields: Fields, schema: Schema | None) -> Fields:
