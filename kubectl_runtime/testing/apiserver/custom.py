@@ -59,6 +59,10 @@ class CustomStrategy(Strategy):
         """The defaults of the schema."""
         apply_defaults(obj, self.node)
 
+    def default_applied(self, obj: Object) -> None:
+        """The defaults of the schema; nulls stay, and are refused where they are not allowed."""
+        apply_defaults(obj, self.node, keep_nulls=True)
+
     def to_storage(self, obj: Object, version: str) -> Object:
         """The storage version keeps only what its own schema has."""
         if self._storage_node is not self.node:

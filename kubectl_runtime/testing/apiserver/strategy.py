@@ -88,6 +88,10 @@ class Strategy:
         schema are applied here too.)
         """
 
+    def default_applied(self, obj: Object) -> None:
+        """`default` for the result of a server-side apply, which did not pass a decoder."""
+        self.default(obj)
+
     def blank(self) -> Object:
         """An object without content as `decode` shapes it, ``{"status": {"loadBalancer": {}}}`` for one; a fresh copy.
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 _TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+_LARGE = 1 << 63  # integers from here on stay floating-point numbers
 MANY_VALUES, TOO_MANY_VALUES = 400_000, 4_000_000
 # the part of a document's values that aliases may bring, up to and beyond these sizes
 MOST_ALIASES, FEWEST_ALIASES = 0.99, 0.10
@@ -26,11 +27,20 @@ def parse_yaml(body: bytes) -> tuple[Any, list[str]]:
     duplicates: list[str] = []
     try:
         value = _first_document(body, duplicates)
-        return msgspec.json.decode(msgspec.json.encode(value)), duplicates
+        return whole_numbers(msgspec.json.decode(msgspec.json.encode(value))), duplicates
     except yaml.MarkedYAMLError as error:
         raise ValueError(f"yaml: {_place(error)}{error.problem}") from None
     except (yaml.YAMLError, msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"yaml: {' '.join(str(error).split())}") from None
+
+
+def whole_numbers(value: Any) -> Any:
+    """A JSON value whose numbers without fraction are integers, as they are written when YAML becomes JSON."""
+    if isinstance(value, dict):
+        return {key: whole_numbers(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [whole_numbers(child) for child in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < _LARGE else value
 
 
 def _place(error: Any) -> str:

@@ -174,4 +174,4 @@ def _decode_applied(ctx: RequestContext, result: Object) -> None:
     except errors.DecodeError as error:
         raise errors.bare_500(f"failed to convert merged object: {error}") from None
     result["metadata"] = result.get("metadata") or {}
-    ctx.type.strategy.default(result)
+    ctx.type.strategy.default_applied(result)

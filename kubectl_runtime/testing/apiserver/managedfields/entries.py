@@ -113,7 +113,8 @@ def _rank(entry: Entry) -> tuple[str, ...]:
 
 
 def _write_entry(entry: Entry) -> dict[str, Any]:
-    item: dict[str, Any] = {"manager": entry.manager, "operation": entry.operation, "apiVersion": entry.api_version}
+    item: dict[str, Any] = {"manager": entry.manager} if entry.manager else {}
+    item |= {"operation": entry.operation, "apiVersion": entry.api_version}
     if entry.time:
         item["time"] = entry.time
     item["fieldsType"] = "FieldsV1"

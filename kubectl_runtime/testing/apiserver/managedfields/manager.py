@@ -74,6 +74,8 @@ def update(old: Object | None, new: Object, *, manager: str, api_version: str, s
 def _updated(live: Object, new: Object, managed: Managed, writer: Entry, target: Target) -> Managed:
     """The entries after an update."""
     changed, removed = compare(live, new, target.schema)
+    managed = {identity: entry for identity, entry in managed.items()
+               if entry.fields and target.schema_of(entry.api_version)}
     if managed and (changed or removed):
         managed, _ = take_over(live, new, known_versions(managed, target), target, changes=(changed, removed))
     taken = strip(target.reset.apply(changed))

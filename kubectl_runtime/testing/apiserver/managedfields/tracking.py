@@ -70,9 +70,9 @@ class Target:
 
     def schema_of(self, api_version: str) -> Schema | None:
         """The schema of a version, None if it is not served."""
-        if api_version == self.api_version or self.versions is None:
+        if api_version == self.api_version:
             return self.schema
-        return self.versions.get(api_version)
+        return self.versions.get(api_version) if self.versions else None
 
 
 def strip(fields: Fields) -> Fields:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 from kubectl_runtime.testing.apiserver.body import may_repeat_keys, parse_json
 from kubectl_runtime.testing.apiserver.errors import bad_request
 from kubectl_runtime.testing.apiserver.field_validation import NO_KEYS, Keys, operation_keys, yaml_keys
-from kubectl_runtime.testing.apiserver.yaml_body import parse_yaml
+from kubectl_runtime.testing.apiserver.yaml_body import parse_yaml, whole_numbers
 
 Object = dict[str, Any]
 
@@ -20,6 +21,7 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_YAML = "application/apply-patch+yaml"
 APPLY_CBOR = "application/apply-patch+cbor"
 
+_FRACTION = re.compile(rb"\d[.eE]")
 _MEMBERS = ("op", "path", "from", "value")
 _GO_MAP = "map[string]interface {}"
 _GO_NAMES = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
@@ -77,7 +79,7 @@ def _json_or_yaml(body: bytes) -> tuple[Any, Keys]:
     try:
         value = msgspec.json.decode(body)
         if not may_repeat_keys(body, value):
-            return value, NO_KEYS
+            return (whole_numbers(value) if _FRACTION.search(body) else value), NO_KEYS
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     document, lines = parse_yaml(body)

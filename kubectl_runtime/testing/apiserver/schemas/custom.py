@@ -27,7 +27,7 @@ def from_openapi(json_schema: Node | None) -> Schema:
 
 def _build(node: Node, open_below: bool) -> Schema:
     if node.get("x-kubernetes-int-or-string"):
-        return Schema("scalar", node=node, scalar="untyped")
+        return ANY.replaced(node=node)  # so it is to ownership; the validation of values says more
     kind = node.get("type", "")
     if kind == "object":
         return _object(node, resource=bool(node.get("x-kubernetes-embedded-resource")), open_below=open_below)

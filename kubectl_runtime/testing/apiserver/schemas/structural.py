@@ -58,8 +58,8 @@ def _is_open(node: Node) -> bool:
     return bool(node.get("x-kubernetes-preserve-unknown-fields"))
 
 
-def apply_defaults(value: Any, node: Node | None) -> None:
-    """Drop nulls that are not allowed where there is no default, and fill in the schema's defaults."""
+def apply_defaults(value: Any, node: Node | None, *, keep_nulls: bool = False) -> None:
+    """Fill in the schema's defaults, and drop nulls that are not allowed where there is none, unless `keep_nulls`."""
     if not node:
         return
     if isinstance(value, list):
@@ -67,12 +67,12 @@ def apply_defaults(value: Any, node: Node | None) -> None:
         for index, item in enumerate(value):
             if _is_unwanted_null(item, items) and "default" in items:
                 value[index] = json_copy(items["default"])
-            apply_defaults(value[index], items)
+            apply_defaults(value[index], items, keep_nulls=keep_nulls)
     elif isinstance(value, dict):
-        _default_map(value, node)
+        _default_map(value, node, keep_nulls)
 
 
-def _default_map(value: dict[str, Any], node: Node) -> None:
+def _default_map(value: dict[str, Any], node: Node, keep_nulls: bool) -> None:
     properties = node.get("properties") or {}
     extra = node.get("additionalProperties")
     for name, child in properties.items():
@@ -83,10 +83,10 @@ def _default_map(value: dict[str, Any], node: Node) -> None:
         if not isinstance(child, Mapping):
             continue
         if not _is_unwanted_null(value[key], child):
-            apply_defaults(value[key], child)
+            apply_defaults(value[key], child, keep_nulls=keep_nulls)
         elif "default" in child:
             value[key] = json_copy(child["default"])
-        else:
+        elif not (keep_nulls and (child.get("type") or child.get("x-kubernetes-int-or-string"))):
             del value[key]
 
 
