@@ -4,6 +4,7 @@ in."""
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ Object = dict[str, Any]
 
 STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _IMMUTABLE = ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+MAX_MANAGER = 128  # bytes
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _DUPLICATE_OWNERS = (".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references "
                      "in 1.20+, and may reject such requests as early as 1.24; please fix your requests; "
@@ -62,12 +64,25 @@ def _whole(metadata: Object, name_errors: NameErrors) -> list[Cause]:
     if metadata.get("generation", 0) < 0:
         causes.append(errors.invalid_value("metadata.generation", metadata["generation"],
                                            "must be greater than or equal to 0"))
-    return causes + _maps_and_owners(metadata) + _finalizers(metadata.get("finalizers") or [])
+    return causes + _parts(metadata) + _finalizers(metadata.get("finalizers") or [])
 
 
-def _maps_and_owners(metadata: Object) -> list[Cause]:
+def _parts(metadata: Object) -> list[Cause]:
     return (_labels(metadata.get("labels") or {}) + _annotations(metadata.get("annotations") or {})
-            + _owners(metadata.get("ownerReferences") or []))
+            + _owners(metadata.get("ownerReferences") or []) + _managers(metadata.get("managedFields") or ()))
+
+
+def _managers(entries: Iterable[Object]) -> list[Cause]:
+    return [cause for index, entry in enumerate(entries)
+            for cause in manager_causes(entry.get("manager") or "", f"metadata.managedFields[{index}].manager")]
+
+
+def manager_causes(manager: str, field: str) -> list[Cause]:
+    """What is wrong with the name of a manager."""
+    causes = [errors.too_long(field, MAX_MANAGER)] if len(manager.encode()) > MAX_MANAGER else []
+    return causes + [
+        errors.invalid_value(field, manager, f"invalid character U+{ord(character):04X} (at position {index})")
+        for index, character in enumerate(manager) if not character.isprintable()]
 
 
 def _labels(labels: Object) -> list[Cause]:
@@ -150,7 +165,7 @@ def _change(new: Object, old: Object) -> list[Cause]:
                                                  f"deleted, found new finalizers []string{{{listed}}}"))
     causes += [errors.immutable(f"metadata.{key}", new.get(key, "")) for key in _IMMUTABLE
                if new.get(key) != old.get(key)]
-    return causes + _maps_and_owners(new)
+    return causes + _parts(new)
 
 
 def warnings(metadata: Object, old: Object | None, resource_type: ResourceType) -> list[str]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.gonumbers import parse_int
+from kubectl_runtime.testing.apiserver.metadata import MAX_MANAGER, manager_causes
 from kubectl_runtime.testing.apiserver.route import is_true
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
-MAX_MANAGER = 128
 _VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 
 
@@ -35,18 +35,6 @@ def dry_run_causes(values: list[str]) -> list[Cause]:
     return [errors.not_supported("dryRun", values, ["All"])] if set(values) - {"All"} else []
 
 
-def manager_causes(manager: str) -> list[Cause]:
-    """What is wrong with a fieldManager."""
-    causes = []
-    if len(manager.encode()) > MAX_MANAGER:
-        causes.append(errors.too_long("fieldManager", MAX_MANAGER))
-    for index, character in enumerate(manager):
-        if not character.isprintable():
-            causes.append(errors.invalid_value("fieldManager", manager,
-                                               f"invalid character U+{ord(character):04X} (at position {index})"))
-    return causes
-
-
 def write_options(request: HttpRequest, kind: str, *, apply: bool = False) -> WriteOptions:
     """Read CreateOptions, UpdateOptions or PatchOptions (`kind` names them in errors)."""
     dry_run, manager = request.params("dryRun"), request.param("fieldManager")
@@ -57,7 +45,7 @@ def write_options(request: HttpRequest, kind: str, *, apply: bool = False) -> Wr
             causes.append(errors.required("fieldManager", "is required for apply patch"))
         if not apply and request.has_param("force"):
             causes.append(errors.forbidden_field("force", "may not be specified for non-apply patch"))
-    causes += manager_causes(manager)
+    causes += manager_causes(manager, "fieldManager")
     causes += dry_run_causes(dry_run)
     if validation not in _VALIDATIONS:
         causes.append(errors.not_supported("fieldValidation", validation, _VALIDATIONS))

@@ -6,8 +6,10 @@ entry whatever the version it used last.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from kubectl_runtime.testing.apiserver.managedfields.fieldset import Fields, ordered, union
@@ -15,6 +17,7 @@ from kubectl_runtime.testing.apiserver.managedfields.fieldset import Fields, ord
 APPLY = "Apply"
 UPDATE = "Update"
 MAX_UPDATERS = 10
+_ITEMS: dict[str, type] = {"k:": dict, "v:": object, "i:": int}
 ANCIENT = "ancient-changes"
 
 Identity = tuple[str, str, str, str]
@@ -91,11 +94,21 @@ def _is_set(node: Any) -> bool:
     if not isinstance(node, dict):
         return False
     for key, child in node.items():
-        if key[1:2] != ":" and key != ".":
+        if key[:2] != "f:" and key != "." and not _is_item(key):
             return False
         if child != {} and not _is_set(child):
             return False
     return True
+
+
+@lru_cache(4096)
+def _is_item(key: str) -> bool:
+    """Whether a path element is that of a list item: keys, a value or a number, in JSON."""
+    try:
+        value = json.loads(key[2:])
+    except ValueError:
+        return False
+    return isinstance(value, _ITEMS.get(key[:2], ()))
 
 
 def is_reset(raw: Any) -> bool:

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.testing.apiserver.body import may_repeat_keys, parse_json
-from kubectl_runtime.testing.apiserver.errors import bad_request
+from kubectl_runtime.testing.apiserver.errors import bad_request, bare_500
 from kubectl_runtime.testing.apiserver.field_validation import NO_KEYS, Keys, operation_keys, yaml_keys
+from kubectl_runtime.testing.apiserver.managedfields.validate import go_value
 from kubectl_runtime.testing.apiserver.yaml_body import parse_yaml, whole_numbers
 
 Object = dict[str, Any]
@@ -69,8 +70,11 @@ def read_configuration(body: bytes, api_version: str, kind: str) -> tuple[Object
     if found != [api_version, kind]:
         group_version = found[0] if "/" in found[0] else "/" + found[0]
         raise bad_request(f"invalid object type: {group_version}, Kind={found[1]}")
-    if not isinstance(configuration.get("metadata"), dict | None):
-        raise bad_request("error decoding YAML: metadata is no object")
+    metadata = configuration.get("metadata")
+    if not isinstance(metadata, dict | None):
+        title = api_version if "/" in api_version else "/" + api_version
+        raise bare_500(f"failed to create typed patch object (/; {title}, Kind={kind}): .metadata: expected map, got "
+                       + go_value(metadata))
     return configuration, keys
 
 

@@ -52,7 +52,7 @@ def _json_type(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, float):
-        return "integer" if value.is_integer() else "number"
+        return "integer" if value.is_integer() and abs(value) < 1 << 63 else "number"
     names = {int: "integer", str: "string", list: "array", dict: "object"}
     return names.get(type(value), "null")
 
