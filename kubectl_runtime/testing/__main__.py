@@ -55,6 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run(parser.parse_args(arguments))
 
 
+def _failed(error: Exception) -> int:
+    print(f"error: {error}", file=sys.stderr)
+    return 1
+
+
 def run(options: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM; returns the exit status. Blocks; for the main thread."""
     signals: SimpleQueue[int] = SimpleQueue()
@@ -68,8 +73,7 @@ def run(options: argparse.Namespace) -> int:
             server.load(path)
         server.start()
     except (OSError, ValueError, ImportError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        return _failed(error)
     try:
         if options.kubeconfig:
             server.write_kubeconfig(options.kubeconfig)
@@ -77,6 +81,8 @@ def run(options: argparse.Namespace) -> int:
             print("note: kubectl sends no credentials over plain HTTP; serve HTTPS with --tls for it", file=sys.stderr)
         print(f"ready {server.url}", flush=True)
         signals.get()
+    except OSError as error:
+        return _failed(error)
     finally:
         server.stop()
     return 0

@@ -10,6 +10,7 @@ them unless asked otherwise, and `snapshot`/`restore` go back to a state.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -59,8 +60,13 @@ class ApiServer:
         credentials in (see `Access`). `tls` serves HTTPS, with an authority of its own or the given one, and knows
         client certificates. `faults` is the fault script; the server has an empty one otherwise.
 
-        Raises ValueError for an unknown mode or controller, TokenFileError, and MissingTlsExtra.
+        Raises ValueError for an unknown mode or controller, a host or port that is none, TokenFileError, and
+        MissingTlsExtra.
         """
+        if not host:
+            raise ValueError("the host is empty, which would mean every network there is: say 127.0.0.1 or 0.0.0.0")
+        if not 0 <= port < 1 << 16:
+            raise ValueError(f"the port is a number from 0 to 65535, not {port}")
         self._host, self._port = host, port
         self.clock = clock
         self.access = Access(tokens=users_by_token(tokens), mode=authorization_mode, anonymous=anonymous)
@@ -178,8 +184,11 @@ class ApiServer:
         Raises ValueError as `credentials`, RuntimeError before the first start, and OSError.
         """
         target = Path(path)
-        target.touch(mode=0o600)
-        target.write_text(kubeconfig(self.url, self.credentials(user, certificate=certificate)), encoding="utf-8")
+        text = kubeconfig(self.url, self.credentials(user, certificate=certificate))
+        with open(os.open(target, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
+            target.chmod(0o600)  # a file that was there before may be everybody's
+            file.truncate()
+            file.write(text)
         return target
 
     def transport(self) -> ApiTransport:

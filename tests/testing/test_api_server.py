@@ -80,10 +80,52 @@ def test_manifests_are_loaded_from_text_files_folders_and_objects(server, tmp_pa
     ({"metadata": {"name": "nameless"}}, "without kind"),
     ("a: [", "no YAML"),
     ("- a\n- b\n", "list where a Kubernetes object is expected"),
+    ("manifest.yaml", "there is no file 'manifest.yaml' either"),
+    ("kind: ConfigMap\napiVersion: v1\nmetadata: 5\n", "the YAML text is no Kubernetes object"),
+    ("kind: [x]\napiVersion: v1\n", "the YAML text is no Kubernetes object"),
+    ("kind: A\napiVersion: 1\n", "the YAML text is no Kubernetes object"),
+    ("{apiVersion: v1, kind: ConfigMap, metadata: {name: ok}}\n---\n---\n{kind: List, items: [5]}\n",
+     "the YAML text, document 3, item 1 holds int"),
+    ([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ok"}},
+      {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": 5}}],
+     r"cannot load ConfigMap default/a \(object 2\): .*cannot unmarshal number"),
+    ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "A_"}},
+     r"ConfigMap A_/a \(the object given\): Namespace \"A_\" is invalid"),
+    ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "status": {"startTime": "yesterday"},
+      "spec": {"containers": [{"name": "c", "image": "i"}]}}, "cannot load Pod default/a .*parsing time"),
 ])
 def test_what_cannot_be_loaded_is_named(server, manifest, complaint):
     with pytest.raises(ValueError, match=complaint):
         server.load(manifest)
+
+
+def test_a_file_that_cannot_be_loaded_is_named_with_its_document(server, tmp_path):
+    manifest = tmp_path / "two.yaml"
+    manifest.write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Nothing}")
+    with pytest.raises(ValueError, match=r"two\.yaml, document 2"):
+        server.load(tmp_path)
+    manifest.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"two\.yaml is no UTF-8"):
+        server.load(manifest)
+
+
+def test_lists_are_loaded_item_by_item_and_typed_ones_name_the_kind(server):
+    item = {"metadata": {"name": "in-a-list"}}
+    config_maps = {"apiVersion": "v1", "kind": "ConfigMapList", "items": [item]}
+    assert server.load({"apiVersion": "v1", "kind": "List", "items": [config_maps, {
+        "apiVersion": "v1", "kind": "Namespace", **item}]}) == 2
+    assert get(server, f"{CONFIG_MAPS}/in-a-list").status_code == 200
+
+
+def test_the_status_of_a_crd_in_a_manifest_is_left_to_the_server(server):
+    names = {"plural": "things", "kind": "Thing"}
+    server.load({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                 "metadata": {"name": "things.example.com"},
+                 "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [{
+                     "name": "v1", "served": True, "storage": True,
+                     "schema": {"openAPIV3Schema": {"type": "object"}}}]},
+                 "status": {"acceptedNames": {"plural": "", "kind": ""}, "conditions": [], "storedVersions": []}})
+    assert server.load({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"}}) == 1
 
 
 def test_twenty_thousand_pods_are_loaded_within_ten_seconds():

@@ -60,7 +60,10 @@ def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
 
 def load_token_file(path: str | Path) -> dict[str, User]:
     """The users of the token file at `path`. Raises `TokenFileError` and OSError."""
-    return parse_token_file(Path(path).read_text(encoding="utf-8"), str(path))
+    try:
+        return parse_token_file(Path(path).read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise TokenFileError(f"{path} is no UTF-8: {error}") from None
 
 
 def with_authenticated(user: User) -> User:

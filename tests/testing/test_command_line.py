@@ -1,0 +1,84 @@
+"""`python -m kubectl_runtime.testing`: what is wrong is one line and a status; nobody but this machine is served."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from kubectl_runtime.testing import ApiServer
+from kubectl_runtime.testing.__main__ import main
+
+
+@pytest.mark.parametrize(("arguments", "complaint"), [
+    (["--port", "99999"], "error: the port is a number from 0 to 65535, not 99999\n"),
+    (["--port", "-1"], "error: the port is a number from 0 to 65535, not -1\n"),
+    (["--bind-address", ""], "error: the host is empty"),
+    (["--controllers", "nothing"], "error: unknown controllers: nothing"),
+    (["--load", "/nonexistent"], "error: [Errno 2]"),
+    (["--token-auth-file", "/nonexistent"], "error: [Errno 2]"),
+    (["--kubeconfig", "/nonexistent/file"], "error: [Errno 2]"),
+    (["--kubeconfig", "/"], "error: [Errno 21]"),
+])
+def test_what_cannot_be_done_is_one_line_and_status_1(arguments, complaint, capsys, monkeypatch):
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert main(arguments) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith(complaint)
+    assert (said.err.count("\n"), said.out) == (1, "")
+
+
+def test_a_port_in_use_is_told(capsys, monkeypatch):
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with ApiServer() as server:
+        assert main(["--port", server.url.rpartition(":")[2]]) == 1
+    assert "Address already in use" in capsys.readouterr().err
+
+
+def test_a_token_file_that_is_no_text_is_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    tokens = tmp_path / "tokens.csv"
+    tokens.write_bytes(b"\xff\xfe")
+    assert main(["--token-auth-file", str(tokens)]) == 1
+    assert f"{tokens} is no UTF-8" in capsys.readouterr().err
+
+
+def test_a_kubeconfig_that_was_everybodys_becomes_its_owners(tmp_path):
+    path = tmp_path / "kubeconfig"
+    path.write_text("x" * 10_000)
+    path.chmod(0o644)
+    with ApiServer(tokens={"t": "alice"}) as server:
+        server.write_kubeconfig(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "xxx" not in path.read_text()
+
+
+def listening():
+    """(address, inode) of the TCP sockets that listen on this machine."""
+    found = []
+    for file in ("/proc/net/tcp", "/proc/net/tcp6"):
+        if os.path.exists(file):
+            with open(file) as lines:
+                found += [(line.split()[1].rpartition(":")[0], line.split()[9]) for line in list(lines)[1:]
+                          if line.split()[3] == "0A"]
+    return found
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/net/tcp"), reason="the sockets of a process are told by Linux only")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_on_loopback_alone_until_a_signal(number):
+    with subprocess.Popen([sys.executable, "-m", "kubectl_runtime.testing"], stdout=subprocess.PIPE, text=True) as run:
+        try:
+            said = run.stdout.readline()
+            assert said.startswith("ready http://127.0.0.1:")
+            links = [os.readlink(f"/proc/{run.pid}/fd/{name}") for name in os.listdir(f"/proc/{run.pid}/fd")]
+            mine = [address for address, inode in listening() if f"socket:[{inode}]" in links]
+            assert mine == [socket.inet_aton("127.0.0.1")[::-1].hex().upper()]
+        finally:
+            run.send_signal(number)
+        assert run.wait(10) == 0
