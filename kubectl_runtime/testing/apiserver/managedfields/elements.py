@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -33,8 +34,6 @@ def _keyed(schema: Schema, item: Any) -> str:
         what = "a null element" if item is None else "non-map elements"
         raise ItemError(f"associative list with keys may not have {what}")
     keys = schema.map_keys
-    if len(keys) == 1 and type(text := item.get(keys[0])) is str:  # most lists
-        return f"k:{{{encode_basestring(keys[0])}:{encode_basestring(text)}}}"
     parts = []
     # A key that is left out stands for its default; without default it is no part of the identity, which then differs.
     for key in sorted(keys):
@@ -59,12 +58,20 @@ def _scalar_text(value: Any) -> str:
     return str(value) if type(value) is int else json.dumps(value, separators=(",", ":"))
 
 
+@lru_cache(maxsize=4096)
+def _named(key: str, name: str) -> str:
+    """The element of an item that is identified by one text, as most are."""
+    return f"k:{{{encode_basestring(key)}:{encode_basestring(name)}}}"
+
+
 def by_element(schema: Schema, items: Any) -> dict[str, list[Any]]:
     """The items of a list by their path element, in order; items that cannot be identified are left out."""
     index: dict[str, list[Any]] = {}
+    key = schema.map_keys[0] if len(schema.map_keys) == 1 else ""
     for item in items or ():
+        name = item.get(key) if key and isinstance(item, dict) else None
         try:
-            element = item_element(schema, item)
+            element = _named(key, name) if isinstance(name, str) else item_element(schema, item)
         except ItemError:
             continue
         index.setdefault(element, []).append(item)
