@@ -26,6 +26,7 @@ from kubectl_runtime.testing.apiserver.context import RequestContext, User
 from kubectl_runtime.testing.apiserver.controllers import Controller
 from kubectl_runtime.testing.apiserver.controllers.bootstrap import create_namespaces
 from kubectl_runtime.testing.apiserver.crds import CrdController
+from kubectl_runtime.testing.apiserver.handlers.answers import page_not_found
 from kubectl_runtime.testing.apiserver.handlers.dispatch import handle_resource
 from kubectl_runtime.testing.apiserver.kinds.catalog import builtin_types
 from kubectl_runtime.testing.apiserver.negotiation import (
@@ -48,7 +49,6 @@ Virtual = Callable[[RequestContext, Object], Object]
 log = logging.getLogger(__name__)
 
 DEFAULT_COMPACTION = 300.0  # seconds, as kube-apiserver's --etcd-compaction-interval
-_NOT_FOUND_TEXT = "404 page not found\n"
 _RECREATED = "unable to create new content in namespace {} because it is being terminated"
 
 
@@ -145,8 +145,7 @@ class ApiCore:
                 return answer
             resource_type = self._resource_type(info)
         if resource_type is None:
-            headers = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
-            return HttpResponse(404, headers, _NOT_FOUND_TEXT.encode())
+            return page_not_found()
         if resource_type.deprecation:
             warnings.append(resource_type.deprecation)
         if request.method not in ("GET", "HEAD"):

@@ -67,6 +67,8 @@ class Form:
         if self.is_partial:
             head = b'{"kind":"PartialObjectMetadataList","apiVersion":"%s","metadata":' % self._meta_version.encode()
             items = [self._partial(version) for version in versions]
+            if not items:
+                return b"%s%s,\"items\":null}" % (head, encode(metadata))  # surprising: no empty list
         elif self.type.is_custom:
             # Lists of custom resources differ: their items name their kind, and continue is there though empty.
             metadata = {"continue": "", **metadata}

@@ -178,12 +178,16 @@ def test_the_rules_review_lists_what_one_may_do(alice) -> None:
 
 
 def test_a_token_review_tells_whose_token_it_is(admin) -> None:
-    def review(token: str) -> dict:
-        return admin("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token}}).json()["status"]
+    def review(token: str, **spec: list[str]) -> dict:
+        return admin("POST", "/apis/authentication.k8s.io/v1/tokenreviews",
+                     {"spec": {"token": token, **spec}}).json()["status"]
 
-    assert review("ALICE") == {"authenticated": True, "user": {
+    good = {"authenticated": True, "audiences": ["https://kubernetes.default.svc"], "user": {
         "username": "alice", "uid": "2", "groups": ["devs", "ops", "system:authenticated"]}}
-    assert review("WRONG") == {"user": {}, "error": "invalid bearer token"}
+    assert review("ALICE") == good
+    assert review("ALICE", audiences=["other", "https://kubernetes.default.svc"]) == good
+    for refused in (review("WRONG"), review("ALICE", audiences=["other"])):
+        assert refused == {"user": {}, "error": "invalid bearer token"}
 
 
 def test_nobody_grants_what_he_lacks_over_http(server, admin) -> None:

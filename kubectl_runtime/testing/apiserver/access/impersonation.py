@@ -69,7 +69,7 @@ def wanted_user(request: HttpRequest) -> User | None:
 
 
 def _values(text: str) -> list[str]:
-    return [value.strip() for value in text.split(",")]
+    return text.split(", ")  # the headers' own separator; a comma alone belongs to a value
 
 
 def _go_user(user: User) -> str:

@@ -32,6 +32,7 @@ Handler = Callable[[RequestContext, Object], Object]
 
 _SELECTORS: dict[str, Callable[[str], object]] = {"fieldSelector": parse_terms, "labelSelector": parse_labels}
 _OPERATORS = {"fieldSelector": ("In", "NotIn"), "labelSelector": ("In", "NotIn", "Exists", "DoesNotExist")}
+AUDIENCE = "https://kubernetes.default.svc"  # what tokens are for if nobody says: the API server itself
 AUTHORIZATION = "authorization.k8s.io"
 AUTHENTICATION = "authentication.k8s.io"
 
@@ -96,18 +97,19 @@ class Reviews:
 
     def self_subject(self, ctx: RequestContext, obj: Object) -> Object:
         """SelfSubjectReview: who am I?"""
-        metadata = {**(obj.get("metadata") or {}), "creationTimestamp": format_time(ctx.now)}
+        metadata = {"creationTimestamp": format_time(ctx.now)}
         return {**obj, "metadata": metadata, "status": {"userInfo": user_info(ctx.user_info)}}
 
     def token(self, _: RequestContext, obj: Object) -> Object:
         """TokenReview: whose token is this?"""
-        token = (obj.get("spec") or {}).get("token", "")
-        if not token:
+        spec = obj.get("spec") or {}
+        if not spec.get("token"):
             raise bad_request("token is required for TokenReview in authentication")
-        user = self._access.user_of_token(token)
-        if user is None:
+        user = self._access.user_of_token(spec["token"])
+        if user is None or AUDIENCE not in (spec.get("audiences") or [AUDIENCE]):
             return {**obj, "status": {"user": {}, "error": "invalid bearer token"}}
-        return {**obj, "status": {"authenticated": True, "user": user_info(with_authenticated(user))}}
+        return {**obj, "status": {"authenticated": True, "user": user_info(with_authenticated(user)),
+                                  "audiences": [AUDIENCE]}}
 
     def _answer(self, obj: Object, user: User) -> Object:
         decision = self._access.authorize(_attributes(obj["spec"], user))

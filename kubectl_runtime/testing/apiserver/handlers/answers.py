@@ -39,6 +39,12 @@ def answer_deleted(ctx: RequestContext, version: Version) -> HttpResponse:
                                "details": details})
 
 
+def page_not_found() -> HttpResponse:
+    """The plain-text 404 of a path that leads nowhere."""
+    headers = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
+    return HttpResponse(404, headers, b"404 page not found\n")
+
+
 def answer_success(ctx: RequestContext, status: int = 201) -> HttpResponse:
     """The Status of a subresource that has no object to show (binding, eviction)."""
     return answer_object(ctx, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",

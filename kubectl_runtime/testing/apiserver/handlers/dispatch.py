@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.context import RequestContext
+from kubectl_runtime.testing.apiserver.handlers.answers import page_not_found
 from kubectl_runtime.testing.apiserver.handlers.create import create
 from kubectl_runtime.testing.apiserver.handlers.delete import delete, delete_collection
 from kubectl_runtime.testing.apiserver.handlers.eviction import evict
 from kubectl_runtime.testing.apiserver.handlers.patch import patch
-from kubectl_runtime.testing.apiserver.handlers.pods import bind
+from kubectl_runtime.testing.apiserver.handlers.pods import bind, read_log
 from kubectl_runtime.testing.apiserver.handlers.read import get, list_
 from kubectl_runtime.testing.apiserver.handlers.scale import get_scale, patch_scale, update_scale
 from kubectl_runtime.testing.apiserver.handlers.tokens import create_token
@@ -28,40 +29,59 @@ PART: dict[str, Handler] = {"get": get, "update": update, "patch": patch}
 SCALE: dict[str, Handler] = {"get": get_scale, "update": update_scale, "patch": patch_scale}
 SUBRESOURCES: dict[str, dict[str, Handler]] = {
     "status": PART, "finalize": PART, "approval": PART, "resize": PART, "ephemeralcontainers": PART, "scale": SCALE,
-    "binding": {"create": bind}, "eviction": {"create": evict}, "token": {"create": create_token}}
+    "binding": {"create": bind}, "eviction": {"create": evict}, "token": {"create": create_token},
+    "log": {"get": read_log}}
 
 
 def handle_resource(ctx: RequestContext) -> HttpResponse:
     """Answer a request to a resource; raises StatusError for what is refused."""
     info = ctx.info
-    if ctx.request.method == "HEAD" and not ctx.type.is_custom:
-        raise errors.method_not_allowed()
-    if wrong := path_segment_errors(info.name):
-        raise errors.bad_request(f"Name parameter invalid: {errors.go_value(info.name)}: {', '.join(wrong)}")
     if info.subresource:
         return _subresource(ctx)
-    on_object = bool(info.name)
-    misplaced = ctx.type.namespaced and not info.namespace and info.verb == "create"
-    if ctx.type.verbs == CREATE_ONLY and (on_object or misplaced):
-        raise errors.no_such_resource()
-    named_create = info.verb == "create" and on_object and not ctx.type.is_custom  # custom ones ignore the name
-    if (info.verb in ("update", "patch") and not on_object) or named_create:
-        raise errors.method_not_allowed()
-    handler = MAIN.get(info.verb)
+    if ctx.type.is_custom:
+        if ctx.type.namespaced and not info.namespace and info.verb not in ("list", "watch"):
+            return page_not_found()
+        _check_custom(ctx)
+    else:
+        _check_builtin(ctx)
+    if wrong := path_segment_errors(info.name):
+        raise errors.bad_request(f"Name parameter invalid: {errors.go_value(info.name)}: {', '.join(wrong)}")
     if info.verb == "watch" and info.verb not in ctx.type.verbs and "list" in ctx.type.verbs:
         raise _verb_refused(ctx)
+    handler = MAIN.get(info.verb)
     if handler is None or info.verb not in ctx.type.verbs:
         raise errors.method_not_allowed()
     return handler(ctx)
 
 
+def _check_builtin(ctx: RequestContext) -> None:
+    """Built-in types have routes for the methods that make sense; HEAD is none of them."""
+    info, on_object = ctx.info, bool(ctx.info.name)
+    misplaced = ctx.type.namespaced and not info.namespace and info.verb == "create"
+    if ctx.type.verbs == CREATE_ONLY and (on_object or misplaced):
+        raise errors.no_such_resource()
+    unfit = (info.verb in ("update", "patch") and not on_object) or (info.verb == "create" and on_object)
+    if unfit or ctx.request.method == "HEAD":
+        raise errors.method_not_allowed()
+
+
+def _check_custom(ctx: RequestContext) -> None:
+    """Custom resources are dispatched by verb, whatever the path: the name of a create is not looked at."""
+    if not ctx.info.verb:
+        raise _verb_refused(ctx)
+    if ctx.info.verb in ("update", "patch") and not ctx.info.name:
+        raise errors.bad_request("name must be provided")
+
+
 def _subresource(ctx: RequestContext) -> HttpResponse:
     info, declared = ctx.info, ctx.type.subresource(ctx.info.subresource)
-    if declared is None or (info.rest and "proxy" not in info.subresource):
-        # A custom resource without that subresource answers as if the object were missing.
-        if ctx.type.is_custom and info.subresource in ("status", "scale"):
+    further = info.rest and "proxy" not in info.subresource and not ctx.type.is_custom
+    if declared is None or further:
+        if ctx.type.is_custom:  # surprising: as if the object were missing
             raise errors.not_found(ctx.type.group, ctx.type.plural, info.name)
         raise errors.no_such_resource()
+    if ctx.request.method == "HEAD" and not ctx.type.is_custom:
+        raise errors.method_not_allowed()
     if info.verb not in declared.verbs:
         raise _verb_refused(ctx) if ctx.type.is_custom else errors.method_not_allowed()
     handler = SUBRESOURCES.get(info.subresource, {}).get(info.verb)

@@ -26,9 +26,11 @@ _CUSTOM_TYPES = (documents.JSON_PATCH, documents.MERGE_PATCH, documents.APPLY_YA
 def patch_type(ctx: RequestContext) -> str:
     """The patch format by Content-Type, or the 415."""
     media = ctx.request.header("content-type").partition(";")[0].strip()  # upper and lower case differ here
+    if ctx.type.is_custom and media not in _CUSTOM_TYPES:
+        raise errors.unsupported_media_type(_CUSTOM_TYPES)
     if media not in (*_CUSTOM_TYPES, documents.STRATEGIC_MERGE_PATCH, documents.APPLY_CBOR):
         raise errors.StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
-    if media == documents.APPLY_CBOR or (ctx.type.is_custom and media == documents.STRATEGIC_MERGE_PATCH):
+    if media == documents.APPLY_CBOR:
         raise errors.unsupported_media_type(_CUSTOM_TYPES)
     return media
 

@@ -50,3 +50,15 @@ def bind(ctx: RequestContext) -> HttpResponse:
         if not ctx.dry_run:
             ctx.core.storage.put(ctx.type.storage, pod, ctx.type.strategy.selectable_fields(pod))
     return answer_success(ctx)
+
+
+def read_log(ctx: RequestContext) -> HttpResponse:
+    """The log of a Pod: none, as long as it has no node. No node here keeps logs."""
+    with ctx.core.locked():
+        current = stored(ctx)
+    if current is None:
+        raise errors.not_found("", "pods", ctx.info.name)
+    if current.fields.get("spec.nodeName"):
+        raise errors.StatusError(501, "NotImplemented", "the embedded API server does not implement pods/log",
+                                 details={})
+    return HttpResponse(204)

@@ -11,6 +11,7 @@ from typing import Any
 
 from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import body, errors, options
+from kubectl_runtime.testing.apiserver.access.reviews import AUDIENCE
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_object, stored
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
@@ -18,7 +19,6 @@ from kubectl_runtime.testing.apiserver.wire import HttpResponse
 Object = dict[str, Any]
 
 GROUP = "authentication.k8s.io"
-AUDIENCE = "https://kubernetes.default.svc.cluster.local"
 DEFAULT_SECONDS, MIN_SECONDS, MAX_SECONDS = 3600, 600, 1 << 32
 
 _UNRECOGNIZED = "the object provided is unrecognized (must be of type TokenRequest)"

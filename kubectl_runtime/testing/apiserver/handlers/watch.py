@@ -162,13 +162,13 @@ class Watch:
 
 
 class ErrorStream:
-    """A stream of one ERROR event: how a watch fails after its headers were sent."""
+    """A stream of one ERROR event, or of none: how a watch fails after its headers were sent."""
 
     closed = False
     deadline: float | None = None
 
-    def __init__(self, error: errors.StatusError) -> None:
-        self._line: bytes | None = b'{"type":"ERROR","object":%s}\n' % encode(error.to_status())
+    def __init__(self, error: errors.StatusError | None) -> None:
+        self._line = b'{"type":"ERROR","object":%s}\n' % encode(error.to_status()) if error else None
 
     def poll(self) -> bytes | None:
         """The event, then the end."""
@@ -204,6 +204,8 @@ def watch(ctx: RequestContext) -> HttpResponse:
     # Without a resourceVersion the real server sends the initial events, and their bookmark, though nobody asked.
     initial_events = is_true(ctx.request, "sendInitialEvents") if asked else not wanted
     headers = [("Content-Type", ctx.media.content_type)]
+    if ctx.media.transform == "PartialObjectMetadataList":
+        return HttpResponse(200, headers, stream=ErrorStream(None))  # surprising: no 406; no event can be written
     with ctx.core.locked():
         storage = ctx.core.storage
         bucket = storage.bucket(ctx.type.storage)

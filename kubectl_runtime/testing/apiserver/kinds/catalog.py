@@ -162,6 +162,10 @@ _STORAGE = {("events.k8s.io", "events"): "/events"}
 _STORED_AS = {
     ("events.k8s.io", "v1", "Event"): ("", "v1", "Event"),
     ("autoscaling", "v1", "HorizontalPodAutoscaler"): ("autoscaling", "v2", "HorizontalPodAutoscaler"),
+    **{(group, "v1", kind): (group, "v1beta1", kind) for group, kind in (
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"))},
 }
 
 

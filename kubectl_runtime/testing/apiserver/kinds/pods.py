@@ -227,7 +227,9 @@ def _keep_all_but(new: Object, old: Object, subresource: str) -> None:
     managed = new.get("metadata", {}).get("managedFields")
     kept = json_copy(old)
     if subresource == "ephemeralcontainers":
-        kept["spec"]["ephemeralContainers"] = spec.get("ephemeralContainers") or []
+        kept["spec"].pop("ephemeralContainers", None)
+        if containers := spec.get("ephemeralContainers"):
+            kept["spec"]["ephemeralContainers"] = containers
     elif subresource == "resize":
         wanted = {entry.get("name"): entry for entry in spec.get("containers") or ()}
         for container in kept["spec"].get("containers") or ():

@@ -63,8 +63,11 @@ class ClusterRoleStrategy(RoleStrategy):
         if not selectors:
             causes.append(errors.required(path, "at least one clusterRoleSelector required if aggregationRule is "
                                           "non-nil"))
-        return causes + [cause for index, selector in enumerate(selectors)
-                         for cause in selector_causes(selector, f"{path}[{index}]")]
+        for index, selector in enumerate(selectors):
+            at = f"{path}[{index}]"
+            if wrong := selector_causes(selector, at):
+                causes += [*wrong, errors.invalid_value(at, None, "invalid label selector.")]
+        return causes
 
 
 class BindingStrategy(BuiltinStrategy):

@@ -92,19 +92,20 @@ def _targets(obj: Object, _now: datetime) -> str:
     current = dig(obj, "status.currentMetrics") or ()
     if (percent := dig(obj, "spec.targetCPUUtilizationPercentage")) is not None:  # autoscaling/v1
         used = dig(obj, "status.currentCPUUtilizationPercentage")
-        return f"{'<unknown>' if used is None else f'{used}%'}/{percent}%"
+        return f"cpu: {'<unknown>' if used is None else f'{used}%'}/{percent}%"
     for index, metric in enumerate(dig(obj, "spec.metrics") or ()):
         kind = metric.get("type", "")
         key = kind[:1].lower() + kind[1:]
         part = metric.get(key) or {}
         measured = dig(current[index], f"{key}.current") or {} if index < len(current) else {}
         target = part.get("target") or {}
-        if target.get("averageUtilization") is not None:
-            used = measured.get("averageUtilization")
-            name = part.get("name", "")
-            texts.append(f"{name}: {'<unknown>' if used is None else f'{used}%'}/{target['averageUtilization']}%")
-        elif target.get("averageValue") is not None:
-            texts.append(f"{measured.get('averageValue', '<unknown>')}/{target['averageValue']} (avg)")
+        amount, used = target.get("averageValue"), measured.get("averageUtilization")
+        average = f"{measured.get('averageValue', '<unknown>')}/{amount}"
+        if key in ("resource", "containerResource"):
+            share = f"{'<unknown>' if used is None else f'{used}%'}/{target.get('averageUtilization', '<auto>')}%"
+            texts.append(f"{part.get('name', '')}: {share if amount is None else average}")
+        elif amount is not None:
+            texts.append(average if key == "pods" else f"{average} (avg)")
         else:
             texts.append(f"{measured.get('value', '<unknown>')}/{target.get('value', '<auto>')}")
     if not texts:
