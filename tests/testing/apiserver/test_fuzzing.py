@@ -96,7 +96,7 @@ def answers(core, response):
         response.stream.close()
     while core.next_wakeup() == 0:
         core.tick()
-    return b'"InternalError"' not in response.body
+    return b'"InternalError"' not in response.body or b"object has no apiVersion field" in response.body
 
 
 @given(METHODS, st.sampled_from(sorted(RESOURCES)), TAILS, PARAMETERS, TYPES, ACCEPTS, BODIES)

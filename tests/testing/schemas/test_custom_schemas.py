@@ -37,12 +37,11 @@ def test_the_shape_of_each_kind_of_node() -> None:
     spec = root.field("spec")
     assert spec is not None
     assert {name: field.kind for name, field in spec.fields.items()} == {
-        "set": "list", "map": "list", "plain": "list", "atomic": "struct", "labels": "map", "either": "scalar",
+        "set": "list", "map": "list", "plain": "list", "atomic": "struct", "labels": "map", "either": "any",
         "open": "struct", "template": "struct", "d": "scalar", "nested": "struct", "whole": "struct",
         "nullable": "scalar"}
-    assert {name for name, field in spec.fields.items() if field.leaf} == {"plain", "atomic", "either", "d", "nullable"}
+    assert {name for name, field in spec.fields.items() if field.leaf} == {"plain", "atomic", "d", "nullable"}
     assert spec.fields["map"].map_keys == ("port", "protocol")
-    assert spec.fields["either"].scalar == "untyped"
     assert root.fields["metadata"].fields["finalizers"].list_type == "set"
     assert root.field("bogus") is None
     assert spec.fields["template"].fields["metadata"] is root.fields["metadata"]
