@@ -1,6 +1,6 @@
 """The sans-I/O core of the embedded API server: request in, response or event stream out; the clock is injected.
 
-Where things are, in the order in which a request meets them (`core.ApiCore.handle` is the way through):
+Where things are, in the order in which a request meets them (``core``, `ApiCore.handle`, is the way through):
 
 =====================================================  =================================================================
 ``wire``                                               requests, responses and streams, as rim and core exchange them
@@ -10,7 +10,8 @@ Where things are, in the order in which a request meets them (`core.ApiCore.hand
 ``negotiation``, ``forms``, ``table``, ``jsonpath``    the form of the answer: JSON, YAML, metadata only, table rows
 ``options``, ``delete_options``, ``selectors``,        what the query says
 ``paging``, ``gonumbers``
-``body``, ``yaml_body``, ``gojson``, ``patching``      from a body to an object, or to the object after a patch
+``body``, ``yaml_body``, ``gojson``,                   from a body to an object, or to the object after a patch
+``field_validation``, ``patching``
 ``handlers``                                           one module for each family of verbs and for special subresources
 ``writes``                                             what creates, updates and patches share, up to the stored version
 ``errors``                                             every refusal
@@ -19,10 +20,13 @@ Where things are, in the order in which a request meets them (`core.ApiCore.hand
 What holds for which object, and where objects are:
 
 =====================================================  =================================================================
-``metadata``, ``names``                                rules for every kind
+``metadata``, ``metadata_checks``, ``names``           rules for every kind
 ``strategy``                                           the hooks with which a kind has rules of its own
 ``kinds``                                              the built-in kinds: catalogue, rules, typed shapes, table columns
-``custom``, ``crd_strategy``, ``crds``                 custom resources, their definitions, and how those are served
+``crds``, ``crd_names``                                the controller that serves what CustomResourceDefinitions define
+``crd_strategy``, ``crd_validation``,                  the kind CustomResourceDefinition
+``crd_conversion``
+``custom``                                             custom resources themselves
 ``schemas``                                            shapes of built-in and custom values: pruning, defaults, checks
 ``managedfields``                                      who owns which field; server-side apply
 ``jsonvalues``                                         copies and equality of JSON values

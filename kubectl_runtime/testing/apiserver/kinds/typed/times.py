@@ -30,26 +30,25 @@ _micros = re.compile(r"\.\d{6}")
 
 def canonical_time(text: str) -> str:
     """A Time in UTC and whole seconds (fractions are cut off); raises ValueError."""
-    if _plain.fullmatch(text):
-        try:
-            datetime.fromisoformat(text)
-        except ValueError:
-            pass
-        else:
-            return text
-    return _parse(text, TIME_LAYOUT).isoformat(timespec="seconds") + "Z"
+    return text if _is_canonical(text, _plain) else _parse(text, TIME_LAYOUT).isoformat(timespec="seconds") + "Z"
 
 
 def canonical_micro_time(text: str) -> str:
     """A MicroTime in UTC with six digits; raises ValueError."""
-    if _plain_micro.fullmatch(text):
-        try:
-            datetime.fromisoformat(text)
-        except ValueError:
-            pass
-        else:
-            return text
+    if _is_canonical(text, _plain_micro):
+        return text
     return _parse(text, MICRO_LAYOUT).isoformat(timespec="microseconds") + "Z"
+
+
+def _is_canonical(text: str, pattern: re.Pattern[str]) -> bool:
+    """Whether it is written as it should be already, and a date that exists."""
+    if not pattern.fullmatch(text):
+        return False
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _parse(text: str, layout: str) -> datetime:
