@@ -43,13 +43,15 @@ def resident_mib() -> float:
 def pods(count: int) -> Iterator[dict[str, Any]]:
     """Pods of a common size: two containers, some environment, a volume."""
     for number in range(count):
-        container = {"image": "example/app:1", "ports": [{"containerPort": 80}],
+        container = {"image": "example/app:1",
                      "env": [{"name": f"E{key}", "value": "v" * 20} for key in range(10)],
                      "volumeMounts": [{"name": "v", "mountPath": "/x"}]}
         yield {"apiVersion": "v1", "kind": "Pod",
                "metadata": {"name": f"p{number:05}", "namespace": "default", "labels": {"app": "a"}},
-               "spec": {"nodeName": "n1", "containers": [{"name": "main", **container}, {"name": "side", **container}],
-                        "volumes": [{"name": "v", "emptyDir": {}}]}}
+               "spec": {"nodeName": "n1", "containers": [
+                   {"name": name, "ports": [{"containerPort": port}], **container}
+                   for name, port in (("main", 80), ("side", 81))],
+                   "volumes": [{"name": "v", "emptyDir": {}}]}}
 
 
 def post_pods(port: int, count: int) -> float:

@@ -15,7 +15,7 @@ import msgspec
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST_REMEMBERED = 1000  # answers of one function
+MOST_REMEMBERED = 1000  # values of one check
 
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
@@ -44,23 +44,25 @@ def equal_json(first: Any, second: Any) -> bool:
     return _encode(first) == _encode(second) or _same_booleans(first, second)
 
 
-def remembered(check: Callable[Concatenate[Any, P], list[T]]) -> Callable[Concatenate[Any, P], list[T]]:
-    """A check of a JSON value with a memory: objects that are made from one template are alike but for their names, so
-    that what is slow to check would be checked for each of them again.
+def remembers_good(check: Callable[Concatenate[Any, P], list[T]]) -> Callable[Concatenate[Any, P], list[T]]:
+    """A check that does not look again at a JSON value in which it lately found nothing: objects that are made from one
+    template are alike but for their names, and some checks are slow.
 
-    It must depend on its arguments alone (the further ones hashable), change none, and its findings must be immutable.
+    The check must depend on its arguments alone, of which the further ones are hashable, and change none of them.
     """
-    known: dict[Any, tuple[T, ...]] = {}
+    good: set[Any] = set()
 
     @wraps(check)
     def answer(value: Any, /, *args: P.args, **kwargs: P.kwargs) -> list[T]:
         key = (blake2b(_encode(value), digest_size=16).digest(), args, *kwargs.items())
-        found = known.get(key)
-        if found is None:
-            if len(known) >= MOST_REMEMBERED:
-                known.clear()
-            found = known[key] = tuple(check(value, *args, **kwargs))
-        return list(found)
+        if key in good:
+            return []
+        found = check(value, *args, **kwargs)
+        if not found:
+            if len(good) >= MOST_REMEMBERED:
+                good.clear()
+            good.add(key)
+        return found
 
     return answer
 

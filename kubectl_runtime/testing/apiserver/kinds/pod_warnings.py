@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kubectl_runtime.testing.apiserver.jsonvalues import remembered
+from kubectl_runtime.testing.apiserver.jsonvalues import remembers_good
 from kubectl_runtime.testing.apiserver.kinds.addresses import ip_warnings
 from kubectl_runtime.testing.apiserver.kinds.typed.quantity import value_of
 from kubectl_runtime.testing.apiserver.names import dns_label_errors, label_value_errors
@@ -60,7 +60,7 @@ def template_warnings(template: Object, path: str) -> list[str]:
                                                              if key in annotations))
 
 
-@remembered
+@remembers_good
 def _warnings(spec: Object, path: str, deprecated_annotations: tuple[str, ...]) -> list[str]:
     at = f"{path}spec"
     return [

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.jsonvalues import remembered
+from kubectl_runtime.testing.apiserver.jsonvalues import remembers_good
 from kubectl_runtime.testing.apiserver.kinds.addresses import IP_MESSAGE, parse_ip
 from kubectl_runtime.testing.apiserver.kinds.base import labels_causes, one_of
 from kubectl_runtime.testing.apiserver.kinds.container_validation import PodContext, containers_causes
@@ -39,7 +39,7 @@ _SEARCH_MESSAGE = ("a lowercase RFC 1123 subdomain must consist of lower case al
                    f"validation is '{_SEARCH_PATTERN}')")
 
 
-@remembered
+@remembers_good
 def pod_spec_causes(spec: Object, path: str, *, is_pod: bool = True) -> list[Cause]:
     """What is wrong with a pod spec; `path` is ``spec`` or ``spec.template.spec``."""
     return list(_causes(spec, path, is_pod))
