@@ -49,6 +49,14 @@ class RequestContext:
         return self.user_info.name
 
     @property
+    def identity(self) -> Object:
+        """The user as objects show one; what is empty is left out."""
+        user = self.user_info
+        shown = {"username": user.name, "uid": user.uid, "groups": list(user.groups),
+                 "extra": {key: list(values) for key, values in user.extra}}
+        return {key: value for key, value in shown.items() if value}
+
+    @property
     def dry_run(self) -> bool:
         """Whether nothing is to be stored."""
         return self.options is not None and self.options.dry_run

@@ -35,6 +35,11 @@ class StrategyContext(Protocol):
     def user(self) -> str: ...
 
     @property
+    def identity(self) -> Object:
+        """The user as objects show one: username, uid, groups, extra."""
+        ...
+
+    @property
     def dry_run(self) -> bool: ...
 
     def objects(self, group: str, plural: str) -> Iterator[Object]:

@@ -119,7 +119,7 @@ def test_an_event_of_the_new_group_changes_in_its_series_only(api: Api) -> None:
              "type": "Normal", "eventTime": "2024-01-01T00:00:00.000000Z", "action": "A", "reportingController": "c",
              "reportingInstance": "i", "regarding": {"kind": "Pod", "name": "p", "namespace": "default"}}
     made = api.made(event)
-    assert api.merge(made, {"note": "other"}).causes()[0][0] == "note"
+    assert api.merge(made, {"note": "other"}).causes()[0][0] == "message"
     assert api.merge(made, {"series": {"count": 2, "lastObservedTime": "2024-01-01T00:00:01.000000Z"}}).status == 200
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.kinds.admission_validation import binding_causes, policy_causes, webhook_causes
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, put_default
-from kubectl_runtime.testing.apiserver.strategy import Object
+from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 
 def default_webhook_client(config: Object) -> None:
@@ -39,6 +41,16 @@ class WebhookStrategy(BuiltinStrategy):
         """The webhooks."""
         return obj.get("webhooks")
 
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """Each webhook."""
+        names: set[str] = set()
+        return [cause for index, webhook in enumerate(obj.get("webhooks") or ())
+                for cause in webhook_causes(webhook, f"webhooks[{index}]", names)]
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation."""
+        return self.validate_create(new, ctx)
+
 
 class MutatingWebhookStrategy(WebhookStrategy):
     """MutatingWebhookConfigurations."""
@@ -60,6 +72,14 @@ class AdmissionPolicyStrategy(BuiltinStrategy):
         put_default(obj["spec"], "failurePolicy", "Fail")
         _default_match(obj["spec"].get("matchConstraints"))
 
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """What is validated and how (of mutating policies nothing is checked)."""
+        return list(policy_causes(obj)) if self.type_name.endswith(".ValidatingAdmissionPolicy") else []
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation."""
+        return [] if subresource else self.validate_create(new, ctx)
+
 
 class AdmissionPolicyBindingStrategy(BuiltinStrategy):
     """Bindings of admission policies."""
@@ -69,6 +89,14 @@ class AdmissionPolicyBindingStrategy(BuiltinStrategy):
     def default(self, obj: Object) -> None:
         """The match, if there is one."""
         _default_match(obj["spec"].get("matchResources"))
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """The policy's name, parameters, and what follows a denial."""
+        return list(binding_causes(obj["spec"], validating="Validating" in self.type_name))
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation."""
+        return self.validate_create(new, ctx)
 
 
 def _default_match(match: Object | None) -> None:

@@ -74,6 +74,14 @@ class SecretStrategy(BuiltinStrategy):
             causes.append(errors.too_long("data", MAX_DATA))
         return causes + _secret_type_causes(obj, data)
 
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """A certificate or key that is none. (Whether they belong together is not looked at.)"""
+        data = obj.get("data") or {}
+        for key, name in (("tls.crt", "certificate"), ("tls.key", "key")) if obj.get("type") == _TLS else ():
+            if b"-----BEGIN" not in base64.b64decode(data.get(key) or ""):
+                return [f"tls: failed to find any PEM data in {name} input"]
+        return []
+
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """As at creation; the type never changes."""
         causes = []
@@ -82,8 +90,9 @@ class SecretStrategy(BuiltinStrategy):
         return causes + _frozen_causes(new, old, ("data",)) + self.validate_create(new, ctx)
 
 
+_TLS = "kubernetes.io/tls"
 _REQUIRED_KEYS = {
-    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    _TLS: ("tls.crt", "tls.key"),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),

@@ -57,12 +57,11 @@ class EventStrategy(BuiltinStrategy):
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """The namespace; more only for Events in the new style, which have an eventTime."""
-        causes = _namespace_causes(obj)
-        return causes + (_new_style_causes(obj) if obj.get("eventTime") else [])
+        return _common_causes(obj, "reportingComponent")
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """core/v1 lets anything change, for the sake of old clients."""
-        return _namespace_causes(new)
+        return _common_causes(new, "reportingComponent")
 
 
 class NewEventStrategy(EventStrategy):
@@ -89,43 +88,50 @@ class NewEventStrategy(EventStrategy):
                 if value or key not in _WRITTEN_EMPTY}
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Everything that a new-style Event must have."""
-        causes = _namespace_causes(obj)
+        """Everything that a new-style Event must have, and nothing of the old style."""
+        causes = _common_causes(obj, "reportingController") + _series_causes(obj)
         if not obj.get("eventTime"):
-            return [*causes, errors.required("eventTime")]
-        return causes + _new_style_causes(obj)
+            causes.append(errors.required("eventTime"))
+        kind = obj.get("type") or ""
+        if kind not in ("Normal", "Warning"):
+            causes.append(errors.invalid_value("type", "", f"has invalid value: {kind}"))
+        return causes + [errors.invalid_value(key, "", "needs to be unset")
+                         for key in ("firstTimestamp", "lastTimestamp", "count", "source") if obj.get(key)]
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Only the series may change, once there is an eventTime."""
-        if not old.get("eventTime"):
-            return _namespace_causes(new)
+        """Only the series may change."""
+        causes = _common_causes(new, "reportingController")
+        if new.get("series") != old.get("series"):
+            causes += _series_causes(new)
         keys = [key for key in {**old, **new} if key not in ("metadata", "series", "kind", "apiVersion")]
-        return [errors.immutable(_BACK.get(key, key), new.get(key))
-                for key in keys if (new.get(key) or None) != (old.get(key) or None)]
+        names = {"reportingComponent": "reportingController"}
+        return causes + [errors.immutable(names.get(key, key), new.get(key))
+                         for key in keys if (new.get(key) or None) != (old.get(key) or None)]
 
 
-def _namespace_causes(obj: Object) -> list[Cause]:
+def _common_causes(obj: Object, controller_field: str) -> list[Cause]:
+    """What both groups check: that the namespaces agree, and the fields of an Event with an eventTime."""
     regarded = (obj.get("involvedObject") or {}).get("namespace") or ""
     namespace = obj["metadata"].get("namespace", "")
-    if regarded or namespace in ("default", ""):
-        return []
-    return [errors.invalid_value("involvedObject.namespace", regarded, "does not match event.namespace")]
-
-
-def _new_style_causes(obj: Object) -> list[Cause]:
-    causes = []
+    mismatch = [errors.invalid_value("involvedObject.namespace", regarded, "does not match event.namespace")]
+    if not obj.get("eventTime"):
+        agree = namespace in ("", "default") if not regarded else namespace == regarded
+        return [] if agree else mismatch
+    causes = [] if regarded or namespace in ("default", "kube-system") else mismatch
     controller = obj.get("reportingComponent") or ""
     if not controller:
-        causes.append(errors.required("reportingController"))
-    causes += [errors.invalid_value("reportingController", controller, why)
-               for why in qualified_name_errors(controller)]
+        causes.append(errors.required(controller_field))
+    causes += [errors.invalid_value(controller_field, controller, why) for why in qualified_name_errors(controller)]
     for key in ("reportingInstance", "action", "reason"):
         causes += _length_causes(obj.get(key) or "", key, 128, required=True)
-    causes += _length_causes(obj.get("message") or "", "message", 1024, required=False)
-    kind = obj.get("type") or ""
-    if kind not in ("Normal", "Warning"):
-        causes.append(errors.invalid_value("type", "", f"has invalid value: {kind}"))
-    return causes
+    return causes + _length_causes(obj.get("message") or "", "message", 1024, required=False)
+
+
+def _series_causes(obj: Object) -> list[Cause]:
+    if (series := obj.get("series")) is None:
+        return []
+    causes = [errors.invalid_value("series.count", "", "should be at least 2")] if series.get("count", 0) < 2 else []
+    return causes if series.get("lastObservedTime") else [*causes, errors.required("series.lastObservedTime")]
 
 
 def _length_causes(text: str, path: str, limit: int, *, required: bool) -> list[Cause]:

@@ -1,4 +1,4 @@
-"""NetworkPolicies."""
+"""NetworkPolicies, IPAddresses, ServiceCIDRs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.kinds.addresses import CIDR_MESSAGE, Network, parse_cidr, parse_ip
+from kubectl_runtime.testing.apiserver.kinds.addresses import CIDR_MESSAGE, IP_MESSAGE, Network, parse_cidr, parse_ip
 from kubectl_runtime.testing.apiserver.kinds.base import (
     PORT_RANGE,
     BuiltinStrategy,
+    immutable_causes,
     one_of,
     put_default,
     selector_causes,
@@ -117,3 +118,45 @@ def _cidr_causes(text: str, path: str) -> Iterator[Cause]:
 def _is_within(part: Network, whole: Network) -> bool:
     return (part.version == whole.version and part.prefixlen > whole.prefixlen
             and part.network_address in whole)
+
+
+class IPAddressStrategy(BuiltinStrategy):
+    """IPAddresses: their name is the address."""
+
+    def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
+        """An address in its usual form."""
+        parsed = parse_ip(name)
+        return [] if parsed is not None and str(parsed) == name else [IP_MESSAGE]
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """Whose it is."""
+        parent = obj["spec"].get("parentRef")
+        if parent is None:
+            return [errors.required("spec.parentRef")]
+        return [errors.required(f"spec.parentRef.{key}") for key in ("resource", "name") if not parent.get(key)]
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """The owner stays."""
+        return self.validate_create(new, ctx) + immutable_causes(new["spec"], old["spec"], ("parentRef",))
+
+
+class ServiceCIDRStrategy(BuiltinStrategy):
+    """ServiceCIDRs; the addresses of Services come from the server's own range."""
+
+    has_status = True
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """One block for each family."""
+        blocks = obj["spec"].get("cidrs") or []
+        if not blocks:
+            return [errors.required("spec.cidrs", "at least one CIDR required")]
+        causes = [cause for index, block in enumerate(blocks) for cause in _cidr_causes(block, f"spec.cidrs[{index}]")]
+        versions = [network.version for block in blocks if (network := parse_cidr(block)) is not None]
+        if len(blocks) > 1 and len(set(versions)) < len(blocks):
+            causes.append(errors.invalid_value("spec.cidrs", blocks, "may specify no more than one IP for each IP "
+                                               "family, i.e 192.168.0.0/24 and 2001:db8::/64"))
+        return causes
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """The blocks stay."""
+        return [] if subresource else immutable_causes(new["spec"], old["spec"], ("cidrs",))

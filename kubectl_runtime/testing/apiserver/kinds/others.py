@@ -1,27 +1,38 @@
-"""Kinds with few rules: Lease, PodDisruptionBudget, PriorityClass, CertificateSigningRequest, ControllerRevision."""
+"""Kinds with few rules, one from a group: leases, budgets, priorities, revisions, runtime classes, API services."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
-
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.kinds.admission_validation import service_causes
 from kubectl_runtime.testing.apiserver.kinds.base import (
     NOT_NEGATIVE,
     BuiltinStrategy,
     amount_or_percent_causes,
-    dig,
-    fill,
+    label_causes,
+    labels_causes,
     one_of,
     put_default,
     selector_causes,
 )
+from kubectl_runtime.testing.apiserver.kinds.priorities import SYSTEM_PRIORITIES
+from kubectl_runtime.testing.apiserver.kinds.resource_validation import resource_causes
+from kubectl_runtime.testing.apiserver.kinds.scheduling_validation import toleration_causes
+from kubectl_runtime.testing.apiserver.names import dns_1035_label_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 
 class LeaseStrategy(BuiltinStrategy):
     """Leases."""
+
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """Fields of coordinated leader election, which is off, go."""
+        for key in ("strategy", "preferredHolder"):
+            (obj.get("spec") or {}).pop(key, None)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """As at creation."""
+        self.prepare_create(new, ctx)
 
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
@@ -83,79 +94,66 @@ class PriorityClassStrategy(BuiltinStrategy):
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """User-defined priorities end at a thousand million."""
         name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
-        if name.startswith("system-"):
-            return []
-        return [errors.forbidden_field("value", "maximum allowed value of a user defined priority is 1000000000")
-                ] if value > 1_000_000_000 else []
+        causes = one_of(obj.get("preemptionPolicy"), ("PreemptLowerPriority", "Never"), "preemptionPolicy")
+        if name.startswith("system-") and name not in SYSTEM_PRIORITIES:
+            causes.append(errors.forbidden_field(
+                "metadata.name", "priority class names with 'system-' prefix are reserved for system use only. error: "
+                f"{name} is not a known system priority class"))
+        elif value > 1_000_000_000 and name not in SYSTEM_PRIORITIES:
+            causes.append(errors.forbidden_field("value",
+                                                 "maximum allowed value of a user defined priority is 1000000000"))
+        return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """Value and policy stay."""
         causes = []
         if new.get("value") != old.get("value"):
-            causes.append(errors.invalid_value("value", new.get("value", 0), "field is immutable"))
+            causes.append(errors.forbidden_field("value", "may not be changed in an update."))
         if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
             causes.append(errors.immutable("preemptionPolicy", new.get("preemptionPolicy")))
         return causes
 
 
-class SigningRequestStrategy(BuiltinStrategy):
-    """CertificateSigningRequests: the server writes who asks."""
-
-    has_status = True
-    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {"spec.signerName": "spec.signerName"}
-
-    def default(self, obj: Object) -> None:
-        """What the certificate is for."""
-        if not obj["spec"].get("usages"):
-            obj["spec"]["usages"] = ["digital signature", "key encipherment"]
-
-    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """The user of the request, not what the body says."""
-        super().prepare_create(obj, ctx)
-        for key in ("uid", "groups", "extra"):
-            obj["spec"].pop(key, None)
-        obj["spec"]["username"] = ctx.user
-
-    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """The spec is fixed; /approval changes conditions of the status only."""
-        if subresource == "approval":
-            super().prepare_update(new, old, "status", ctx)
-            return
-        super().prepare_update(new, old, subresource, ctx)
-        self.keep("spec", new, old)
+class ControllerRevisionStrategy(BuiltinStrategy):
+    """ControllerRevisions: their data is fixed."""
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """A request and a signer."""
-        spec = obj["spec"]
-        return [errors.required(f"spec.{key}") for key in ("request", "signerName") if not spec.get(key)]
+        """There is data, and a number."""
+        data, revision = obj.get("data"), obj.get("revision") or 0
+        causes = [] if revision >= 0 else [errors.invalid_value("revision", revision, NOT_NEGATIVE)]
+        if data is None:
+            return [*causes, errors.required("data", "data is mandatory")]
+        return causes if isinstance(data, dict) else [
+            *causes, errors.required("data", "data must be a valid JSON object")]
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """Data stays."""
+        return [] if new.get("data") == old.get("data") else [errors.immutable("data", new.get("data"))]
 
 
-class GenerationStrategy(BuiltinStrategy):
-    """Kinds with a generation and, where discovery says so, a status; no rules else."""
+class RuntimeClassStrategy(BuiltinStrategy):
+    """RuntimeClasses."""
 
-    has_generation = True
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """The handler's name; overhead and scheduling."""
+        handler, scheduling = obj.get("handler") or "", obj.get("scheduling") or {}
+        causes = label_causes(handler, "handler")
+        causes += resource_causes({"limits": (obj.get("overhead") or {}).get("podFixed")}, "overhead")
+        causes += labels_causes(scheduling.get("nodeSelector") or {}, "scheduling.nodeSelector")
+        tolerations = scheduling.get("tolerations") or []
+        causes += toleration_causes(tolerations, "scheduling.tolerations")
+        return causes + [
+            errors.duplicate(f"scheduling.tolerations[{index}]",
+                             {key: toleration.get(key[:1].lower() + key[1:], empty) for key, empty in _TOLERATION})
+            for index, toleration in enumerate(tolerations) if toleration in tolerations[:index]]
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """The handler stays."""
+        causes = [] if new.get("handler") == old.get("handler") else [errors.immutable("handler", new.get("handler"))]
+        return causes + self.validate_create(new, ctx)
 
 
-class FlowSchemaStrategy(GenerationStrategy):
-    """FlowSchemas; the server stores them and treats all requests alike."""
-
-    def default(self, obj: Object) -> None:
-        """The middle of the order."""
-        fill(obj["spec"], matchingPrecedence=1000)
-
-
-class PriorityLevelStrategy(GenerationStrategy):
-    """PriorityLevelConfigurations; stored like FlowSchemas."""
-
-    def default(self, obj: Object) -> None:
-        """Shares and queues."""
-        spec = obj["spec"]
-        for key, shares in (("limited", 30), ("exempt", 0)):
-            if (part := spec.get(key)) is not None:
-                put_default(part, "nominalConcurrencyShares", shares)
-                put_default(part, "lendablePercent", 0)
-        if (queuing := dig(spec, "limited.limitResponse.queuing")) is not None:
-            fill(queuing, queues=64, handSize=8, queueLengthLimit=50)
+_TOLERATION = (("Key", ""), ("Operator", ""), ("Value", ""), ("Effect", ""), ("TolerationSeconds", None))
 
 
 class APIServiceStrategy(BuiltinStrategy):
@@ -166,46 +164,28 @@ class APIServiceStrategy(BuiltinStrategy):
         if (service := obj["spec"].get("service")) is not None:
             put_default(service, "port", 443)
 
-
-class DeviceClassStrategy(GenerationStrategy):
-    """DeviceClasses."""
-
-    delete_returns_object = True
-
-
-class ResourceClaimStrategy(BuiltinStrategy):
-    """ResourceClaims and, with their spec one level lower, ResourceClaimTemplates."""
-
-    delete_returns_object = True
-
-    def default(self, obj: Object) -> None:
-        """One device for each request."""
-        spec = obj["spec"].get("spec") or obj["spec"]
-        for request in (spec.get("devices") or {}).get("requests") or ():
-            for part in [request.get("exactly"), *(request.get("firstAvailable") or ())]:
-                if part is not None:
-                    fill(part, allocationMode="ExactCount")
-                    if part["allocationMode"] == "ExactCount":
-                        fill(part, count=1)
-
-
-class ResourceSliceStrategy(DeviceClassStrategy):
-    """ResourceSlices."""
-
-    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
-        "spec.nodeName": "spec.nodeName", "spec.driver": "spec.driver"}
-    unsupported_field = "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}"
-
-
-class ControllerRevisionStrategy(BuiltinStrategy):
-    """ControllerRevisions: their data is fixed."""
-
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """There is data, and a number."""
-        causes = [] if obj.get("data") is not None else [errors.required("data", "data is mandatory")]
-        return causes + [errors.invalid_value("revision", obj["revision"], NOT_NEGATIVE)
-                         for _ in range(1) if obj.get("revision", 0) < 0]
+        """The name, the priorities, the Service."""
+        spec, name = obj["spec"], obj["metadata"].get("name") or ""
+        wanted, service = f"{spec.get('version') or ''}.{spec.get('group') or ''}", spec.get("service")
+        causes = [] if name == wanted else [errors.invalid_value(
+            "metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"')]
+        causes += [errors.invalid_value("spec.version", spec.get("version") or "", why)
+                   for why in dns_1035_label_errors(spec.get("version") or "")]
+        for key, limit in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
+            if not 0 < spec.get(key, 0) <= limit:
+                causes.append(errors.invalid_value(f"spec.{key}", spec.get(key, 0),
+                                                   f"must be positive and less than {limit}"))
+        if service is None:
+            if spec.get("caBundle") or spec.get("insecureSkipTLSVerify"):
+                causes.append(errors.invalid_value("spec.caBundle", "", "local APIServices may not have a caBundle"))
+            return causes
+        causes += service_causes({key: value for key, value in service.items() if key != "path"}, "spec.service")
+        if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
+            causes.append(errors.invalid_value("spec.insecureSkipTLSVerify", True,
+                                               "may not be true if caBundle is present"))
+        return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Data stays."""
-        return [] if new.get("data") == old.get("data") else [errors.immutable("data", new.get("data"))]
+        """As at creation."""
+        return [] if subresource else self.validate_create(new, ctx)

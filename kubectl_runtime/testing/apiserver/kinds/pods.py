@@ -16,9 +16,9 @@ from kubectl_runtime.testing.apiserver.kinds.pod_resources import default_resour
 from kubectl_runtime.testing.apiserver.kinds.pod_warnings import name_warnings, template_warnings
 from kubectl_runtime.testing.apiserver.kinds.podspec import default_pod_spec
 from kubectl_runtime.testing.apiserver.kinds.podspec_validation import pod_spec_causes
+from kubectl_runtime.testing.apiserver.kinds.priorities import SYSTEM_PRIORITIES
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
-SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _DELETION_COST, _MIRROR = "controller.kubernetes.io/pod-deletion-cost", "kubernetes.io/config.mirror"
 _NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _GENERAL_UPDATES = ("pod updates may not change fields other than `spec.containers[*].image`,"

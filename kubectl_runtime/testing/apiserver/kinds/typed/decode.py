@@ -153,7 +153,7 @@ def _field(index: int, spec: str) -> _Field:
     typed = spec.rpartition("@")[0]
     bare = typed.lstrip("*!")
     flags = typed[:len(typed) - len(bare)]
-    pointer = "*" in flags
+    pointer = "*" in flags or bare == "any"  # any JSON stays as the text that it is, even {}
     return _Field(index, _decoder(bare), _PLAIN.get(bare.partition(":")[0]), pointer, "!" in flags,
                   _null if pointer else _zero(bare))
 
