@@ -10,8 +10,9 @@ deleted in the foreground (foregroundDeletion)        its finalizer goes when no
 deleted as orphaning (orphan)                         dependents lose their reference to it, then its finalizer goes
 ====================================================  ==============================================================
 
-An owner is known by its uid; a namespaced owner counts only in the dependent's own namespace. An owner of a kind that
-the server does not serve is left alone: it may be served later.
+An owner is looked up by kind and name, a namespaced one in the dependent's own namespace, and must have the uid. An
+object whose owner cannot be told (of a kind that the server does not serve, or a namespaced one of an object without
+namespace) is left alone. An Event tells of an owner that exists in another namespace.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from kubectl_runtime.testing.apiserver.controllers.client import delete, patch, served_type
+from kubectl_runtime.core.metav1 import format_time
+from kubectl_runtime.testing.apiserver.controllers.client import delete, patch, served_type, submit
 from kubectl_runtime.testing.apiserver.metadata import FOREGROUND, ORPHAN
 from kubectl_runtime.testing.apiserver.registry import ResourceType
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 Place = tuple[str, str]  # (key of the bucket, key of the object)
 
-AGENT = "garbage-collector"
+AGENT, COMPONENT = "kube-controller-manager", "garbage-collector-controller"
 PER_STEP = 50  # objects that one step looks at, so that requests get their turn
 
 
@@ -44,6 +46,7 @@ class GarbageCollector:
         self._dependents: dict[str, dict[Place, None]] = {}
         self._queue: deque[Place] = deque()
         self._queued: set[Place] = set()
+        self._reported: set[tuple[str, str]] = set()  # (uid of the dependent, uid of the owner)
         self._started = False
 
     def start(self, core: ApiCore) -> None:
@@ -128,15 +131,17 @@ class GarbageCollector:
             self._check_owners(core, resource_type, version)
 
     def _check_owners(self, core: ApiCore, resource_type: ResourceType, version: Version) -> None:
-        solid, waiting, gone = [], [], []
+        self._report_misplaced(core, resource_type, version)
+        solid: list[Object] = []
+        waiting: list[Object] = []
         for owner in version.owners:
-            found = self._owner(core, version, owner)
-            if found is None:
-                gone.append(owner)
-            elif isinstance(found, Version) and found.deleting and FOREGROUND in found.finalizers:
-                waiting.append(owner)
-            else:
-                solid.append(owner)
+            kind = _kind_of(core, owner)
+            if kind is None or (kind.namespaced and not version.namespace):
+                return
+            found = core.storage.get(kind.storage, version.namespace if kind.namespaced else "", owner.get("name", ""))
+            if found is None or found.uid != owner.get("uid"):
+                continue
+            (waiting if found.deleting and FOREGROUND in found.finalizers else solid).append(owner)
         if solid:
             if len(solid) < len(version.owners):
                 patch(core, resource_type, version, {"metadata": {"ownerReferences": solid}}, agent=AGENT)
@@ -147,19 +152,17 @@ class GarbageCollector:
             policy = "Orphan" if ORPHAN in held else "Foreground" if FOREGROUND in held else "Background"
             delete(core, resource_type, version, agent=AGENT, policy=policy)
 
-    def _owner(self, core: ApiCore, version: Version, owner: Object) -> Version | bool | None:
-        """The owner; True if it cannot be told because its kind is not served; None if it does not exist."""
-        group, _, api_version = owner.get("apiVersion", "").rpartition("/")
-        kind = core.registry.by_kind(group, api_version, owner.get("kind", ""))
-        if kind is None:
-            return True
-        place = self._places.get(owner.get("uid", ""))
-        if place is None:
-            return None
-        found = _stored(core, place)
-        if found is None or (kind.namespaced and found.namespace != version.namespace):
-            return None
-        return found
+    def _report_misplaced(self, core: ApiCore, resource_type: ResourceType, version: Version) -> None:
+        """Write an Event, once, about the first owner that is in another namespace."""
+        for owner in version.owners:
+            place = self._places.get(owner.get("uid", ""))
+            found = _stored(core, place) if place else None
+            if found is None or not found.namespace or found.namespace == version.namespace:
+                continue
+            if (version.uid, found.uid) not in self._reported:
+                self._reported.add((version.uid, found.uid))
+                _warn(core, resource_type, version, owner)
+            return
 
     def _finish_foreground(self, core: ApiCore, resource_type: ResourceType, version: Version) -> None:
         for place in list(self._dependents.get(version.uid, ())):
@@ -187,3 +190,24 @@ class GarbageCollector:
 def _stored(core: ApiCore, place: Place) -> Version | None:
     bucket = core.storage.buckets.get(place[0])
     return bucket.objects.get(place[1]) if bucket else None
+
+
+def _kind_of(core: ApiCore, owner: Object) -> ResourceType | None:
+    group, _, version = owner.get("apiVersion", "").rpartition("/")
+    return core.registry.by_kind(group, version, owner.get("kind", ""))
+
+
+def _warn(core: ApiCore, resource_type: ResourceType, version: Version, owner: Object) -> None:
+    moment = core.clock.now()
+    named = (f"{owner.get('apiVersion')}/{owner.get('kind')}, namespace: {version.namespace}, "
+             f"name: {owner.get('name')}, uid: {owner.get('uid')}")
+    space = {"namespace": version.namespace} if version.namespace else {}
+    namespace = version.namespace or "default"
+    submit(core, "POST", f"/api/v1/namespaces/{namespace}/events", {
+        "metadata": {"name": f"{version.name}.{int(moment.timestamp() * 1e9):x}", "namespace": namespace},
+        "involvedObject": {"kind": resource_type.kind, **space, "name": version.name, "uid": version.uid,
+                           "apiVersion": resource_type.api_version},
+        "reason": "OwnerRefInvalidNamespace", "type": "Warning", "count": 1,
+        "message": f'ownerRef [{named}] does not exist in namespace "{version.namespace}"',
+        "source": {"component": COMPONENT}, "reportingComponent": COMPONENT,
+        "firstTimestamp": format_time(moment), "lastTimestamp": format_time(moment)}, agent=AGENT)

@@ -16,7 +16,7 @@ Object = dict[str, Any]
 
 STORAGE = "/namespaces"
 FINALIZER = "kubernetes"
-AGENT = "namespace-controller"
+AGENT = "kube-controller-manager"
 PER_STEP = 200  # objects that one step deletes
 
 
