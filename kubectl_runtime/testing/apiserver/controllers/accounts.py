@@ -57,9 +57,15 @@ class RootCaPublisher(_PerNamespace):
         self._certificate = certificate
 
     def reconcile(self, core: ApiCore, version: Version) -> None:
-        """Make the ConfigMap if it is missing."""
-        if not version.deleting and core.storage.get(self.made, version.name, self.object_name) is None:
-            submit(core, "POST", f"/api/v1/namespaces/{version.name}/configmaps", {
-                "apiVersion": "v1", "kind": "ConfigMap", "data": {"ca.crt": self._certificate}, "metadata": {
-                    "name": self.object_name, "annotations": {"kubernetes.io/description": DESCRIPTION}}},
-                agent="kube-controller-manager")
+        """Make the ConfigMap if it is missing, and put right one that was changed."""
+        if version.deleting:
+            return
+        path, agent = f"/api/v1/namespaces/{version.name}/configmaps", "kube-controller-manager"
+        data, notes = {"ca.crt": self._certificate}, {"kubernetes.io/description": DESCRIPTION}
+        found = core.storage.get(self.made, version.name, self.object_name)
+        if found is None:
+            submit(core, "POST", path, {"apiVersion": "v1", "kind": "ConfigMap", "data": data,
+                                        "metadata": {"name": self.object_name, "annotations": notes}}, agent=agent)
+        elif (obj := found.decode()).get("data") != data:
+            obj["metadata"]["annotations"] = {**(obj["metadata"].get("annotations") or {}), **notes}
+            submit(core, "PUT", f"{path}/{self.object_name}", {**obj, "data": data}, agent=agent)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 
 from kubectl_runtime.testing.apiserver.controllers import Controller
 from kubectl_runtime.testing.apiserver.controllers.accounts import RootCaPublisher, ServiceAccountController
+from kubectl_runtime.testing.apiserver.controllers.deployments import DeploymentController
 from kubectl_runtime.testing.apiserver.controllers.garbage import GarbageCollector
 from kubectl_runtime.testing.apiserver.controllers.namespaces import NamespaceController
-from kubectl_runtime.testing.apiserver.controllers.workloads import DeploymentController, ReplicaSetController
+from kubectl_runtime.testing.apiserver.controllers.replicasets import ReplicaSetController
 
 CONTROLLERS: dict[str, Callable[[], Controller]] = {
     "garbage-collector": GarbageCollector, "namespace": NamespaceController,

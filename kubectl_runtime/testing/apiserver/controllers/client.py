@@ -52,16 +52,21 @@ def served_type(core: ApiCore, storage_key: str) -> ResourceType | None:
     return next(iter(core.registry.of_storage(storage_key)), None)
 
 
-def delete(core: ApiCore, resource_type: ResourceType, version: Version, *, agent: str, policy: str = "") -> None:
-    """Delete an object if it is still the same one."""
+def delete(core: ApiCore, resource_type: ResourceType | None, version: Version, *, agent: str,
+           policy: str = "") -> None:
+    """Delete an object if it is still the same one (and its type is served)."""
+    if resource_type is None:
+        return
     options: Object = {"preconditions": {"uid": version.uid}}
     if policy:
         options["propagationPolicy"] = policy
     submit(core, "DELETE", path_of(resource_type, version.namespace, version.name), options, agent=agent)
 
 
-def patch(core: ApiCore, resource_type: ResourceType, version: Version, change: Object, *, agent: str,
+def patch(core: ApiCore, resource_type: ResourceType | None, version: Version, change: Object, *, agent: str,
           subresource: str = "") -> None:
-    """Merge a change into an object if it is still the same one."""
+    """Merge a change into an object if it is still the same one (and its type is served)."""
+    if resource_type is None:
+        return
     change = {**change, "metadata": {**change.get("metadata", {}), "uid": version.uid}}
     submit(core, "PATCH", path_of(resource_type, version.namespace, version.name, subresource), change, agent=agent)

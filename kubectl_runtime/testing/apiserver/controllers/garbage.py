@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from kubectl_runtime.core.metav1 import format_time
-from kubectl_runtime.testing.apiserver.controllers.client import delete, patch, served_type, submit
+from kubectl_runtime.testing.apiserver.controllers.client import delete, patch, served_type
+from kubectl_runtime.testing.apiserver.controllers.events import tell
 from kubectl_runtime.testing.apiserver.metadata import FOREGROUND, ORPHAN
 from kubectl_runtime.testing.apiserver.registry import ResourceType
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
@@ -198,16 +198,8 @@ def _kind_of(core: ApiCore, owner: Object) -> ResourceType | None:
 
 
 def _warn(core: ApiCore, resource_type: ResourceType, version: Version, owner: Object) -> None:
-    moment = core.clock.now()
     named = (f"{owner.get('apiVersion')}/{owner.get('kind')}, namespace: {version.namespace}, "
              f"name: {owner.get('name')}, uid: {owner.get('uid')}")
-    space = {"namespace": version.namespace} if version.namespace else {}
-    namespace = version.namespace or "default"
-    submit(core, "POST", f"/api/v1/namespaces/{namespace}/events", {
-        "metadata": {"name": f"{version.name}.{int(moment.timestamp() * 1e9):x}", "namespace": namespace},
-        "involvedObject": {"kind": resource_type.kind, **space, "name": version.name, "uid": version.uid,
-                           "apiVersion": resource_type.api_version},
-        "reason": "OwnerRefInvalidNamespace", "type": "Warning", "count": 1,
-        "message": f'ownerRef [{named}] does not exist in namespace "{version.namespace}"',
-        "source": {"component": COMPONENT}, "reportingComponent": COMPONENT,
-        "firstTimestamp": format_time(moment), "lastTimestamp": format_time(moment)}, agent=AGENT)
+    tell(core, resource_type, version, "OwnerRefInvalidNamespace",
+         f'ownerRef [{named}] does not exist in namespace "{version.namespace}"', component=COMPONENT, kind="Warning",
+         versioned=False)

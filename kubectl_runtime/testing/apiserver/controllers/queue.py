@@ -1,9 +1,8 @@
 """`KeyQueue`: the objects of one type that a controller has to look at, fed by the changes of that type and of its
-children."""
+children, and by the clock."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
@@ -24,32 +23,48 @@ class KeyQueue:
 
     def __init__(self) -> None:
         self._keys: dict[str, None] = {}
-        self._started = False
+        self._later: dict[str, float] = {}  # key -> when to look at it again, in monotonic seconds
+        self._core: ApiCore | None = None
 
     def start(self, core: ApiCore) -> None:
         """Look at every object of the type, and observe."""
         self._keys = dict.fromkeys(core.storage.bucket(self.storage).keys)
-        if not self._started:
-            self._started = True
+        self._later.clear()
+        if self._core is None:
             core.storage.observers.append(self._observe)
+        self._core = core
 
     def _observe(self, bucket: Bucket, change: Change) -> None:
         if bucket.key == self.storage:
             self._keys[change.new.key] = None
         elif bucket.key in self.children:
-            for owner in change.new.owners:
-                if owner.get("controller") and owner.get("kind") == self.kind:
-                    self._keys[f"{change.new.namespace}/{owner.get('name')}"] = None
+            self._observe_child(change)
+
+    def _observe_child(self, change: Change) -> None:
+        """A child that belongs to an object concerns that one; an orphan concerns all that might adopt it."""
+        owners = {f"{version.namespace}/{owner.get('name')}" for version in (change.old, change.new) if version
+                  for owner in version.owners if owner.get("controller") and owner.get("kind") == self.kind}
+        self._keys |= dict.fromkeys(sorted(owners))
+        if self._core is not None and not any(owner.get("controller") for owner in change.new.owners):
+            namespace = change.new.namespace
+            self._keys |= {version.key: None for version in self._core.storage.bucket(self.storage).scan(namespace)}
+
+    def look_again(self, core: ApiCore, version: Version, seconds: float) -> None:
+        """Look at an object again after some time, unless something changes before."""
+        self._later[version.key] = core.clock.monotonic() + seconds
 
     def due(self) -> float | None:
-        """At once if there is something to look at."""
-        return 0.0 if self._keys else None
+        """At once if there is something to look at, else when the first object is to be looked at again."""
+        return 0.0 if self._keys else min(self._later.values(), default=None)
 
     def step(self, core: ApiCore) -> None:
         """Reconcile some objects."""
+        now = core.clock.monotonic()
+        self._keys |= {key: None for key, when in self._later.items() if when <= now}
         for _ in range(min(PER_STEP, len(self._keys))):
             key = next(iter(self._keys))
             del self._keys[key]
+            self._later.pop(key, None)
             version = core.storage.bucket(self.storage).objects.get(key)
             if version is not None:
                 self.reconcile(core, version)
@@ -57,11 +72,3 @@ class KeyQueue:
     def reconcile(self, core: ApiCore, version: Version) -> None:
         """Bring what belongs to one object in line with it; overridden."""
         raise AssertionError(f"{type(self).__name__} reconciles nothing")
-
-
-def controlled(core: ApiCore, storage: str, owner: Version,
-               wanted: Callable[[Version], bool] = lambda _: True) -> list[Version]:
-    """The objects of a type that an object controls."""
-    bucket = core.storage.bucket(storage)
-    return [version for version in bucket.scan(owner.namespace) if wanted(version)
-            and any(ref.get("controller") and ref.get("uid") == owner.uid for ref in version.owners)]

@@ -1,0 +1,46 @@
+"""Whose children are whose: controllers adopt orphans that their selector matches, and release children that it matches
+no longer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kubectl_runtime.testing.apiserver.controllers.client import patch, served_type
+from kubectl_runtime.testing.apiserver.kinds.base import label_selector
+from kubectl_runtime.testing.apiserver.storage import Version
+
+if TYPE_CHECKING:
+    from kubectl_runtime.testing.apiserver.core import ApiCore
+
+Object = dict[str, Any]
+
+AGENT = "kube-controller-manager"
+
+
+def owner_reference(owner: Version, kind: str) -> Object:
+    """The reference of a child to its controller."""
+    return {"apiVersion": "apps/v1", "kind": kind, "name": owner.name, "uid": owner.uid, "controller": True,
+            "blockOwnerDeletion": True}
+
+
+def claim(core: ApiCore, owner: Version, kind: str, selector: Object, children: str) -> list[Version]:
+    """The objects of a type that an owner controls, after it has adopted and released what it should."""
+    matches, claimed = label_selector(selector), []
+    for child in list(core.storage.bucket(children).scan(owner.namespace)):
+        controller = next((ref for ref in child.owners if ref.get("controller")), None)
+        matching = matches is not None and matches.matches(child.labels)
+        if controller is None:
+            if not matching or owner.deleting or child.deleting:
+                continue
+            kept = [*child.owners, owner_reference(owner, kind)]
+        elif controller.get("uid") != owner.uid:
+            continue
+        elif matching or owner.deleting:
+            claimed.append(child)
+            continue
+        else:
+            kept = [ref for ref in child.owners if ref.get("uid") != owner.uid]
+        patch(core, served_type(core, children), child, {"metadata": {"ownerReferences": kept or None}}, agent=AGENT)
+        if controller is None and (adopted := core.storage.get(children, child.namespace, child.name)) is not None:
+            claimed.append(adopted)
+    return claimed

@@ -1,0 +1,29 @@
+"""Events that controllers write about the objects that they work on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kubectl_runtime.core.metav1 import format_time
+from kubectl_runtime.testing.apiserver.controllers.client import submit
+from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.storage import Version
+
+if TYPE_CHECKING:
+    from kubectl_runtime.testing.apiserver.core import ApiCore
+
+
+def tell(core: ApiCore, resource_type: ResourceType, version: Version, reason: str, message: str, *, component: str,
+         kind: str = "Normal", versioned: bool = True) -> None:
+    """Write one Event, in the object's namespace or in default; `versioned` tells the object's resourceVersion too."""
+    moment, namespace = core.clock.now(), version.namespace or "default"
+    space = {"namespace": version.namespace} if version.namespace else {}
+    state = {"resourceVersion": str(version.rv)} if versioned else {}
+    submit(core, "POST", f"/api/v1/namespaces/{namespace}/events", {
+        "metadata": {"name": f"{version.name}.{int(moment.timestamp() * 1e9):x}{core.random.randrange(256):02x}",
+                     "namespace": namespace},
+        "involvedObject": {"kind": resource_type.kind, **space, "name": version.name, "uid": version.uid,
+                           "apiVersion": resource_type.api_version, **state},
+        "reason": reason, "message": message, "type": kind, "count": 1, "source": {"component": component},
+        "reportingComponent": component, "firstTimestamp": format_time(moment),
+        "lastTimestamp": format_time(moment)}, agent="kube-controller-manager")
