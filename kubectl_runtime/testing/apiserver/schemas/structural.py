@@ -45,7 +45,7 @@ def _prune_map(value: dict[str, Any], node: Node, prefix: str, resource: bool, d
         if resource and key in RESOURCE_FIELDS:
             continue
         child = properties.get(key)
-        if child is None and isinstance(extra, Mapping):
+        if child is None and isinstance(extra, dict):
             child = extra
         if child is not None:
             _prune(value[key], child, prefix + key, dropped)
@@ -80,7 +80,7 @@ def _default_map(value: dict[str, Any], node: Node, keep_nulls: bool) -> None:
             value[name] = json_copy(child["default"])
     for key in list(value):
         child = properties.get(key, extra)
-        if not isinstance(child, Mapping):
+        if not isinstance(child, dict):
             continue
         if not _is_unwanted_null(value[key], child):
             apply_defaults(value[key], child, keep_nulls=keep_nulls)

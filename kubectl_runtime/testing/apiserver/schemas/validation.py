@@ -111,13 +111,14 @@ def _list_causes(items: list[Any], node: Node, old: Any, path: str) -> Iterator[
     yield from _size_causes(len(items), node.get("minItems"), node.get("maxItems"), "items", path)
     keys = node.get("x-kubernetes-list-map-keys") or ()
     before = {_identity(item, keys): item for item in old} if keys and isinstance(old, list) else {}
+    unique = node.get("x-kubernetes-list-type") in ("map", "set")
     seen: set[str] = set()
     for index, item in enumerate(items):
         place = f"{path}[{index}]"
-        yield from _causes(item, node.get("items") or {}, before.get(_identity(item, keys), NOTHING), place)
-        if node.get("x-kubernetes-list-type") not in ("map", "set"):
+        identity = _identity(item, keys) if keys or unique else ""
+        yield from _causes(item, node.get("items") or {}, before.get(identity, NOTHING), place)
+        if not unique:
             continue
-        identity = _identity(item, keys)
         if identity in seen:
             shown = {key: item[key] for key in keys if key in item} if keys and isinstance(item, dict) else item
             yield errors.duplicate(place, shown)
@@ -138,7 +139,7 @@ def _object_causes(value: dict[str, Any], node: Node, old: Any, path: str) -> It
     before = old if isinstance(old, dict) else {}
     for name, child in value.items():
         below = properties.get(name, extra)
-        if isinstance(below, Mapping):
+        if isinstance(below, dict):
             yield from _causes(child, below, before.get(name, NOTHING), prefix + name)
 
 
