@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
@@ -34,6 +35,9 @@ class ResourceSliceStrategy(BuiltinStrategy):
 
     has_generation = True
     delete_returns_object = True
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
+        "spec.nodeName": "spec.nodeName", "spec.driver": "spec.driver"}
+    unsupported_field = "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}"
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """The driver, its pool, and one place."""
