@@ -141,7 +141,7 @@ def type_meta_problem(value: Any) -> str:
         go_type = _GO_TYPES.get(type(value), "object")
         return f"json: cannot unmarshal {go_type} into Go value of type {_GO_TYPE_META}"
     for key in ("apiVersion", "kind"):
-        if not isinstance(value.get(key, ""), str):
+        if not isinstance(value.get(key), str | None):
             go_type = _GO_TYPES.get(type(value[key]), "object")
             return f"json: cannot unmarshal {go_type} into Go struct field .{key} of type string"
     return ""

@@ -100,10 +100,14 @@ def no_such_resource() -> StatusError:
     return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
-def already_exists(group: str, plural: str, name: str) -> StatusError:
-    """409 of a second create."""
-    return StatusError(409, "AlreadyExists", f'{qualified(group, plural)} "{name}" already exists',
-                       details=_details(group, plural, name))
+def already_exists(group: str, plural: str, name: str, *, generated: bool = False) -> StatusError:
+    """409 of a second create; `generated` if there is a generateName, with which another try may do better."""
+    message, details = f'{qualified(group, plural)} "{name}" already exists', _details(group, plural, name)
+    if not generated:
+        return StatusError(409, "AlreadyExists", message, details=details)
+    return StatusError(409, "AlreadyExists",
+                       f"{message}, the server was not able to generate a unique name for the object",
+                       details={**details, "retryAfterSeconds": 1}, headers=[("Retry-After", "1")])
 
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"

@@ -155,7 +155,8 @@ def _refuse_existing(ctx: RequestContext, meta: Object) -> None:
     existing = ctx.core.storage.get(ctx.type.storage, meta.get("namespace", ""), meta["name"])
     if existing is None:
         return
-    error = errors.already_exists(ctx.type.group, ctx.type.plural, meta["name"])
+    error = errors.already_exists(ctx.type.group, ctx.type.plural, meta["name"],
+                                  generated=bool(meta.get("generateName")))
     if existing.deleting:
         error.message = f"object is being deleted: {error.message}"
     raise error

@@ -83,11 +83,12 @@ def _int_or_string(value: Any, place: Place, _unknown: list[str]) -> Any:
 def _bytes(value: Any, place: Place, _unknown: list[str]) -> Any:
     if type(value) is not str:
         raise mismatch(value, place, "[]uint8")
+    text: str = value.replace("\n", "").replace("\r", "")  # line breaks are no part of the data
     try:
-        b64decode(value, validate=True)
+        b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise DecodeError(f"illegal base64 data at input byte {_first_bad_byte(value)}") from None
-    return value
+    return text
 
 
 def _first_bad_byte(text: str) -> int:
