@@ -85,6 +85,7 @@ class ApiCore:
                 controller.start(self)
             create_namespaces(self)
         self.access.attach(self)
+        self.compact()  # as on a server that has run for a while: nobody can go back to its first versions
 
     # --- the lock -----------------------------------------------------------------------------------------------------
 

@@ -110,7 +110,7 @@ def _top(registry: Registry, request: HttpRequest, *, core: bool) -> HttpRespons
         group, version, kind = _AGGREGATED
         body = encode({"kind": kind, "apiVersion": f"{group}/{version}", "metadata": {}, "items": items})
         body = render(body, Media(yaml=media_type == YAML))
-        return cached(request, body, f"{media_type};g={group};v={version};as={kind}")
+        return cached(request, body, f"{media_type};g={group};v={version};as={kind}", ("Cache-Control", "public"))
     if core:
         addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": request.header("host", "127.0.0.1")}]
         return _document(request, {"kind": "APIVersions", "versions": registry.versions(""),

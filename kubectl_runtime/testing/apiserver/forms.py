@@ -11,10 +11,11 @@ from datetime import datetime
 from typing import Any
 
 from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.body import MEDIA_TYPES
 from kubectl_runtime.testing.apiserver.negotiation import Media, check_transform, encode
 from kubectl_runtime.testing.apiserver.registry import ResourceType
 from kubectl_runtime.testing.apiserver.storage import Version
-from kubectl_runtime.testing.apiserver.table import table_cells, table_definitions
+from kubectl_runtime.testing.apiserver.table import SCALE_COLUMNS, table_cells, table_definitions
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
 Object = dict[str, Any]
@@ -149,3 +150,20 @@ def _include(request: HttpRequest) -> str:
         raise errors.bad_request(f'Unable to convert to Table as requested: includeObject: Invalid value: "{wanted}": '
                                  "must be 'Metadata', 'Object', 'None', or empty")
     return _INCLUDE[wanted]
+
+
+def as_transformed(media: Media, request: HttpRequest, obj: Object, now: datetime) -> Object:
+    """An object that is not stored in the form that is accepted. Only a Scale has a table; other kinds are a 406."""
+    group, _, _ = obj["apiVersion"].rpartition("/")
+    check_transform(media, f"*{group.partition('.')[0]}.{obj['kind']}", is_list=False)
+    api_version = f"meta.k8s.io/{media.transform_version}"
+    partial = {"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": obj["metadata"]}
+    if media.transform != "Table":
+        return partial
+    if obj["kind"] != "Scale":
+        raise errors.not_acceptable(MEDIA_TYPES)
+    shown = {"None": None, "Object": obj, "Metadata": partial}[_include(request)]
+    row = {"cells": [column.cell(obj, now) for column in SCALE_COLUMNS], "object": shown}
+    return {"kind": "Table", "apiVersion": api_version,
+            "metadata": {"resourceVersion": obj["metadata"].get("resourceVersion", "")},
+            "columnDefinitions": [column.definition() for column in SCALE_COLUMNS], "rows": [row]}

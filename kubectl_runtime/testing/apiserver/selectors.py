@@ -15,6 +15,7 @@ from kubectl_runtime.testing.apiserver.gonumbers import parse_int
 from kubectl_runtime.testing.apiserver.names import label_value_errors, qualified_name_errors
 
 _TOKEN = re.compile(r"\s*(?:(==|!=|=|!|<|>|\(|\)|,)|([^\s=!<>(),]+))")
+_OR_END, _OR_IDENTIFIER = "',', ')' or identifier", "',', or identifier"
 _OPERATORS = ("in", "notin", "=", "==", "!=", ">", "<")
 
 
@@ -185,7 +186,7 @@ def _set(lexer: _Lexer) -> list[str]:
         elif token in (",", ")"):
             values.append("")
         else:
-            raise _bad(f"found '{token}', expected: ',', ')' or identifier")
+            raise _bad(f"found '{token}', expected: {_OR_IDENTIFIER if values else _OR_END}")
         if token == ")":
             return values
 

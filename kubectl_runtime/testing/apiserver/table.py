@@ -60,6 +60,10 @@ NAME = Column("Name", name_cell, format="name", description=NAME_DESCRIPTION)
 AGE = Column("Age", age_cell, description=AGE_DESCRIPTION)
 CREATED_AT = Column("Created At", created_cell, type="date", description=AGE_DESCRIPTION)
 CUSTOM_AGE = Column("Age", lambda obj, now: age(created_cell(obj, now), now), type="date", description=AGE_DESCRIPTION)
+SCALE_COLUMNS = (
+    Column("Name", name_cell, description=NAME_DESCRIPTION),
+    Column("Desired", lambda obj, _now: obj["spec"].get("replicas", 0), type="integer"),
+    Column("Available", lambda obj, _now: obj["status"].get("replicas", 0), type="integer"), AGE)
 
 
 def columns_of(resource_type: ResourceType) -> tuple[Column, ...]:

@@ -55,8 +55,8 @@ def _date(second: datetime) -> str:
 
 def head(response: HttpResponse, now: datetime, extra: list[tuple[str, str]]) -> bytes:
     """Status line and headers, with the empty line."""
-    headers = [("Cache-Control", "no-cache, private"), *response.headers,
-               ("Date", _date(now.replace(microsecond=0))), *extra]
+    caching = [] if response.header("cache-control") else [("Cache-Control", "no-cache, private")]
+    headers = [*caching, *response.headers, ("Date", _date(now.replace(microsecond=0))), *extra]
     lines = [f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'status code')}"]
     lines += [f"{name}: {value}" for name, value in headers]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")

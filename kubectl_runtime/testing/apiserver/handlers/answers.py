@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_runtime.testing.apiserver.context import RequestContext
-from kubectl_runtime.testing.apiserver.forms import Form
+from kubectl_runtime.testing.apiserver.forms import Form, as_transformed
 from kubectl_runtime.testing.apiserver.negotiation import encode, render
 from kubectl_runtime.testing.apiserver.storage import Version
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
@@ -19,7 +19,9 @@ def answer_bytes(ctx: RequestContext, body: bytes, status: int = 200) -> HttpRes
 
 
 def answer_object(ctx: RequestContext, obj: Object, status: int = 200) -> HttpResponse:
-    """An object that is not stored (Scale, reviews)."""
+    """An object that is not stored (Scale, reviews), or a Status."""
+    if ctx.media.transform and obj.get("kind") != "Status":
+        obj = as_transformed(ctx.media, ctx.request, obj, ctx.now)
     return answer_bytes(ctx, encode(obj), status)
 
 
