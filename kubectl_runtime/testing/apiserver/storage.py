@@ -57,6 +57,7 @@ class Version:
     owners: tuple[Object, ...]  # metadata.ownerReferences
     finalizers: tuple[str, ...]
     deleting: bool  # metadata.deletionTimestamp is set
+    partial: bool = False  # the real server would store less, and the rest with the next update, even a void one
 
     @property
     def key(self) -> str:

@@ -124,8 +124,13 @@ class Strategy:
         elif self.has_status:
             self.keep("status", new, old)
 
-    def canonicalize(self, obj: Object, ctx: StrategyContext) -> None:
-        """What is filled in after the validation, which does not see it."""
+    def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
+        """What is filled in after the validation, which does not see it.
+
+        True if a new object is stored without that, and shows it when it is read: then the next update stores it, even
+        if nothing changes.
+        """
+        return False
 
     def reset(self, subresource: str) -> Reset:
         """What a request cannot write, and so does not own in managedFields."""

@@ -128,7 +128,7 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
     if causes:
         raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)
     ctx.warnings += metadata.warnings(meta, None, ctx.type) + strategy.warnings(obj, None)
-    strategy.canonicalize(obj, ctx)
+    partial = strategy.canonicalize(obj, ctx)
     sent = _sent_version(meta.pop("resourceVersion", ""))
     if sent and posted and not ctx.dry_run:
         raise errors.bare_500("resourceVersion should not be set on objects to be created")
@@ -136,7 +136,9 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
     fields = strategy.selectable_fields(obj)
     if ctx.dry_run:
         return make_version(obj, sent, fields)
-    return _put(ctx, obj, fields)
+    version = _put(ctx, obj, fields)
+    version.partial = partial
+    return version
 
 
 def _stamp(ctx: RequestContext, meta: Object) -> None:
@@ -199,7 +201,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     meta["resourceVersion"] = str(current.rv)
     new.pop("kind", None)
     new.pop("apiVersion", None)
-    if same_json(_without_times(new), _without_times(before)):
+    if not current.partial and same_json(_without_times(new), _without_times(before)):
         return current  # an apply that only defaults make equal has got a new time in managedFields: no change either
     if "deletionTimestamp" in meta and is_finished(ctx.type, new):
         answer = make_version(new, current.rv, fields)

@@ -62,9 +62,11 @@ class JobStrategy(BuiltinStrategy):
         if not obj["spec"].get("manualSelector"):
             self._generate_selector(obj["spec"], obj["metadata"])
 
-    def canonicalize(self, obj: Object, ctx: StrategyContext) -> None:
+    def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
         """The Job gets the selector's labels too: the stored object is defaulted when it is read back."""
+        without = not obj["metadata"].get("labels")
         _default_labels(obj)
+        return without
 
     @staticmethod
     def _generate_selector(spec: Object, metadata: Object) -> None:

@@ -157,9 +157,10 @@ class NamespaceStrategy(BuiltinStrategy):
         obj["spec"] = {"finalizers": finalizers if "kubernetes" in finalizers else [*finalizers, "kubernetes"]}
         obj["status"] = {"phase": "Active"}
 
-    def canonicalize(self, obj: Object, ctx: StrategyContext) -> None:
+    def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
         """A generated name gets its label when it has been checked."""
         self.default(obj)
+        return False
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
         """Finalizers of the spec change through /finalize only."""

@@ -61,9 +61,10 @@ class ServiceStrategy(BuiltinStrategy):
         if obj["spec"]["type"] != "ExternalName" and not obj["spec"].get("clusterIPs"):
             _refuse_unnamed(obj, ctx)
 
-    def canonicalize(self, obj: Object, ctx: StrategyContext) -> None:
+    def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
         """Allocate what the client left open."""
         _allocate(obj, ctx)
+        return False
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
         """What was allocated stays where the client leaves it out."""

@@ -79,6 +79,10 @@ class ClaimStrategy(BuiltinStrategy):
                   "instead" for key in obj["metadata"].get("annotations") or () if key == _CLASS_ANNOTATION),
                 *claim_spec_warnings(obj["spec"], "spec")]
 
+    def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
+        """The phase of a new claim is a default of reading."""
+        return True
+
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """Access modes, size, class; the source of the data."""
         spec = obj["spec"]
