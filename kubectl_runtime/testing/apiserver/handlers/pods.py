@@ -28,9 +28,15 @@ def read_request(ctx: RequestContext, type_name: str) -> Object:
 def bind(ctx: RequestContext) -> HttpResponse:
     """Assign a Pod to a Node, once."""
     ctx.options = options.write_options(ctx.request, "CreateOptions")
-    target = read_request(ctx, "core.v1.Binding")["target"].get("name")
+    binding = read_request(ctx, "core.v1.Binding")
+    if binding["metadata"].get("name") != ctx.info.name:
+        raise errors.bad_request("name in URL does not match name in Binding object")
+    target, kind = binding["target"].get("name"), binding["target"].get("kind") or ""
+    # Surprising: what is wrong with a Binding is told as an error of the server.
+    if kind not in ("", "Node"):
+        raise errors.bare_500(f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"')
     if not target:
-        raise errors.invalid("", "Binding", ctx.info.name, [errors.required("target.name")])
+        raise errors.bare_500("target.name: Required value")
     with ctx.core.locked():
         current = stored(ctx)
         if current is None:
@@ -41,7 +47,13 @@ def bind(ctx: RequestContext) -> HttpResponse:
             why = (f'pod {current.name} is already assigned to node "{node}"' if node
                    else f"pod {current.name} is being deleted, cannot be assigned to a host")
             raise errors.conflict("", "pods/binding", current.name, why)
+        if pod["spec"].get("schedulingGates"):
+            raise errors.conflict("", "pods/binding", current.name,
+                                  f"pod {current.name} has non-empty .spec.schedulingGates")
         pod["spec"]["nodeName"] = target
+        for key in ("annotations", "labels"):
+            if given := binding["metadata"].get(key):
+                pod["metadata"][key] = {**(pod["metadata"].get(key) or {}), **given}
         conditions = [condition for condition in pod.setdefault("status", {}).get("conditions") or ()
                       if condition.get("type") != "PodScheduled"]
         conditions.append({"type": "PodScheduled", "status": "True", "lastProbeTime": None,

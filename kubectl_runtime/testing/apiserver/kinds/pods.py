@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import difflib
-import json
 import re
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, dig, fill, put_default
 from kubectl_runtime.testing.apiserver.kinds.pod_resources import default_resources, quality_of_service
+from kubectl_runtime.testing.apiserver.kinds.pod_updates import (
+    ephemeral_causes,
+    in_step,
+    resize_causes,
+    status_causes,
+    update_causes,
+)
 from kubectl_runtime.testing.apiserver.kinds.pod_warnings import name_warnings, template_warnings
 from kubectl_runtime.testing.apiserver.kinds.podspec import default_pod_spec
 from kubectl_runtime.testing.apiserver.kinds.podspec_validation import pod_spec_causes
@@ -21,10 +27,7 @@ from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 _DELETION_COST, _MIRROR = "controller.kubernetes.io/pod-deletion-cost", "kubernetes.io/config.mirror"
 _NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_GENERAL_UPDATES = ("pod updates may not change fields other than `spec.containers[*].image`,"
-                    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
-                    "(only additions to existing tolerations),"
-                    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n")
+
 
 
 def _host_network(obj: Object) -> str:
@@ -58,6 +61,8 @@ class PodStrategy(BuiltinStrategy):
     def default(self, obj: Object) -> None:
         """The spec's defaults, requests from limits, service links."""
         spec = obj["spec"]
+        if obj.get("status"):
+            in_step(obj["status"])
         put_default(spec, "enableServiceLinks", True)
         default_resources(spec)
         default_pod_spec(spec)
@@ -74,7 +79,7 @@ class PodStrategy(BuiltinStrategy):
             obj["spec"]["terminationGracePeriodSeconds"] = 1
         obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(obj["spec"])}
         if obj["spec"].get("schedulingGates"):
-            obj["status"]["conditions"] = [dict(_GATED)]
+            obj["status"]["conditions"] = [{**_GATED, "lastTransitionTime": format_time(ctx.now)}]
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
         """Each subresource changes its own part only."""
@@ -101,14 +106,15 @@ class PodStrategy(BuiltinStrategy):
         return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """On the main resource: only images, deadline, tolerations and scheduling gates may change."""
-        if subresource:
-            return []
+        """Each subresource has its own rules."""
+        if subresource == "status":
+            return status_causes(new.get("status") or {}, old.get("status") or {})
         causes = pod_spec_causes(new["spec"], "spec")
-        allowed = _with_allowed_changes(old["spec"], new["spec"])
-        if allowed != new["spec"]:
-            causes.append(errors.forbidden_field("spec", _GENERAL_UPDATES + _difference(allowed, new["spec"])))
-        return causes
+        if subresource == "ephemeralcontainers":
+            return causes + list(ephemeral_causes(new["spec"], old["spec"]))
+        if subresource == "resize":
+            return causes + list(resize_causes(new, old))
+        return causes + list(update_causes(new["spec"], old["spec"]))
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """Those of the spec, at creation only: what updates Pods are programs."""
@@ -236,38 +242,3 @@ def _keep_all_but(new: Object, old: Object, subresource: str) -> None:
     new.update(kept)
     if managed is not None:
         new["metadata"]["managedFields"] = managed
-
-
-def _with_allowed_changes(old: Object, new: Object) -> Object:
-    """The old spec with the changes of the new one that are allowed."""
-    allowed: Object = json_copy(old)
-    for key in ("containers", "initContainers"):
-        before, after = allowed.get(key) or [], new.get(key) or []
-        if len(before) == len(after):
-            for container, changed in zip(before, after, strict=True):
-                container["image"] = changed.get("image", "")
-    deadline, old_deadline = new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
-    if deadline is not None and (old_deadline is None or deadline <= old_deadline):
-        allowed["activeDeadlineSeconds"] = deadline
-    if all(entry in (new.get("tolerations") or ()) for entry in old.get("tolerations") or ()):
-        _take(allowed, new, "tolerations")
-    if old.get("schedulingGates"):
-        remaining = new.get("schedulingGates") or []
-        if all(gate in old["schedulingGates"] for gate in remaining):
-            _take(allowed, new, "schedulingGates")
-    if old.get("terminationGracePeriodSeconds", 0) < 0 and new.get("terminationGracePeriodSeconds") == 1:
-        allowed["terminationGracePeriodSeconds"] = 1
-    return allowed
-
-
-def _take(target: Object, source: Object, key: str) -> None:
-    if key in source:
-        target[key] = source[key]
-    else:
-        target.pop(key, None)
-
-
-def _difference(before: Any, after: Any) -> str:
-    """A diff for people. The real server prints its internal Go structs, field by field; this prints the API's JSON."""
-    old, new = (json.dumps(value, indent=1, sort_keys=True).splitlines(keepends=True) for value in (before, after))
-    return "".join(list(difflib.unified_diff(old, new))[2:])
