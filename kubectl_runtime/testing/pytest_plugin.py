@@ -104,6 +104,8 @@ def _serve(config: pytest.Config, arguments: dict[str, Any]) -> Iterator[ApiServ
 def kube_apiserver(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
     """A running embedded API server for this test alone; see ``pytest.mark.kube_apiserver`` for its arguments."""
     marker = request.node.get_closest_marker("kube_apiserver")
+    if marker and marker.args:
+        raise pytest.UsageError(f"pytest.mark.kube_apiserver takes arguments by name, not {marker.args[0]!r}")
     yield from _serve(request.config, dict(marker.kwargs) if marker else {})
 
 

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakSet
 
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.testing.apiserver.access import ADMIN, Access, AuthorizationMode, Tokens, as_user, users_by_token
@@ -83,6 +84,8 @@ class ApiServer:
         self.faults.bind(clock, self.expire_history)
         self._own_token = ""
         self._listener: Listener | None = None
+        self._was_started = False
+        self._transports: WeakSet[ApiTransport] = WeakSet()
         self._housekeeper: Housekeeper | None = None
 
     # --- life ------------------------------------------------------------------------------------------------------
@@ -98,7 +101,7 @@ class ApiServer:
                             recording=self.requests, tls=self.tls)
         self._port = listener.port
         self._housekeeper = Housekeeper(self.core, self.clock, f"apiserver-{listener.port}-housekeeper")
-        self._listener = listener
+        self._listener, self._was_started = listener, True
         listener.start()
         return self
 
@@ -121,11 +124,15 @@ class ApiServer:
 
     def restart(self, *, fresh: bool = False) -> None:
         """Stop and start on the same port, with the same data or, if `fresh`, as a new cluster (new uids, low
-        versions). Blocks and raises as `stop` and `start`; clients meanwhile are refused."""
+        versions). Blocks and raises as `stop` and `start`; clients meanwhile are refused. Watches of transports end,
+        too; a server that was never started, for transports alone, binds nothing."""
         self.stop()
         if fresh:
             self.core = self._new_core()
-        self.start()
+        for transport in list(self._transports):
+            transport.end_watches(broken=False)
+        if self._was_started:
+            self.start()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -195,7 +202,9 @@ class ApiServer:
         """A `requests` adapter over the same data without sockets and threads, for simulation."""
         from kubectl_runtime.testing.transport import ApiTransport
 
-        return ApiTransport(self)
+        transport = ApiTransport(self)
+        self._transports.add(transport)
+        return transport
 
     # --- data ------------------------------------------------------------------------------------------------------
 
@@ -232,6 +241,8 @@ class ApiServer:
         """Break all connections, as a network does; new ones are accepted."""
         if self._listener is not None:
             self._listener.drop_connections()
+        for transport in list(self._transports):
+            transport.end_watches(broken=True)
 
     def handle(self, request: HttpRequest) -> HttpResponse:
         """Answer a request without HTTP, and without faults."""

@@ -13,19 +13,18 @@ one within its data here.)
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 import requests
 import urllib3
 from requests.adapters import BaseAdapter
 
-from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse, WatchStream, parse_query
-from kubectl_runtime.testing.faults import Close, Exchange, Plan, RecordedRequest, Reset, Send, Wait
+from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse, parse_query
+from kubectl_runtime.testing.faults import Exchange, RecordedRequest, Wait
 from kubectl_runtime.testing.http.messages import head, whole_head
+from kubectl_runtime.testing.transport_bodies import Line, PlannedBody, WatchBody
 
 if TYPE_CHECKING:
     from kubectl_runtime.testing.server import ApiServer
@@ -37,6 +36,8 @@ class ApiTransport(BaseAdapter):
     def __init__(self, server: ApiServer) -> None:
         super().__init__()
         self._server = server
+        self._watches: WeakSet[WatchBody] = WeakSet()
+        self._late: list[tuple[float, HttpRequest, Exchange, RecordedRequest]] = []  # (when it is handled, …)
 
     def send(self, request: requests.PreparedRequest, *_: Any, timeout: Any = None, **__: Any) -> requests.Response:
         """Answer a request; of the other arguments that requests gives an adapter none matters here.
@@ -50,11 +51,8 @@ class ApiTransport(BaseAdapter):
             line.wait_for(server.faults.connect(), b"")
             entry = line.entry = server.requests.add(wanted)
             exchange = server.faults.begin(wanted) or Exchange(server.clock)
-            line.wait_for(exchange.before, b"")
-            for effect in exchange.effects:
-                effect()
-            answer = exchange.answer(exchange.instead or self._handle(wanted))
-            server.requests.answered(entry, answer.status)
+            self._delay(line, wanted, exchange, entry)
+            answer = self._answer(wanted, exchange, entry)
             line.pause(answer.delay)
             return self._response(request, exchange, answer, line)
         except urllib3.exceptions.ReadTimeoutError as error:
@@ -65,11 +63,46 @@ class ApiTransport(BaseAdapter):
     def close(self) -> None:
         """Nothing is kept open."""
 
-    def _handle(self, wanted: HttpRequest) -> HttpResponse:
-        settle(self._server)
-        answer = self._server.core.handle(wanted)
-        settle(self._server)
+    def end_watches(self, *, broken: bool) -> None:
+        """End the watches that are open: in order, or as when the network breaks. The server calls this."""
+        for body in list(self._watches):
+            body.interrupt(broken=broken)
+
+    def _delay(self, line: Line, wanted: HttpRequest, exchange: Exchange, entry: RecordedRequest) -> None:
+        """Let what is to pass before a request pass. A client that gives up meanwhile does not undo the request: the
+        server handles it at its time, when nobody listens any more."""
+        due = self._server.clock.monotonic() + sum(step.seconds for step in exchange.before if isinstance(step, Wait))
+        try:
+            line.wait_for(exchange.before, b"")
+        except urllib3.exceptions.ReadTimeoutError:
+            if not exchange.unhandled:
+                self._late.append((due, wanted, exchange, entry))
+            raise
+
+    def _answer(self, wanted: HttpRequest, exchange: Exchange, entry: RecordedRequest) -> HttpResponse:
+        for effect in exchange.effects:
+            effect()
+        answer = exchange.answer(exchange.instead or self._handle(wanted))
+        self._server.requests.answered(entry, answer.status)
         return answer
+
+    def _handle(self, wanted: HttpRequest) -> HttpResponse:
+        self.settle()
+        answer = self._server.core.handle(wanted)
+        self.settle()
+        return answer
+
+    def settle(self) -> None:
+        """Do what is due by the clock: late requests, controllers, compaction."""
+        core, now = self._server.core, self._server.clock.monotonic()
+        due = [late for late in self._late if late[0] <= now]
+        self._late = [late for late in self._late if late[0] > now]
+        for _, wanted, exchange, entry in due:
+            answer = self._answer(wanted, exchange, entry)
+            if answer.stream is not None:
+                answer.stream.close()
+        while (wakeup := core.next_wakeup()) is not None and wakeup <= self._server.clock.monotonic():
+            core.tick()
 
     def _response(self, request: requests.PreparedRequest, exchange: Exchange, answer: HttpResponse,
                   line: Line) -> requests.Response:
@@ -79,7 +112,8 @@ class ApiTransport(BaseAdapter):
         if answer.stream is not None:
             start = head(answer, now, [])
             rest = line.wait_for(exchange.head(start), start)
-            body = WatchBody(self._server, exchange, answer.stream, line, rest)
+            body = WatchBody(self._server.clock, self.settle, exchange, answer.stream, line, rest)
+            self._watches.add(body)
         else:
             start = whole_head(answer, now, close=False)
             content = b"" if request.method == "HEAD" else answer.body
@@ -96,171 +130,6 @@ class ApiTransport(BaseAdapter):
         response.headers = requests.structures.CaseInsensitiveDict(headers)
         response.encoding = "utf-8"
         return response
-
-
-class Line:
-    """The connection of one request: carries out plans on the clock, as far as the client would notice."""
-
-    def __init__(self, server: ApiServer, timeout: float | None) -> None:
-        self.entry: RecordedRequest | None = None
-        self._server, self._timeout = server, timeout
-        self._silent = 0.0  # seconds since the client last heard something
-
-    def wait_for(self, plan: Plan, expected: bytes) -> Plan:
-        """Carry out a plan until the expected bytes have been sent; what is left of it."""
-        left, steps = len(expected), deque(plan)
-        while steps:
-            step = steps[0]
-            if isinstance(step, Send):
-                if left == 0:
-                    break
-                taken = min(left, len(step.data))
-                left -= taken
-                steps.popleft()
-                if taken < len(step.data):
-                    steps.appendleft(Send(step.data[taken:]))
-            else:
-                if left == 0 and expected:
-                    break
-                self.carry(steps.popleft())
-        return list(steps)
-
-    def carry(self, step: Any) -> bytes:
-        """Carry out one step; the bytes that it brings. Raises urllib3's errors."""
-        if isinstance(step, Send):
-            self._silent = 0.0
-            return step.data
-        if isinstance(step, Wait):
-            self.pause(step.seconds)
-            return b""
-        if isinstance(step, Reset):
-            raise self.broken("reset", ConnectionResetError(104, "Connection reset by peer"))
-        if isinstance(step, Close):
-            raise self.broken("close", ConnectionAbortedError("the server closed the connection"))
-        self.note("stall")
-        self.pause(float("inf"))
-        return b""
-
-    def pause(self, seconds: float) -> None:
-        """Let time pass; raises ReadTimeoutError once the client would have given up."""
-        patience = None if self._timeout is None else self._timeout - self._silent
-        given_up = patience is not None and seconds >= patience
-        self._sleep(patience if given_up else seconds)
-        self._silent += seconds
-        if given_up:
-            # the pool and URL of a real one say nothing here
-            raise urllib3.exceptions.ReadTimeoutError(None, "", "Read timed out.")  # type: ignore[arg-type]
-
-    def _sleep(self, seconds: float | None) -> None:
-        clock, condition = self._server.clock, threading.Condition()
-        if seconds == float("inf"):
-            seconds = None  # for ever: a simulated clock tells that nobody will end this
-        deadline = None if seconds is None else clock.monotonic() + seconds
-        with condition:
-            while deadline is None or (left := deadline - clock.monotonic()) > 0:
-                clock.wait(condition, None if deadline is None else left)
-
-    def broken(self, how: str, cause: Exception) -> urllib3.exceptions.ProtocolError:
-        """The error of a connection that ends this way."""
-        self.note(how)
-        return urllib3.exceptions.ProtocolError("Connection aborted.", cause)
-
-    def note(self, how: str) -> None:
-        """Record how the connection ended."""
-        if self.entry is not None:
-            self._server.requests.answered(self.entry, None, how)
-
-
-class PlannedBody:
-    """A body that comes as a plan says, as the part of urllib3's response that clients use."""
-
-    headers: urllib3.HTTPHeaderDict
-    status: int
-
-    def __init__(self, line: Line, plan: Plan, length: int) -> None:
-        self._line, self._plan, self._left = line, deque(plan), length
-
-    def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:  # noqa: ARG002
-        """The pieces; blocks on the clock. Raises urllib3's ProtocolError and ReadTimeoutError."""
-        while self._left > 0:
-            data = self._line.carry(self._plan.popleft()) if self._plan else b""
-            self._left -= len(data)
-            if data:
-                yield data
-
-    def read(self, amt: int | None = None, decode_content: bool | None = None) -> bytes:  # noqa: ARG002
-        """All that is left."""
-        return b"".join(self.stream())
-
-    def shutdown(self) -> None:
-        """End the body."""
-        self._left = 0
-
-    close = release_conn = shutdown
-
-
-class WatchBody:
-    """The body of a watch, as the part of urllib3's response that clients use."""
-
-    headers: urllib3.HTTPHeaderDict
-    status: int
-
-    def __init__(self, server: ApiServer, exchange: Exchange, stream: WatchStream, line: Line, plan: Plan) -> None:
-        self._server, self._exchange, self._stream, self._line = server, exchange, stream, line
-        self._plan = deque(plan)
-        self._due: float | None = None  # when the wait at the front of the plan is over
-        self._ended = self._closing = False
-
-    def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:  # noqa: ARG002
-        """Chunks as they are ready, b"" when nothing is; ends with the watch."""
-        while not self._ended:
-            settle(self._server)
-            if self._plan:
-                yield self._step()
-                continue
-            if self._closing:
-                return
-            data = self._stream.poll()
-            if data is not None:
-                self._plan.extend(self._exchange.data(data))
-            elif self._stream.closed:
-                self._plan.extend(self._exchange.end(lambda line: line, b""))
-                self._closing = True
-            else:
-                yield b""
-
-    def _step(self) -> bytes:
-        """Carry out the next step of the plan if its time has come; never blocks."""
-        step, now = self._plan[0], self._server.clock.monotonic()
-        if isinstance(step, Wait):
-            self._due = now + step.seconds if self._due is None else self._due
-            if now >= self._due:
-                self._due = None
-                self._plan.popleft()
-            return b""
-        if isinstance(step, Send | Close | Reset):
-            self._plan.popleft()
-            return self._line.carry(step)
-        self._line.note("stall")
-        return b""  # a stall stays at the front for ever
-
-    def shutdown(self) -> None:
-        """End the stream."""
-        self._ended = True
-
-    def close(self) -> None:
-        """The client is done."""
-        self._ended = True
-        self._stream.close()
-
-    release_conn = close
-
-
-def settle(server: ApiServer) -> None:
-    """Do what is due by the clock."""
-    core = server.core
-    while (due := core.next_wakeup()) is not None and due <= server.clock.monotonic():
-        core.tick()
 
 
 def _read_timeout(timeout: Any) -> float | None:

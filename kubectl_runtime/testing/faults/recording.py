@@ -1,7 +1,7 @@
 """`Recording`: every request that a server got, in order, with what became of it.
 
-Reads as a sequence of `RecordedRequest`. The oldest are forgotten above `max_requests` or when their bodies take more
-than `max_bytes`; numbers go on counting. Thread-safe; reading gives a snapshot.
+Reads as a sequence of `RecordedRequest`. The oldest are forgotten above `max_requests` or when they take more than
+`max_bytes`; numbers go on counting. Thread-safe; reading gives a snapshot.
 """
 
 from __future__ import annotations
@@ -72,6 +72,12 @@ class RecordedRequest:
         return f"<{self.number}: {self.verb} {self.method} {self.path} -> {self.ended or self.status}>"
 
 
+def _size(request: HttpRequest) -> int:
+    """Bytes that a request takes, roughly."""
+    return (len(request.body) + len(request.path) + sum(map(len, request.headers.values()))
+            + sum(len(key) + len(value) for key, value in request.query))
+
+
 class Recording:
     """See the module."""
 
@@ -94,9 +100,9 @@ class Recording:
             self._count += 1
             entry = RecordedRequest(self._count, self._clock.monotonic(), self._clock.now(), request)
             self._kept.append(entry)
-            self._bytes += len(request.body)
+            self._bytes += _size(request)
             while len(self._kept) > self._max_requests or (self._bytes > self._max_bytes and len(self._kept) > 1):
-                self._bytes -= len(self._kept.popleft().body)
+                self._bytes -= _size(self._kept.popleft().request)
             self._changed.notify_all()
         return entry
 

@@ -112,6 +112,8 @@ class Connection:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             else:
                 self._say_goodbye()
+                with contextlib.suppress(OSError):
+                    self._linger()
         except OSError:
             pass  # the client has gone, or the server stops
         except Exception:

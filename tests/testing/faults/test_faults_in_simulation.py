@@ -152,3 +152,35 @@ def test_an_event_is_cut_within_its_line(sim) -> None:
     assert next(stream) == b'{"type":"ADDED",'[:15]
     with pytest.raises(urllib3.exceptions.ProtocolError):
         next(stream)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_restart_ends_open_watches_and_binds_nothing(sim, fresh) -> None:
+    watch = sim.watch()
+    assert next(watch) == b""
+    sim.server.restart(fresh=fresh)
+    assert next(watch, None) is None
+    with pytest.raises(RuntimeError, match="no address"):
+        sim.server.url  # noqa: B018 - asking is the test
+    assert sim.get().status_code == 200
+
+
+def test_a_network_that_breaks_breaks_open_watches_stalled_ones_too(sim) -> None:
+    sim.server.faults.on("watch").nth(2).stall_after_headers()
+    watches = [sim.watch(), sim.watch()]
+    assert [next(watch) for watch in watches] == [b"", b""]
+    sim.server.drop_connections()
+    for watch in watches:
+        with pytest.raises(urllib3.exceptions.ProtocolError, match="reset by peer"):
+            next(watch)
+    assert sim.get().status_code == 200
+
+
+def test_a_request_whose_client_gave_up_is_handled_at_its_time_all_the_same(sim) -> None:
+    sim.server.faults.on("create").delay(5)
+    with pytest.raises(requests.ReadTimeout):
+        sim.session.post(PATH, json={"metadata": {"name": "late"}}, timeout=2)
+    assert sim.get(f"{PATH}/late").status_code == 404
+    sim.clock.advance(3)
+    assert sim.get(f"{PATH}/late").status_code == 200
+    assert [entry.status for entry in sim.server.requests] == [201, 404, 200]

@@ -157,6 +157,14 @@ def test_a_new_connection_is_reset_or_never_served(server) -> None:
     assert [entry.verb for entry in server.requests] == ["list"]  # the other two were never read
 
 
+def test_a_new_connection_is_closed_in_order_though_its_request_was_never_read(server) -> None:
+    server.faults.connections().drop("close")
+    raw = Raw(server)
+    with raw.socket:
+        raw.socket.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
+        assert raw.socket.recv(1) == b""  # a close with bytes unread would be an RST, and raise
+
+
 def test_answers_of_any_status_header_and_body(server) -> None:
     server.faults.on("list").nth(1).answer(302, "moved", {"Location": "/elsewhere"})
     server.faults.on("list").nth(2).answer(418, b"\x00\xff", {"Content-Type": "image/png"})

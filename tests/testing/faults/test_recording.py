@@ -57,8 +57,10 @@ def test_the_oldest_are_forgotten_and_numbers_go_on() -> None:
     recording.add(request(body=b"x" * 90))
     recording.add(request(body=b"x" * 20))
     assert [entry.number for entry in recording] == [7]
+    recording.add(HttpRequest("GET", "/" + "p" * 40, [("q", "v" * 20)], {"h": "v" * 30}))  # heads count, too
+    assert [entry.number for entry in recording] == [8]
     recording.clear()
-    assert (len(recording), recording.total) == (0, 7)
+    assert (len(recording), recording.total) == (0, 8)
     recording.add(request(body=b"x" * 200))  # larger than the bound: the newest is always kept
     assert len(recording) == 1
 

@@ -80,6 +80,19 @@ def test_a_marker_passes_arguments(project) -> None:
     passes(project, "--strict-markers", passed=1)
 
 
+def test_a_marker_takes_arguments_by_name_only(project) -> None:
+    project.makepyfile("""
+        import pytest
+
+        @pytest.mark.kube_apiserver("RBAC")
+        def test_it(kube_apiserver):
+            pass
+    """)
+    result = project.runpytest_subprocess(*_LOAD)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*takes arguments by name, not 'RBAC'*"])
+
+
 def test_options_come_from_the_ini_file_and_the_command_line_wins(project) -> None:
     (project.path / "manifests").mkdir()
     (project.path / "manifests" / "a.yaml").write_text(
