@@ -6,6 +6,7 @@ tree of nodes, before anything is built: a large document may consist of aliases
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from typing import Any
@@ -13,6 +14,10 @@ from typing import Any
 import msgspec
 
 _TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+_DATE, _INT, _FLOAT = (f"tag:yaml.org,2002:{name}" for name in ("timestamp", "int", "float"))
+_GO_INT = re.compile(r"^[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)$")
+_GO_FLOAT = re.compile(r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|"
+                       r"\.(?:nan|NaN|NAN))$")
 _LARGE = 1 << 63  # integers from here on stay floating-point numbers
 MANY_VALUES, TOO_MANY_VALUES = 400_000, 4_000_000
 # the part of a document's values that aliases may bring, up to and beyond these sizes
@@ -57,16 +62,40 @@ def _place(error: Any) -> str:
 
 @cache
 def json_types_loader() -> Any:
-    """A safe loader that leaves dates as text, as JSON has none, and takes y and n for booleans, as YAML 1.1 does."""
+    """A safe loader that leaves dates as text, as JSON has none, takes y and n for booleans, as YAML 1.1 does, reads
+    numbers as Go does, and looks through tags that it does not know."""
     import yaml
 
     base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    resolvers = {first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:timestamp"]
+    resolvers = {first: [(tag, pattern) for tag, pattern in rules if tag not in (_DATE, _INT, _FLOAT)]
                  for first, rules in base.yaml_implicit_resolvers.items()}
     for letter in "yYnN":
         resolvers[letter] = [("tag:yaml.org,2002:bool", re.compile("^[yYnN]$")), *resolvers.get(letter, ())]
+    for letter in "-+.0123456789":
+        resolvers[letter] = [(_INT, _GO_INT), (_FLOAT, _GO_FLOAT), *resolvers.get(letter, ())]
     values = {**base.bool_values, "y": True, "n": False}
-    return type("JsonTypesLoader", (base,), {"yaml_implicit_resolvers": resolvers, "bool_values": values})
+    loader: Any = type("JsonTypesLoader", (base,), {"yaml_implicit_resolvers": resolvers, "bool_values": values})
+    loader.add_constructor(_FLOAT, _finite)
+    loader.add_multi_constructor("!", _untagged)
+    return loader
+
+
+def _finite(loader: Any, node: Any) -> float | str:
+    number: float = loader.construct_yaml_float(node)
+    if not math.isfinite(number):
+        if node.value.lower().lstrip("+-") not in (".inf", ".nan"):
+            return str(node.value)  # too large for a number
+        name = "NaN" if math.isnan(number) else "+Inf" if number > 0 else "-Inf"
+        raise ValueError(f"json: unsupported value: {name}")
+    return number
+
+
+def _untagged(loader: Any, _: str, node: Any) -> Any:
+    """What stands behind a tag of the author's own; a scalar is a text then."""
+    if isinstance(node.value, str):
+        return loader.construct_scalar(node)
+    construct = loader.construct_mapping if node.id == "mapping" else loader.construct_sequence
+    return construct(node, deep=True)
 
 
 def _first_document(body: bytes, duplicates: list[str]) -> Any:
