@@ -72,11 +72,14 @@ class CustomStrategy(Strategy):
     @property
     def converts(self) -> bool:
         """Whether a read may show more than what is stored."""
-        return self._defaults_on_read
+        return self._defaults_on_read or self._storage_node is not self.node
 
     def from_storage(self, obj: Object, version: str) -> Object:
-        """Defaults that came into the schema after the object was stored."""
-        apply_defaults(obj, self.node)
+        """What this version has of the stored one, with defaults that came into its schema after it was stored."""
+        if self._defaults_on_read:
+            apply_defaults(obj, self._storage_node)
+        if self._storage_node is not self.node:
+            prune(obj, self.node)
         return obj
 
     def generation_part(self, obj: Object) -> Any:

@@ -39,6 +39,7 @@ from kubectl_runtime.testing.apiserver.managedfields.tracking import (
     NO_RESET,
     Reset,
     Target,
+    conversion_error,
     known_versions,
     strip,
     take_over,
@@ -72,7 +73,9 @@ def update(old: Object | None, new: Object, *, manager: str, api_version: str, s
 
 
 def _updated(live: Object, new: Object, managed: Managed, writer: Entry, target: Target) -> Managed:
-    """The entries after an update."""
+    """The entries after an update: none at all if versions cannot be compared, which the real server only logs."""
+    if conversion_error(live, new, managed, target):
+        return {}
     changed, removed = compare(live, new, target.schema)
     managed = {identity: entry for identity, entry in managed.items()
                if entry.fields and target.schema_of(entry.api_version)}
@@ -135,6 +138,8 @@ def _applied(live: Object, applied: Object, managed: Managed, writer: Entry, tar
     managed[writer.identity] = writer.with_fields(fields)
     merged = merge(live, applied, target.schema)
     result = prune(merged, managed, last, target)
+    if why := conversion_error(live, result, managed, target, writer.identity):
+        raise StatusError(500, "", why)
     managed, conflicts = take_over(live, result, managed, target, writer=writer.identity)
     if conflicts and not force:
         raise _Conflicts([(managed_by, path) for managed_by, taken in _named(conflicts) for path in paths(taken)])

@@ -16,6 +16,7 @@ from kubectl_runtime.testing.apiserver.managedfields.fieldset import (
     only,
     without,
 )
+from kubectl_runtime.testing.apiserver.managedfields.validate import typed_errors
 from kubectl_runtime.testing.apiserver.schemas import Schema
 
 Object = dict[str, Any]
@@ -105,6 +106,21 @@ def _collapse(fields: Fields, schema: Schema) -> Fields:
             below = schema.field(key[2:]) if key.startswith("f:") else schema.element
         result[key] = node if below is None else {} if below.leaf else _collapse(node, below)
     return result
+
+
+def conversion_error(old: Object, new: Object, managed: Managed, target: Target, writer: Identity | None = None) -> str:
+    """Why the objects cannot be compared in the versions of the other managers; "" if they can.
+
+    Versions of a custom resource are converted by name only: a field that one of them does not know has no place there.
+    """
+    for version in {entry.api_version for identity, entry in managed.items() if identity != writer}:
+        schema = target.schema_of(version)
+        if version == target.api_version or schema is None or schema.name:  # built-in kinds, which have names, convert
+            continue
+        for what, obj in (("old", old), ("new", new)):
+            if found := typed_errors(obj, schema):
+                return f"failed to convert {what} object: {found}"
+    return ""
 
 
 def take_over(old: Object, new: Object, managed: Managed, target: Target, *, writer: Identity | None = None,
