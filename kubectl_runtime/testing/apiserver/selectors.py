@@ -67,9 +67,9 @@ class FieldSelector:
     def __bool__(self) -> bool:
         return bool(self.terms)
 
-    def name(self) -> str | None:
-        """The name that the selector asks for, None if it leaves the name open."""
-        return next((value for key, equal, value in self.terms if equal and key == "metadata.name"), None)
+    def exact(self, field: str) -> str | None:
+        """The value that the selector asks of a field, None if it leaves it open."""
+        return next((value for key, equal, value in self.terms if equal and key == field), None)
 
     def matches(self, fields: Mapping[str, str]) -> bool:
         """Whether field values satisfy the selector; a missing field counts as empty."""

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import secrets
+import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -24,7 +25,7 @@ from typing import Any, Protocol
 from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.testing.apiserver.access import bootstrap, escalation, reviews
 from kubectl_runtime.testing.apiserver.access.attributes import Attributes, Decision, of_request, refusal
-from kubectl_runtime.testing.apiserver.access.authn import ADMIN, Authenticator, load_token_file
+from kubectl_runtime.testing.apiserver.access.authn import ADMIN, CREDENTIAL_EXTRA, Authenticator, load_token_file
 from kubectl_runtime.testing.apiserver.access.impersonation import (
     impersonate,
     service_account,
@@ -161,7 +162,8 @@ class Access:
         user = as_user(f"{SERVICE_ACCOUNT}{namespace}:{name}")
         token = secrets.token_urlsafe(48)
         ends = self._core.clock.monotonic() + lifetime
-        self._authenticator.expiring[token] = (User(user.name, uid, user.groups), ends)
+        credential = ((CREDENTIAL_EXTRA, (f"JTI={uuid.uuid4()}",)),)
+        self._authenticator.expiring[token] = (User(user.name, uid, user.groups, credential), ends)
         return token
 
 

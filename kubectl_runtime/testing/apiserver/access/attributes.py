@@ -57,7 +57,7 @@ def _selected_name(request: HttpRequest) -> str:
     try:
         for option in ("limit", "timeoutSeconds"):
             integer_param(request, option)
-        name = FieldSelector(parse_terms(request.param("fieldSelector"))).name() or ""
+        name = FieldSelector(parse_terms(request.param("fieldSelector"))).exact("metadata.name") or ""
     except StatusError:
         return ""
     return "" if path_segment_errors(name) else name

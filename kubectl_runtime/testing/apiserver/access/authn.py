@@ -31,7 +31,7 @@ ADMIN = User("admin", groups=(MASTERS, AUTHENTICATED))
 
 UID_ATTRIBUTE = "1.3.6.1.4.1.57683.2"  # the attribute of a certificate's subject that carries a user's uid
 CREDENTIAL_ID = "credentialID"  # pseudo attribute in which the rim passes on the certificate's fingerprint
-_CREDENTIAL_EXTRA = "authentication.kubernetes.io/credential-id"
+CREDENTIAL_EXTRA = "authentication.kubernetes.io/credential-id"
 
 
 class TokenFileError(ValueError):
@@ -81,7 +81,7 @@ def certificate_user(subject: Iterable[tuple[str, str]]) -> User | None:
     names = values.get("commonName") or [""]
     if not names[-1]:
         return None
-    extra = tuple((_CREDENTIAL_EXTRA, (value,)) for value in values.get(CREDENTIAL_ID, ()))
+    extra = tuple((CREDENTIAL_EXTRA, (value,)) for value in values.get(CREDENTIAL_ID, ()))
     return User(names[-1], (values.get(UID_ATTRIBUTE) or [""])[-1], tuple(values.get("organizationName", ())), extra)
 
 

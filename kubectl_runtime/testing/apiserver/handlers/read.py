@@ -127,7 +127,9 @@ def page(ctx: RequestContext, listing: ListRequest) -> tuple[list[Version], Obje
 
 def _is_single(ctx: RequestContext, listing: ListRequest) -> bool:
     """Whether the field selector names the one object to look at."""
-    return bool(ctx.namespace or not ctx.type.namespaced) and listing.fields.name() is not None
+    fields = listing.fields
+    one_namespace = ctx.namespace or not ctx.type.namespaced or fields.exact("metadata.namespace")
+    return bool(one_namespace) and fields.exact("metadata.name") is not None
 
 
 def _state(ctx: RequestContext, listing: ListRequest) -> tuple[int, str, int, dict[str, Version], list[str]]:
