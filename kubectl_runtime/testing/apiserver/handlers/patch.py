@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.testing.apiserver import errors, managedfields, patching, writes
+from kubectl_runtime.testing.apiserver.body import type_meta_problem
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.field_validation import Keys
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_one, stored
@@ -116,10 +117,14 @@ def _check_type(ctx: RequestContext, result: Patched, old: Object) -> None:
 
 def _check_custom_type(ctx: RequestContext, result: Patched, kind: str, api_version: str) -> None:
     new, name = result.value, ctx.info.name
+    if problem := type_meta_problem(new):
+        raise result.invalid(f"couldn't get version/kind; json parse error: {problem}")
     if not new.get("kind"):
         raise result.invalid(f"Object 'Kind' is missing in '{result.text}'")
     if not new.get("apiVersion"):
         raise errors.internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
+    if new["apiVersion"].count("/") > 1:
+        raise result.invalid(f"unexpected GroupVersion string: {new['apiVersion']}")
     if new["apiVersion"] != api_version:
         raise errors.invalid(new["apiVersion"].rpartition("/")[0], new["kind"], name, [
             errors.invalid_value("apiVersion", new["apiVersion"], f"must be {api_version}")])
