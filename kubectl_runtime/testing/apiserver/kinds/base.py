@@ -193,7 +193,8 @@ def labels_causes(labels: Object, path: str) -> list[Cause]:
 
 def immutable_causes(new: Object, old: Object, keys: Sequence[str], path: str = "spec") -> list[Cause]:
     """``field is immutable`` for each key of two specs that differs."""
-    return [errors.immutable(f"{path}.{key}", new.get(key)) for key in keys if new.get(key) != old.get(key)]
+    at = f"{path}." if path else ""
+    return [errors.immutable(f"{at}{key}", new.get(key)) for key in keys if new.get(key) != old.get(key)]
 
 
 def label_selector(selector: Object | None) -> LabelSelector | None:

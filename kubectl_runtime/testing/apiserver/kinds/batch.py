@@ -86,12 +86,15 @@ class JobStrategy(BuiltinStrategy):
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """Selector, template and completion mode do not change; completions only of an Indexed Job."""
         if subresource == "status":
-            return []
+            return [cause for key in ("active", "succeeded", "failed")
+                    for cause in non_negative(new.get("status") or {}, key, "status")]
         spec, before = new["spec"], old["spec"]
         keys = ["selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy",
                 "successPolicy"]
         if spec.get("suspend") and before.get("suspend"):
             keys.remove("template")  # a suspended Job may be re-targeted before it starts
+            if _fixed_template(spec["template"]) != _fixed_template(before["template"]):
+                return [errors.immutable("spec.template.spec", spec["template"].get("spec"))]
         causes = 2 * (job_spec_causes(spec, "spec") + _selector_causes(spec))  # the real server checks it twice
         if spec.get("completionMode") != INDEXED:
             keys.insert(0, "completions")
@@ -107,6 +110,17 @@ class JobStrategy(BuiltinStrategy):
     def default_orphans(self) -> bool:
         """batch/v1 Jobs are older than garbage collection: a delete without a policy orphans their Pods."""
         return True
+
+
+def _fixed_template(template: Object) -> Object:
+    """What may not change in the template of a suspended Job: all but where its Pods run and what they ask for."""
+    spec = {key: value for key, value in (template.get("spec") or {}).items()
+            if key not in ("nodeSelector", "affinity", "tolerations", "schedulingGates")}
+    for key in ("containers", "initContainers"):
+        if key in spec:
+            spec[key] = [{name: value for name, value in container.items() if name != "resources"}
+                         for container in spec[key]]
+    return spec
 
 
 def _warnings(obj: Object, old: Object | None, spec: Object, path: str) -> list[str]:

@@ -9,7 +9,14 @@ from typing import Any, ClassVar
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, config_key_errors, fill, put_default
+from kubectl_runtime.testing.apiserver.kinds.base import (
+    BuiltinStrategy,
+    config_key_errors,
+    fill,
+    immutable_causes,
+    put_default,
+)
+from kubectl_runtime.testing.apiserver.kinds.quota_validation import limit_causes, quota_causes
 from kubectl_runtime.testing.apiserver.metadata import STANDARD_FINALIZERS, collector_finalizers
 from kubectl_runtime.testing.apiserver.names import dns_label_errors, qualified_name_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
@@ -132,6 +139,14 @@ def _json_error(data: bytes) -> str:
     return f"invalid character '{first}' looking for beginning of value"
 
 
+def _finalizer_causes(name: str, path: str) -> list[Cause]:
+    causes = [errors.invalid_value(path, name, why) for why in qualified_name_errors(name)]
+    if "/" not in name and name not in STANDARD_FINALIZERS:
+        causes.append(errors.invalid_value(path, name,
+                                           "name is neither a standard finalizer name nor is it fully qualified"))
+    return causes
+
+
 _SECURITY_LABELS = {f"pod-security.kubernetes.io/{mode}" for mode in ("enforce", "audit", "warn")}
 _SECURITY_LEVELS = ("privileged", "baseline", "restricted")
 
@@ -178,12 +193,7 @@ class NamespaceStrategy(BuiltinStrategy):
         """Finalizers of the spec; the levels of Pod security."""
         causes = []
         for finalizer in (obj.get("spec") or {}).get("finalizers") or ():
-            causes += [errors.invalid_value("spec.finalizers", finalizer, why)
-                       for why in qualified_name_errors(finalizer)]
-            if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
-                causes.append(errors.invalid_value("spec.finalizers", finalizer,
-                                                   "name is neither a standard finalizer name nor is it fully "
-                                                   "qualified"))
+            causes += _finalizer_causes(finalizer, "spec.finalizers")
         for label, level in (obj["metadata"].get("labels") or {}).items():
             if label in _SECURITY_LABELS and level not in _SECURITY_LEVELS:
                 causes.append(errors.invalid_value(f"metadata.labels[{label}]", level,
@@ -192,6 +202,9 @@ class NamespaceStrategy(BuiltinStrategy):
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """The phase belongs to the deletion."""
+        if subresource == "finalize":
+            return [cause for index, name in enumerate((new.get("spec") or {}).get("finalizers") or ())
+                    for cause in _finalizer_causes(name, f"spec.finalizers[{index}]")]
         phase, deleting = (new.get("status") or {}).get("phase"), bool(old["metadata"].get("deletionTimestamp"))
         if subresource != "status" or phase == ("Terminating" if deleting else "Active"):
             return []
@@ -200,8 +213,8 @@ class NamespaceStrategy(BuiltinStrategy):
         return [errors.invalid_value("status.Phase", phase, rule)]
 
     def holds_deletion(self, obj: Object) -> bool:
-        """While the spec has finalizers."""
-        return bool((obj.get("spec") or {}).get("finalizers"))
+        """While the spec has finalizers. Surprising: a first deletion never removes it, even without any."""
+        return bool((obj.get("spec") or {}).get("finalizers")) or not obj["metadata"].get("deletionTimestamp")
 
     def prepare_delete(self, obj: Object, policy: str, ctx: StrategyContext) -> None:
         """The phase shows the deletion; the policy may add a finalizer."""
@@ -253,6 +266,14 @@ class LimitRangeStrategy(BuiltinStrategy):
             _set_if_any(item, "default", default)
             _set_if_any(item, "defaultRequest", request)
 
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """Each limit."""
+        return list(limit_causes(obj.get("spec") or {}))
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation."""
+        return self.validate_create(new, ctx)
+
 
 def _set_if_any(item: Object, key: str, value: Any) -> None:
     if value:
@@ -260,7 +281,18 @@ def _set_if_any(item: Object, key: str, value: Any) -> None:
 
 
 class ResourceQuotaStrategy(BuiltinStrategy):
-    """ResourceQuotas."""
+    """ResourceQuotas; they are stored, not enforced."""
 
     has_status = True
     delete_returns_object = True
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """The resources and the scopes."""
+        return list(quota_causes(obj.get("spec") or {}))
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """As at creation; the scopes stay."""
+        if subresource:
+            return []
+        spec, before = new.get("spec") or {}, old.get("spec") or {}
+        return self.validate_create(new, ctx) + immutable_causes(spec, before, ("scopes",))

@@ -17,6 +17,7 @@ class DaemonSetStrategy(WorkloadStrategy):
     names_hosts = False
     selector_required = False  # its lack shows in the template, which nothing matches
     broken_selector = None
+    counted = ()
     pods_of = "DaemonSet"
     empty_selector = "empty selector is invalid for daemonset"
 

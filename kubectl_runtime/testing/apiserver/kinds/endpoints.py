@@ -121,9 +121,9 @@ class EndpointSliceStrategy(BuiltinStrategy):
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """The address type is fixed."""
-        causes = [] if new.get("addressType") == old.get("addressType") else [
-            errors.immutable("addressType", new.get("addressType"))]
-        return causes + self.validate_create(new, ctx)
+        if new.get("addressType") != old.get("addressType"):
+            return [errors.immutable("addressType", new.get("addressType"))]
+        return self.validate_create(new, ctx)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """Names as addresses; addresses in an unusual form."""

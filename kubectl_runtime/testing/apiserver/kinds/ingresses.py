@@ -18,6 +18,7 @@ from kubectl_runtime.testing.apiserver.kinds.base import (
     put_default,
 )
 from kubectl_runtime.testing.apiserver.kinds.container_validation import port_name_errors
+from kubectl_runtime.testing.apiserver.kinds.service_validation import load_balancer_causes
 from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors, path_segment_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
@@ -58,7 +59,10 @@ class IngressStrategy(BuiltinStrategy):
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """As at creation, but for the annotation."""
-        return [] if subresource == "status" else list(_spec_causes(new["spec"]))
+        if subresource != "status":
+            return list(_spec_causes(new["spec"]))
+        points = ((new.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+        return list(load_balancer_causes(points, "status.loadBalancer.ingress"))
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """The annotation that the class had before it became a field."""

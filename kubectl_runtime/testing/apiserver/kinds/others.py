@@ -11,6 +11,7 @@ from kubectl_runtime.testing.apiserver.kinds.base import (
     amount_or_percent_causes,
     label_causes,
     labels_causes,
+    non_negative,
     one_of,
     put_default,
     selector_causes,
@@ -75,7 +76,10 @@ class DisruptionBudgetStrategy(BuiltinStrategy):
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """As at creation."""
-        return [] if subresource == "status" else self.validate_create(new, ctx)
+        if subresource != "status":
+            return self.validate_create(new, ctx)
+        return [cause for key in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+                for cause in non_negative(new.get("status") or {}, key, "status")]
 
 
 class PriorityClassStrategy(BuiltinStrategy):

@@ -12,7 +12,7 @@ from kubectl_runtime.testing.apiserver.names import qualified_name_errors
 from kubectl_runtime.testing.apiserver.strategy import Object
 
 _FOR_CONTAINERS = {"cpu", "memory", "ephemeral-storage"}
-_STANDARD = _FOR_CONTAINERS | {
+STANDARD = _FOR_CONTAINERS | {
     "pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps", "persistentvolumeclaims",
     "storage", "services.nodeports", "services.loadbalancers", "requests.cpu", "requests.memory", "requests.storage",
     "requests.ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage"}
@@ -56,14 +56,14 @@ def name_causes(name: str, path: str) -> Iterator[Cause]:
     if "/" in name or found:
         return
     huge = name.startswith(_HUGE_PAGES)
-    if name not in _STANDARD and not huge:
+    if name not in STANDARD and not huge:
         yield errors.invalid_value(path, name, "must be a standard resource type or fully qualified")
     if name not in _FOR_CONTAINERS and not huge:
         yield errors.invalid_value(path, name, "must be a standard resource for containers")
 
 
 def _pod_name_causes(name: str, path: str) -> Iterator[Cause]:
-    if "/" not in name and name not in _STANDARD and not name.startswith(_HUGE_PAGES):
+    if "/" not in name and name not in STANDARD and not name.startswith(_HUGE_PAGES):
         yield errors.invalid_value(path, name, "must be a standard resource type or fully qualified")
     elif name not in ("cpu", "memory") and not name.startswith(_HUGE_PAGES):
         yield errors.not_supported(path, name, ("cpu", "hugepages-", "memory"))

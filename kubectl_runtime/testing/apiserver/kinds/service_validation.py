@@ -169,3 +169,17 @@ def _policy_causes(spec: Object) -> Iterator[Cause]:
                                    "`type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'")
     yield from one_of(spec.get("internalTrafficPolicy"), ("Cluster", "Local"), "spec.internalTrafficPolicy")
     yield from one_of(spec.get("trafficDistribution"), DISTRIBUTIONS, "spec.trafficDistribution")
+
+
+def load_balancer_causes(points: Iterable[Object], path: str) -> Iterator[Cause]:
+    """What is wrong with the points at which a load balancer of a Service or an Ingress is reached."""
+    for index, point in enumerate(points):
+        ip, host = point.get("ip") or "", point.get("hostname") or ""
+        if ip and parse_ip(ip) is None:
+            yield errors.invalid_value(f"{path}[{index}].ip", ip, IP_MESSAGE)
+        if host:
+            yield from (errors.invalid_value(f"{path}[{index}].hostname", host, why)
+                        for why in dns_subdomain_errors(host))
+            if parse_ip(host) is not None:
+                yield errors.invalid_value(f"{path}[{index}].hostname", host,
+                                           "must be a DNS name, not an IP address")

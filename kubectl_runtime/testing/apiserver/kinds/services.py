@@ -15,7 +15,7 @@ from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.addresses import cidr_warnings, ip_warnings, parse_ip
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, put_default
-from kubectl_runtime.testing.apiserver.kinds.service_validation import service_causes
+from kubectl_runtime.testing.apiserver.kinds.service_validation import load_balancer_causes, service_causes
 from kubectl_runtime.testing.apiserver.names import dns_label_errors, path_segment_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
@@ -53,6 +53,9 @@ class ServiceStrategy(BuiltinStrategy):
             put_default(spec, "internalTrafficPolicy", "Cluster")
         if spec["type"] == "LoadBalancer":
             put_default(spec, "allocateLoadBalancerNodePorts", True)
+            for point in ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ():
+                if point.get("ip"):
+                    put_default(point, "ipMode", "VIP")
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
         """The status is the server's; one address makes a list of addresses."""
@@ -71,14 +74,18 @@ class ServiceStrategy(BuiltinStrategy):
         super().prepare_update(new, old, subresource, ctx)
         if subresource:
             return
+        if old["spec"]["type"] == "LoadBalancer" != new["spec"]["type"]:
+            new["status"] = {**new["status"], "loadBalancer": {}}
         spec, before = new["spec"], old["spec"]
         if spec["type"] == "ExternalName":
             if before["type"] != "ExternalName":
                 for key in _ALLOCATED:
                     spec.pop(key, None)
+                _drop_of_other_type(spec, before)
             return
         if before["type"] != "ExternalName":
             _keep_allocated(spec, before)
+            _drop_of_other_type(spec, before)
         _list_address(spec)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
@@ -96,13 +103,22 @@ class ServiceStrategy(BuiltinStrategy):
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """As at creation; the address does not change."""
         if subresource:
-            return []
+            return list(_status_causes(new))
         causes = []
         addresses, before = new["spec"].get("clusterIPs") or [], old["spec"].get("clusterIPs") or []
         if before and addresses and addresses[0] != before[0] and "ExternalName" not in (
                 new["spec"]["type"], old["spec"]["type"]):
             causes.append(errors.invalid_value("spec.clusterIPs[0]", addresses, "may not change once set"))
         return causes + self.validate_create(new, ctx)
+
+
+def _status_causes(obj: Object) -> Iterator[Cause]:
+    points = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    if points and obj["spec"].get("type") != "LoadBalancer":
+        yield errors.forbidden_field("status.loadBalancer.ingress",
+                                     "may only be used when `spec.type` is 'LoadBalancer'")
+    else:
+        yield from load_balancer_causes(points, "status.loadBalancer.ingress")
 
 
 def _warnings(obj: Object) -> Iterator[str]:
@@ -133,6 +149,29 @@ def _warnings(obj: Object) -> Iterator[str]:
         yield 'spec.externalName is ignored when spec.type is not "ExternalName"'
     if spec.get("trafficDistribution") == "PreferClose":
         yield 'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'
+
+
+def _drop_of_other_type(spec: Object, before: Object) -> None:
+    """What only the old type could have goes with it, unless the client has just changed it."""
+    kind = spec["type"]
+    reachable = kind in _WITH_NODE_PORTS or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+    ports, old_ports = spec.get("ports") or (), before.get("ports") or ()
+    if kind not in _WITH_NODE_PORTS and [port.get("nodePort") for port in ports] == [
+            port.get("nodePort") for port in old_ports]:
+        for port in ports:
+            port.pop("nodePort", None)
+    dropped = []
+    if not reachable:
+        dropped.append("externalTrafficPolicy")
+    if kind == "ExternalName":
+        dropped.append("internalTrafficPolicy")
+    if not (kind == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"):
+        dropped.append("healthCheckNodePort")
+    if kind != "LoadBalancer":
+        dropped += ["allocateLoadBalancerNodePorts", "loadBalancerClass"]
+    for key in dropped:
+        if key in spec and spec[key] == before.get(key):
+            del spec[key]
 
 
 def _keep_allocated(spec: Object, before: Object) -> None:

@@ -20,6 +20,7 @@ class StatefulSetStrategy(WorkloadStrategy):
 
     empty_selector = "empty selector is invalid for statefulset"
     broken_selector = ""
+    counted: ClassVar[Sequence[str]] = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
     pods_of = "StatefulSet"
     names_hosts = False
     immutable: ClassVar[Sequence[str]] = ()
@@ -59,7 +60,7 @@ class StatefulSetStrategy(WorkloadStrategy):
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """Most of the spec is fixed."""
         if subresource == "status":
-            return []
+            return super().validate_update(new, old, subresource, ctx)
         causes = super().validate_create(new, ctx)
         rest = [{key: value for key, value in obj["spec"].items() if key not in self.mutable} for obj in (new, old)]
         if rest[0] != rest[1]:

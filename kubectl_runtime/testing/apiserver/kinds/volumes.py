@@ -97,11 +97,11 @@ class ClaimStrategy(BuiltinStrategy):
         if subresource == "status":
             return []
         causes = self.validate_create(new, ctx)
-        fixed = [_without_mutable_parts(obj["spec"], bound=bool(old["spec"].get("volumeName"))) for obj in (new, old)]
-        if fixed[0] != fixed[1]:
+        if _fixed_parts(new["spec"], old["spec"]) != _fixed_parts(old["spec"], old["spec"]):
             causes.append(errors.forbidden_field(
                 "spec", "spec is immutable after creation except resources.requests and volumeAttributesClassName for "
                 "bound claims\n"))
+        causes += immutable_causes(new["spec"], old["spec"], ("volumeMode",), "")
         size, before = (dig(obj, "spec.resources.requests.storage") for obj in (new, old))
         if size is not None and before is not None and value_of(size) < value_of(before):
             causes.append(errors.forbidden_field("spec.resources.requests.storage",
@@ -141,9 +141,13 @@ def _source_causes(spec: Object) -> Iterator[Cause]:
         yield errors.invalid_value("spec", {}, "must match dataSourceRef")
 
 
-def _without_mutable_parts(spec: Object, *, bound: bool) -> Object:
-    rest = {key: value for key, value in spec.items() if key not in ("volumeName", "volumeAttributesClassName")}
-    if bound:
+def _fixed_parts(spec: Object, before: Object) -> Object:
+    """What may not change in the spec of a claim that was `before`: a volume and a class can still be set once."""
+    mutable = ["volumeAttributesClassName"] if before.get("volumeName") else []
+    mutable += [key for key, unset in (("volumeName", ""), ("storageClassName", None))
+                if before.get(key, unset) in (unset, None)]
+    rest = {key: value for key, value in spec.items() if key not in mutable}
+    if before.get("volumeName"):
         rest["resources"] = {key: value for key, value in (spec.get("resources") or {}).items() if key != "requests"}
     return rest
 
@@ -213,7 +217,10 @@ class VolumeStrategy(BuiltinStrategy):
         if sources[0] != sources[1]:
             causes.append(errors.forbidden_field("spec.persistentvolumesource",
                                                  "spec.persistentvolumesource is immutable after creation\n"))
-        return causes + immutable_causes(new["spec"], old["spec"], ("volumeMode",))
+        if old["spec"].get("nodeAffinity") not in (None, new["spec"].get("nodeAffinity")):
+            causes.append(errors.invalid_value("nodeAffinity", new["spec"].get("nodeAffinity"),
+                                               "field is immutable, except for updating from beta label to GA"))
+        return causes + immutable_causes(new["spec"], old["spec"], ("volumeMode",), "")
 
 
 def _volume_causes(spec: Object) -> Iterator[Cause]:

@@ -34,6 +34,7 @@ class WorkloadStrategy(BuiltinStrategy):
     has_generation = True
     empty_selector = "empty selector is invalid for deployment"
     selector_required = True
+    counted: ClassVar[Sequence[str]] = ("updatedReplicas", "readyReplicas", "availableReplicas")  # parts of replicas
     broken_selector: ClassVar[str | None] = "invalid label selector"  # said of the selector beside its details
     pods_of = "ReplicaSet"  # whose Pods they are, as a message says it
     names_hosts = True  # whether the names of Pods are made of this object's, so that it should be a DNS label
@@ -90,7 +91,7 @@ class WorkloadStrategy(BuiltinStrategy):
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """What a create checks, and the selector does not change."""
         if subresource == "status":
-            return []
+            return replica_status_causes(new.get("status") or {}, old.get("status") or {}, self.counted)
         return self.validate_create(new, ctx) + immutable_causes(new["spec"], old["spec"], self.immutable)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
@@ -103,6 +104,28 @@ class WorkloadStrategy(BuiltinStrategy):
     def own_causes(self, spec: Object) -> list[Cause]:
         """What is wrong with fields that only this kind has."""
         return []
+
+
+_COUNTS = ("replicas", "updatedReplicas", "currentReplicas", "readyReplicas", "availableReplicas",
+           "fullyLabeledReplicas", "unavailableReplicas", "observedGeneration", "collisionCount",
+           "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady",
+           "updatedNumberScheduled", "numberAvailable", "numberUnavailable")
+
+
+def replica_status_causes(status: Object, before: Object, counted: Sequence[str]) -> list[Cause]:
+    """Counts are not negative, and of all replicas no more can be ready than there are."""
+    causes = [cause for key in _COUNTS for cause in non_negative(status, key, "status")]
+    total = status.get("replicas") or 0
+    causes += [errors.invalid_value(f"status.{key}", status.get(key) or 0, "cannot be greater than status.replicas")
+               for key in counted if (status.get(key) or 0) > total]
+    ready, available = status.get("readyReplicas") or 0, status.get("availableReplicas") or 0
+    if counted and available > ready:
+        causes.append(errors.invalid_value("status.availableReplicas", available,
+                                           "cannot be greater than readyReplicas"))
+    if (status.get("collisionCount") or 0) < (before.get("collisionCount") or 0):
+        causes.append(errors.invalid_value("status.collisionCount", status.get("collisionCount") or 0,
+                                           "cannot be decremented"))
+    return causes
 
 
 def mismatch_causes(spec: Object) -> list[Cause]:
@@ -182,6 +205,8 @@ def _strategy_causes(strategy: Object, path: str) -> list[Cause]:
 class ReplicaSetStrategy(WorkloadStrategy):
     """ReplicaSets."""
 
+    counted: ClassVar[Sequence[str]] = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+
     def default(self, obj: Object) -> None:
         """One replica."""
         super().default(obj)
@@ -224,7 +249,9 @@ class ReplicationControllerStrategy(ReplicaSetStrategy):
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """As at creation: the selector may change."""
-        return [] if subresource == "status" else self.validate_create(new, ctx)
+        if subresource == "status":
+            return replica_status_causes(new.get("status") or {}, old.get("status") or {}, self.counted)
+        return self.validate_create(new, ctx)
 
 
 class PodTemplateStrategy(BuiltinStrategy):
