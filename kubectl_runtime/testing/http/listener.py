@@ -6,6 +6,7 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
 
 from kubectl_runtime.core.clock import Clock
@@ -89,7 +90,8 @@ class Listener:
                 self._connections.pop(connection, None)
 
     def stop(self) -> list[str]:
-        """Accept no more, end all connections, join all threads. Returns the names of threads that did not end."""
+        """Accept no more, end all connections, join all threads; those whose answer is not taken within `GRACE` seconds
+        are broken off. Returns the names of threads that did not end."""
         with self._lock:
             self._stopping.set()
             open_now = dict(self._connections)
@@ -100,16 +102,12 @@ class Listener:
             self._thread.join(GRACE)
         for connection in open_now:
             connection.stop()
-        stuck = []
-        for connection, thread in open_now.items():
-            thread.join(GRACE)
-            if thread.is_alive():
-                connection.abort()
-                thread.join(GRACE)
-            if thread.is_alive():
-                stuck.append(thread.name)
+        late = _alive_after(open_now, GRACE)
+        for connection in late:
+            connection.abort()
+        stuck = _alive_after(late, GRACE)
         self._reaper.stop()
-        return stuck
+        return [thread.name for thread in stuck.values()]
 
     def drop_connections(self) -> None:
         """End all connections at once, as when a network breaks; new ones are accepted."""
@@ -117,3 +115,11 @@ class Listener:
             open_now = list(self._connections)
         for connection in open_now:
             connection.abort()
+
+
+def _alive_after(threads: dict[Connection, threading.Thread], patience: float) -> dict[Connection, threading.Thread]:
+    """Join threads for so many seconds, which they share; those that still run."""
+    deadline = time.monotonic() + patience
+    for thread in threads.values():
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return {connection: thread for connection, thread in threads.items() if thread.is_alive()}

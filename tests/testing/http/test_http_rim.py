@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
+import time
 
 import pytest
 from http_peer import Peer, connection_threads, until
 
 from kubectl_runtime.testing import ApiServer
+from kubectl_runtime.testing.http import listener
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 LIMIT = 3 << 20
@@ -229,3 +232,19 @@ def test_fifty_watches_see_all_of_two_thousand_changes_in_order(server):
     finally:
         for peer in peers:
             peer.__exit__()
+
+
+def test_many_clients_that_do_not_read_hold_up_the_end_no_longer_than_one(monkeypatch):
+    monkeypatch.setattr(listener, "GRACE", 0.2)
+    with ApiServer() as server:
+        server.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"large{number}"},
+                     "data": {"k": "v" * 900_000}} for number in range(6))
+        with contextlib.ExitStack() as peers:
+            for _ in range(20):
+                peer = peers.enter_context(Peer(server))
+                peer.send("GET /api/v1/configmaps HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert peer.socket.recv(1)
+            begin = time.monotonic()
+            server.stop()
+            assert time.monotonic() - begin < 2  # 20 times the grace would be 4 seconds
+        assert connection_threads(server) == []
