@@ -24,7 +24,7 @@ from kubectl_runtime.testing.apiserver.access import Access
 from kubectl_runtime.testing.apiserver.body import PROTOBUF, check_readable
 from kubectl_runtime.testing.apiserver.context import RequestContext, User
 from kubectl_runtime.testing.apiserver.controllers import Controller
-from kubectl_runtime.testing.apiserver.controllers.bootstrap import create_namespaces
+from kubectl_runtime.testing.apiserver.controllers.bootstrap import create_defaults
 from kubectl_runtime.testing.apiserver.crds import CrdController
 from kubectl_runtime.testing.apiserver.handlers.answers import page_not_found
 from kubectl_runtime.testing.apiserver.handlers.dispatch import handle_resource
@@ -83,7 +83,7 @@ class ApiCore:
         with self.locked():
             for controller in self._controllers:
                 controller.start(self)
-            create_namespaces(self)
+            create_defaults(self)
         self.access.attach(self)
         self.compact()  # as on a server that has run for a while: nobody can go back to its first versions
 

@@ -201,13 +201,13 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     meta["resourceVersion"] = str(current.rv)
     new.pop("kind", None)
     new.pop("apiVersion", None)
-    if not current.partial and same_json(_without_times(new), _without_times(before)):
-        return current  # an apply that only defaults make equal has got a new time in managedFields: no change either
     if "deletionTimestamp" in meta and is_finished(ctx.type, new):
         answer = make_version(new, current.rv, fields)
         if not ctx.dry_run:
             ctx.core.storage.delete(ctx.type.storage, current)
         return answer
+    if not current.partial and same_json(_without_times(new), _without_times(before)):
+        return current  # an apply that only defaults make equal has got a new time in managedFields: no change either
     if ctx.dry_run:
         return make_version(new, current.rv, fields)
     return _put(ctx, new, fields)

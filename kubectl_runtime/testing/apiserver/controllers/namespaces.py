@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-STORAGE = "/namespaces"
+STORAGE, PODS = "/namespaces", "/pods"
 FINALIZER = "kubernetes"
 AGENT = "kube-controller-manager"
 PER_STEP = 200  # objects that one step deletes
@@ -121,9 +121,12 @@ class NamespaceController:
 
 
 def _conditions(remaining: dict[str, list[Version]]) -> list[tuple[str, str, str, str]]:
+    """The conditions (type, status, reason, message). Pods that are given time to end do not count as remaining."""
     counts = []
     finalizers: dict[str, int] = {}
     for key, versions in remaining.items():
+        if key == PODS and any(version.decode()["metadata"].get("deletionGracePeriodSeconds") for version in versions):
+            continue
         group, _, plural = key.partition("/")
         counts.append(f"{plural}.{group} has {len(versions)} resource instances")
         for version in versions:
@@ -137,7 +140,8 @@ def _conditions(remaining: dict[str, list[Version]]) -> list[tuple[str, str, str
         ("NamespaceDeletionContentFailure", "False", "ContentDeleted",
          "All content successfully deleted, may be waiting on finalization"),
         ("NamespaceContentRemaining", "True", "SomeResourcesRemain",
-         f"Some resources are remaining: {', '.join(counts)}"),
+         f"Some resources are remaining: {', '.join(sorted(counts))}") if counts else
+        ("NamespaceContentRemaining", "False", "ContentRemoved", "All content successfully removed"),
         ("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain",
          f"Some content in the namespace has finalizers remaining: {', '.join(held)}") if held else
         ("NamespaceFinalizersRemaining", "False", "ContentHasNoFinalizers",

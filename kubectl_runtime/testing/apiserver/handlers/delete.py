@@ -70,6 +70,9 @@ def remove(ctx: RequestContext, current: Version, options: DeleteOptions) -> tup
     """Delete an object as far as it can go now; the answer's version, and whether the object is gone."""
     strategy = ctx.type.strategy
     check_preconditions(ctx, current, uid=options.uid, rv=options.resource_version)
+    if current.name in strategy.immortal:
+        raise errors.forbidden(ctx.type.group, ctx.type.plural, current.name,
+                               f"this {ctx.type.singular} may not be deleted")
     obj = current.decode()
     meta = obj["metadata"]
     if strategy.holds_deletion(obj):

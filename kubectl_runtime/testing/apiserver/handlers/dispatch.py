@@ -84,6 +84,9 @@ def _subresource(ctx: RequestContext) -> HttpResponse:
         raise errors.method_not_allowed()
     if info.verb not in declared.verbs:
         raise _verb_refused(ctx) if ctx.type.is_custom else errors.method_not_allowed()
+    if info.verb == "create":
+        with ctx.core.locked():
+            ctx.core.admit_create(ctx, {"namespace": info.namespace, "name": info.name})
     handler = SUBRESOURCES.get(info.subresource, {}).get(info.verb)
     if handler is None:
         raise errors.StatusError(501, "NotImplemented",

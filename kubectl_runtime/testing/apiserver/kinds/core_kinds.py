@@ -156,6 +156,7 @@ class NamespaceStrategy(BuiltinStrategy):
 
     has_status = True
     terminates = True
+    immortal = frozenset({"default", "kube-public", "kube-system"})
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {"status.phase": "status.phase"}
     delete_returns_object = True
 
