@@ -23,17 +23,17 @@ def default_resources(spec: Object) -> None:
     if not whole:
         return
     limits = dict(whole.get("limits") or {})
-    for name, amount in _aggregated(spec, "limits").items():
+    for name, amount in aggregated(spec, "limits").items():
         if name.startswith(_HUGE_PAGES) and name not in (whole.get("requests") or {}):
             limits.setdefault(name, amount)
     if limits:
-        derived = {name: amount for name, amount in _aggregated(spec, "requests").items() if name in _COMPUTE}
+        derived = {name: amount for name, amount in aggregated(spec, "requests").items() if name in _COMPUTE}
         supported = {name: amount for name, amount in limits.items() if name in _COMPUTE or _HUGE_PAGES in name}
         whole["limits"] = limits
         whole["requests"] = {**supported, **derived, **(whole.get("requests") or {})}
 
 
-def _aggregated(spec: Object, part: str) -> dict[str, str]:
+def aggregated(spec: Object, part: str) -> dict[str, str]:
     """What all containers need together: the sum of the main ones and sidecars, or the largest init container."""
     total: dict[str, Fraction] = {}
     largest: dict[str, Fraction] = {}

@@ -10,6 +10,7 @@ from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.jsonvalues import json_copy
+from kubectl_runtime.testing.apiserver.kinds import limit_ranger
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, dig, fill, put_default
 from kubectl_runtime.testing.apiserver.kinds.pod_resources import default_resources, quality_of_service
 from kubectl_runtime.testing.apiserver.kinds.pod_updates import (
@@ -72,7 +73,8 @@ class PodStrategy(BuiltinStrategy):
                     fill(port, hostPort=port.get("containerPort"))
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Admission's tolerations and priority; a fresh status."""
+        """Admission's resources, tolerations and priority; a fresh status."""
+        limit_ranger.fill_in(obj, ctx)
         _admit(obj, ctx)
         admit_runtime_class(obj, ctx)
         if obj["spec"]["terminationGracePeriodSeconds"] < 0:
@@ -103,6 +105,8 @@ class PodStrategy(BuiltinStrategy):
         if spec.get("nodeName") and spec.get("schedulingGates"):
             causes.append(errors.forbidden_field("spec.nodeName",
                                                  "cannot be set until all schedulingGates have been cleared"))
+        if not causes:
+            limit_ranger.check_pod(obj, ctx)
         return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:

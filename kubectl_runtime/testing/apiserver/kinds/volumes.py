@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.testing.apiserver.kinds import limit_ranger
 from kubectl_runtime.testing.apiserver.kinds.base import (
     BuiltinStrategy,
     dig,
@@ -90,7 +91,10 @@ class ClaimStrategy(BuiltinStrategy):
         if name := spec.get("volumeAttributesClassName"):
             causes += [errors.invalid_value("spec.volumeAttributesClassName", name, why)
                        for why in dns_subdomain_errors(name)]
-        return causes + list(_source_causes(spec))
+        causes += _source_causes(spec)
+        if not causes:
+            limit_ranger.check_claim(obj, ctx)
+        return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """A claim may grow once it is bound; the rest of its spec is fixed."""
