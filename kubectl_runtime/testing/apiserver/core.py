@@ -26,6 +26,7 @@ from kubectl_runtime.testing.apiserver.context import RequestContext, User
 from kubectl_runtime.testing.apiserver.controllers import Controller
 from kubectl_runtime.testing.apiserver.controllers.bootstrap import create_defaults
 from kubectl_runtime.testing.apiserver.crds import CrdController
+from kubectl_runtime.testing.apiserver.durations import duration_error
 from kubectl_runtime.testing.apiserver.handlers.answers import page_not_found
 from kubectl_runtime.testing.apiserver.handlers.dispatch import handle_resource
 from kubectl_runtime.testing.apiserver.kinds.catalog import builtin_types
@@ -139,6 +140,8 @@ class ApiCore:
         return response
 
     def _answer(self, request: HttpRequest, info: RequestInfo, warnings: list[str], user: User | None) -> HttpResponse:
+        if info.verb != "watch" and (wrong := duration_error(request.param("timeout") or "0")):
+            raise errors.bad_request(f"invalid timeout specified in the request URL - {wrong}")
         user = user or self.access.admit(request, info)
         with self.locked():
             answer = discovery.respond(self.registry, request) or openapi.respond(self.registry, request)

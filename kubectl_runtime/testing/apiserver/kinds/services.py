@@ -267,8 +267,9 @@ def _refuse_unnamed(obj: Object, ctx: StrategyContext) -> None:
 
 
 def _others(obj: Object, ctx: StrategyContext) -> list[Object]:
+    own = tuple(obj["metadata"].get(key) for key in ("namespace", "name"))
     return [other["spec"] for other in ctx.objects("", "services")
-            if other["metadata"].get("uid") != obj["metadata"].get("uid")]
+            if (other["metadata"]["namespace"], other["metadata"]["name"]) != own]
 
 
 def _start(obj: Object, size: int) -> int:
