@@ -110,6 +110,9 @@ class PlannedBody:
             self._left -= len(data)
             if data:
                 yield data
+        if self._plan and isinstance(self._plan[-1], Close | Reset):  # each request here has a connection of its own,
+            self._line.note("close" if isinstance(self._plan[-1], Close) else "reset")  # so that nobody will miss it
+            self._plan.clear()
 
     def read(self, amt: int | None = None, decode_content: bool | None = None) -> bytes:  # noqa: ARG002
         """All that is left."""

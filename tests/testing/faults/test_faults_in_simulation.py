@@ -184,3 +184,10 @@ def test_a_request_whose_client_gave_up_is_handled_at_its_time_all_the_same(sim)
     sim.clock.advance(3)
     assert sim.get(f"{PATH}/late").status_code == 200
     assert [entry.status for entry in sim.server.requests] == [201, 404, 200]
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_a_connection_that_ends_after_its_answer_is_recorded(sim, how) -> None:
+    sim.server.faults.on("list").hang_up(how=how)
+    assert sim.get().json()["kind"] == "ConfigMapList"
+    assert [(entry.status, entry.ended) for entry in sim.server.requests] == [(200, how)]
