@@ -83,9 +83,11 @@ class NewEventStrategy(EventStrategy):
         return stored
 
     def from_storage(self, obj: Object, version: str) -> Object:
-        """As events.k8s.io/v1."""
-        return {_BACK.get(key, key): value for key, value in obj.items()
-                if value or key not in _WRITTEN_EMPTY}
+        """As events.k8s.io/v1, which writes a series whole."""
+        shown = {_BACK.get(key, key): value for key, value in obj.items() if value or key not in _WRITTEN_EMPTY}
+        if (series := shown.get("series")) is not None:
+            shown["series"] = {"count": 0, "lastObservedTime": None, **series}
+        return shown
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """Everything that a new-style Event must have, and nothing of the old style."""
@@ -105,6 +107,7 @@ class NewEventStrategy(EventStrategy):
             causes += _series_causes(new)
         keys = [key for key in {**old, **new} if key not in ("metadata", "series", "kind", "apiVersion")]
         names = {"reportingComponent": "reportingController"}
+        keys += [key for key in keys if key == "reason"]  # surprising: the real server looks at it twice
         return causes + [errors.immutable(names.get(key, key), new.get(key))
                          for key in keys if (new.get(key) or None) != (old.get(key) or None)]
 
