@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.custom_scale import scale_causes
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds import typed
 from kubectl_runtime.testing.apiserver.metadata_checks import CUSTOM
@@ -89,14 +90,17 @@ class CustomStrategy(Strategy):
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """What the schema says of the values; see the module for the rest."""
-        return schema_causes(obj, self.node)
+        return schema_causes(obj, self.node) + scale_causes(obj, self.scale_paths(), with_spec=True)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """As for a create, but what is unchanged is not looked at again; on /status only status counts."""
+        scale = scale_causes(new, self.scale_paths(), with_spec=subresource != "status")
         if subresource != "status" or not self.node:
-            return schema_causes(new, self.node, old)
+            return schema_causes(new, self.node, old) + scale
         status = (self.node.get("properties") or {}).get("status")
-        return schema_causes(new["status"], status, old.get("status"), "status") if "status" in new else []
+        if "status" not in new:
+            return scale
+        return schema_causes(new["status"], status, old.get("status"), "status") + scale
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
         """The CRD's selectableFields."""

@@ -24,6 +24,9 @@ def get_scale(ctx: RequestContext) -> HttpResponse:
     """The Scale of an object."""
     with ctx.core.locked():
         version = _stored(ctx)
+    path = _paths(ctx)[0].removeprefix(".")
+    if ctx.type.is_custom and _dig(version.decode(), path) is None:
+        raise errors.internal(f'the spec replicas field ".{path}" does not exist')
     return answer_object(ctx, _scale(ctx, version))
 
 
