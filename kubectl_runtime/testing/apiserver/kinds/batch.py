@@ -17,6 +17,7 @@ from kubectl_runtime.testing.apiserver.kinds.base import (
     one_of,
     put_default,
 )
+from kubectl_runtime.testing.apiserver.kinds.job_status import job_status_causes
 from kubectl_runtime.testing.apiserver.kinds.job_validation import INDEXED, job_spec_causes, pod_name_causes
 from kubectl_runtime.testing.apiserver.kinds.pod_warnings import name_warnings, template_warnings
 from kubectl_runtime.testing.apiserver.kinds.podspec import default_pod_spec
@@ -86,8 +87,7 @@ class JobStrategy(BuiltinStrategy):
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """Selector, template and completion mode do not change; completions only of an Indexed Job."""
         if subresource == "status":
-            return [cause for key in ("active", "succeeded", "failed")
-                    for cause in non_negative(new.get("status") or {}, key, "status")]
+            return job_status_causes(new, old)
         spec, before = new["spec"], old["spec"]
         keys = ["selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy",
                 "successPolicy"]
