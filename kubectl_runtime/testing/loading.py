@@ -68,7 +68,7 @@ def _of_files(path: Path) -> Iterator[tuple[str, Any]]:
 def _of_text(text: str, source: str) -> Iterator[tuple[str, Any]]:
     import yaml
 
-    from kubectl_runtime.testing.apiserver.yaml_body import json_types_loader
+    from kubectl_runtime.testing.apiserver.encoding.yaml_body import json_types_loader
 
     try:
         documents = list(yaml.load_all(text, Loader=json_types_loader()))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from kubectl_runtime.testing.apiserver.negotiation import Media
-from kubectl_runtime.testing.apiserver.options import WriteOptions
+from kubectl_runtime.testing.apiserver.output.negotiation import Media
+from kubectl_runtime.testing.apiserver.query.options import WriteOptions
 from kubectl_runtime.testing.apiserver.registry import ResourceType
 from kubectl_runtime.testing.apiserver.route import RequestInfo
 from kubectl_runtime.testing.apiserver.wire import HttpRequest

@@ -21,16 +21,15 @@ from typing import Any
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.testing.apiserver import discovery, errors, openapi
 from kubectl_runtime.testing.apiserver.access import Access
-from kubectl_runtime.testing.apiserver.body import PROTOBUF, check_readable
 from kubectl_runtime.testing.apiserver.context import RequestContext, User
 from kubectl_runtime.testing.apiserver.controllers import Controller
 from kubectl_runtime.testing.apiserver.controllers.bootstrap import create_defaults
-from kubectl_runtime.testing.apiserver.crds import CrdController
-from kubectl_runtime.testing.apiserver.durations import duration_error
+from kubectl_runtime.testing.apiserver.crds.controller import CrdController
+from kubectl_runtime.testing.apiserver.encoding.body import PROTOBUF, check_readable
 from kubectl_runtime.testing.apiserver.handlers.answers import page_not_found
 from kubectl_runtime.testing.apiserver.handlers.dispatch import handle_resource
 from kubectl_runtime.testing.apiserver.kinds.catalog import builtin_types
-from kubectl_runtime.testing.apiserver.negotiation import (
+from kubectl_runtime.testing.apiserver.output.negotiation import (
     accept,
     encode,
     error_media,
@@ -39,6 +38,7 @@ from kubectl_runtime.testing.apiserver.negotiation import (
     wants_protobuf_only,
     warning_headers,
 )
+from kubectl_runtime.testing.apiserver.query.durations import duration_error
 from kubectl_runtime.testing.apiserver.registry import Registry, ResourceType
 from kubectl_runtime.testing.apiserver.route import RequestInfo, parse
 from kubectl_runtime.testing.apiserver.storage import Storage

@@ -11,10 +11,11 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kubectl_runtime.testing.apiserver import errors, negotiation
-from kubectl_runtime.testing.apiserver.body import JSON, MEDIA_TYPES, YAML
+from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.encoding.body import JSON, MEDIA_TYPES, YAML
 from kubectl_runtime.testing.apiserver.health import CHECKS, health
-from kubectl_runtime.testing.apiserver.negotiation import Media, clauses, encode, negotiated, render
+from kubectl_runtime.testing.apiserver.output import negotiation
+from kubectl_runtime.testing.apiserver.output.negotiation import Media, clauses, encode, negotiated, render
 from kubectl_runtime.testing.apiserver.registry import Registry, ResourceType, Subresource
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from kubectl_runtime.testing.apiserver.strategy import Strategy
 
 if TYPE_CHECKING:
+    from kubectl_runtime.testing.apiserver.output.table import Column
     from kubectl_runtime.testing.apiserver.schemas import Schema
-    from kubectl_runtime.testing.apiserver.table import Column
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 

@@ -10,10 +10,10 @@ from typing import Any
 from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors, managedfields, metadata
 from kubectl_runtime.testing.apiserver.context import RequestContext
-from kubectl_runtime.testing.apiserver.field_validation import Keys, warning_texts
-from kubectl_runtime.testing.apiserver.gonumbers import parse_uint
-from kubectl_runtime.testing.apiserver.jsonvalues import same_json
+from kubectl_runtime.testing.apiserver.encoding.field_validation import Keys, warning_texts
+from kubectl_runtime.testing.apiserver.encoding.jsonvalues import same_json
 from kubectl_runtime.testing.apiserver.names import generated_name
+from kubectl_runtime.testing.apiserver.query.gonumbers import parse_uint
 from kubectl_runtime.testing.apiserver.registry import ResourceType
 from kubectl_runtime.testing.apiserver.schemas import ANY, Schema
 from kubectl_runtime.testing.apiserver.storage import ObjectTooLarge, Version, make_version

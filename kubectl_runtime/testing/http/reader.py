@@ -20,7 +20,7 @@ import re
 import socket
 import time
 
-from kubectl_runtime.testing.apiserver.body import MAX_BODY
+from kubectl_runtime.testing.apiserver.encoding.body import MAX_BODY
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, parse_query
 from kubectl_runtime.testing.http.messages import BadMessage, expectation_failed, timed_out, unsupported_encoding
 

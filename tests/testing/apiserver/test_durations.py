@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_runtime.testing.apiserver.durations import duration_error
+from kubectl_runtime.testing.apiserver.query.durations import duration_error
 
 
 @pytest.mark.parametrize(("text", "error"), [

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kubectl_runtime.testing.apiserver.core import ApiCore
-from kubectl_runtime.testing.apiserver.negotiation import warning_headers
+from kubectl_runtime.testing.apiserver.output.negotiation import warning_headers
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, parse_query
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

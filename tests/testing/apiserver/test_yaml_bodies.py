@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from kubectl_runtime.testing.apiserver.yaml_body import parse_yaml
+from kubectl_runtime.testing.apiserver.encoding.yaml_body import parse_yaml
 
 
 @pytest.mark.parametrize(("text", "value"), [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kindapi import Api, pod_spec
 
-from kubectl_runtime.testing.apiserver.kinds import cron
+from kubectl_runtime.testing.apiserver.kinds.batch import cron
 
 
 def job(name: str = "a", template: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:

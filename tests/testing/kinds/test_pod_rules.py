@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kindapi import Api, Maker
 
-from kubectl_runtime.testing.apiserver.kinds.pods import quality_of_service
-from kubectl_runtime.testing.apiserver.kinds.podspec import pull_policy
+from kubectl_runtime.testing.apiserver.kinds.pod.defaults import pull_policy
+from kubectl_runtime.testing.apiserver.kinds.pod.pods import quality_of_service
 
 
 @pytest.mark.parametrize(("image", "policy"), [

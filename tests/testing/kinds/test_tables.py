@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kindapi import Api, Maker
 
-from kubectl_runtime.testing.apiserver.jsonpath import JsonPathError, find
 from kubectl_runtime.testing.apiserver.kinds.catalog import builtin_types
-from kubectl_runtime.testing.apiserver.kinds.pod_columns import ready, restarts, status
-from kubectl_runtime.testing.apiserver.table import age, custom_columns, human_duration, table_cells
+from kubectl_runtime.testing.apiserver.kinds.columns.pods import ready, restarts, status
+from kubectl_runtime.testing.apiserver.output.jsonpath import JsonPathError, find
+from kubectl_runtime.testing.apiserver.output.table import age, custom_columns, human_duration, table_cells
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from kubectl_runtime.testing.apiserver.context import User
 from kubectl_runtime.testing.apiserver.errors import StatusError, forbidden, go_value
 from kubectl_runtime.testing.apiserver.names import path_segment_errors
-from kubectl_runtime.testing.apiserver.options import integer_param
+from kubectl_runtime.testing.apiserver.query.options import integer_param
+from kubectl_runtime.testing.apiserver.query.selectors import FieldSelector, parse_terms
 from kubectl_runtime.testing.apiserver.route import RequestInfo
-from kubectl_runtime.testing.apiserver.selectors import FieldSelector, parse_terms
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
 

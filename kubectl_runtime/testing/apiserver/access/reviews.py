@@ -22,7 +22,7 @@ from kubectl_runtime.testing.apiserver.errors import (
     invalid_value,
     required,
 )
-from kubectl_runtime.testing.apiserver.selectors import parse_labels, parse_terms
+from kubectl_runtime.testing.apiserver.query.selectors import parse_labels, parse_terms
 
 if TYPE_CHECKING:
     from kubectl_runtime.testing.apiserver.access import Access

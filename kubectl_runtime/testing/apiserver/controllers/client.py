@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.context import RequestContext, User
 from kubectl_runtime.testing.apiserver.handlers.dispatch import handle_resource
-from kubectl_runtime.testing.apiserver.negotiation import Media, encode
+from kubectl_runtime.testing.apiserver.output.negotiation import Media, encode
 from kubectl_runtime.testing.apiserver.registry import ResourceType
 from kubectl_runtime.testing.apiserver.route import parse
 from kubectl_runtime.testing.apiserver.storage import Version

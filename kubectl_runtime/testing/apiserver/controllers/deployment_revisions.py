@@ -24,7 +24,7 @@ from kubectl_runtime.testing.apiserver.controllers.deployment_status import NEVE
 from kubectl_runtime.testing.apiserver.controllers.replicasets import REPLICA_SETS
 from kubectl_runtime.testing.apiserver.controllers.rollout import DESIRED, MOST, new_replicas
 from kubectl_runtime.testing.apiserver.kinds.base import dig
-from kubectl_runtime.testing.apiserver.negotiation import encode
+from kubectl_runtime.testing.apiserver.output.negotiation import encode
 
 Object = dict[str, Any]
 

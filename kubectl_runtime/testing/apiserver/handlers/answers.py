@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_runtime.testing.apiserver.context import RequestContext
-from kubectl_runtime.testing.apiserver.forms import Form, as_transformed
-from kubectl_runtime.testing.apiserver.negotiation import encode, render
+from kubectl_runtime.testing.apiserver.output.forms import Form, as_transformed
+from kubectl_runtime.testing.apiserver.output.negotiation import encode, render
 from kubectl_runtime.testing.apiserver.storage import Version
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
 

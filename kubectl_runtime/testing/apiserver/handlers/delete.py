@@ -21,11 +21,11 @@ from typing import Any
 from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.context import RequestContext
-from kubectl_runtime.testing.apiserver.delete_options import DeleteOptions, delete_options
-from kubectl_runtime.testing.apiserver.forms import Form
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_bytes, answer_deleted, answer_one, stored
 from kubectl_runtime.testing.apiserver.handlers.read import page, read_list_request, validate
 from kubectl_runtime.testing.apiserver.metadata import collector_finalizers
+from kubectl_runtime.testing.apiserver.output.forms import Form
+from kubectl_runtime.testing.apiserver.query.delete_options import DeleteOptions, delete_options
 from kubectl_runtime.testing.apiserver.storage import Version, make_version
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
 

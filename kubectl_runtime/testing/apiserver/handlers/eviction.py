@@ -12,13 +12,13 @@ from typing import Any
 from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.context import RequestContext
-from kubectl_runtime.testing.apiserver.delete_options import checked
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_success, stored
 from kubectl_runtime.testing.apiserver.handlers.delete import check_preconditions, remove
 from kubectl_runtime.testing.apiserver.handlers.pods import read_request
 from kubectl_runtime.testing.apiserver.kinds.base import label_selector
-from kubectl_runtime.testing.apiserver.options import write_options
+from kubectl_runtime.testing.apiserver.query.delete_options import checked
+from kubectl_runtime.testing.apiserver.query.options import write_options
 from kubectl_runtime.testing.apiserver.storage import Version
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_runtime.core.metav1 import format_time
-from kubectl_runtime.testing.apiserver import body, errors, options, writes
+from kubectl_runtime.testing.apiserver import errors, writes
 from kubectl_runtime.testing.apiserver.context import RequestContext
+from kubectl_runtime.testing.apiserver.encoding import body
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_success, stored
+from kubectl_runtime.testing.apiserver.query import options
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
 
 Object = dict[str, Any]

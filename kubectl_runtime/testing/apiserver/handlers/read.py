@@ -18,16 +18,17 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from kubectl_runtime.testing.apiserver import errors, paging
+from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.forms import Form
-from kubectl_runtime.testing.apiserver.gonumbers import parse_uint
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_bytes, answer_one, stored
-from kubectl_runtime.testing.apiserver.options import integer_param
+from kubectl_runtime.testing.apiserver.output.forms import Form
+from kubectl_runtime.testing.apiserver.query import paging
+from kubectl_runtime.testing.apiserver.query.gonumbers import parse_uint
+from kubectl_runtime.testing.apiserver.query.options import integer_param
+from kubectl_runtime.testing.apiserver.query.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
 from kubectl_runtime.testing.apiserver.registry import ResourceType
 from kubectl_runtime.testing.apiserver.route import is_true
-from kubectl_runtime.testing.apiserver.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
 from kubectl_runtime.testing.apiserver.storage import Version, slice_of
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_runtime.testing.apiserver import body, errors, managedfields, writes
+from kubectl_runtime.testing.apiserver import errors, managedfields, writes
 from kubectl_runtime.testing.apiserver.context import RequestContext
+from kubectl_runtime.testing.apiserver.encoding import body
+from kubectl_runtime.testing.apiserver.encoding.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_object, stored
 from kubectl_runtime.testing.apiserver.handlers.patch import patch_type, patched, refuse_repeated
 from kubectl_runtime.testing.apiserver.handlers.update import check_uid
-from kubectl_runtime.testing.apiserver.jsonvalues import json_copy
-from kubectl_runtime.testing.apiserver.options import write_options
 from kubectl_runtime.testing.apiserver.patching import documents
+from kubectl_runtime.testing.apiserver.query.options import write_options
 from kubectl_runtime.testing.apiserver.schemas import Schema, builtin
 from kubectl_runtime.testing.apiserver.storage import Version
 from kubectl_runtime.testing.apiserver.wire import HttpResponse

@@ -10,10 +10,12 @@ from datetime import timedelta
 from typing import Any
 
 from kubectl_runtime.core.metav1 import format_time
-from kubectl_runtime.testing.apiserver import body, errors, managedfields, options
+from kubectl_runtime.testing.apiserver import errors, managedfields
 from kubectl_runtime.testing.apiserver.access.reviews import AUDIENCE
 from kubectl_runtime.testing.apiserver.context import RequestContext
+from kubectl_runtime.testing.apiserver.encoding import body
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_object, stored
+from kubectl_runtime.testing.apiserver.query import options
 from kubectl_runtime.testing.apiserver.schemas import builtin
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
 

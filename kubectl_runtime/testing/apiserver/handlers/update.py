@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_runtime.testing.apiserver import errors, writes
-from kubectl_runtime.testing.apiserver.body import read_object
 from kubectl_runtime.testing.apiserver.context import RequestContext
+from kubectl_runtime.testing.apiserver.encoding.body import read_object
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_one, stored
-from kubectl_runtime.testing.apiserver.options import write_options
+from kubectl_runtime.testing.apiserver.query.options import write_options
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
 
 Object = dict[str, Any]

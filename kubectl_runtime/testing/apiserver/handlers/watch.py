@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.forms import Form
 from kubectl_runtime.testing.apiserver.handlers.read import ListRequest, parse_version, read_list_request, select
-from kubectl_runtime.testing.apiserver.negotiation import WATCH_TYPES, encode
+from kubectl_runtime.testing.apiserver.output.forms import Form
+from kubectl_runtime.testing.apiserver.output.negotiation import WATCH_TYPES, encode
 from kubectl_runtime.testing.apiserver.route import is_true
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
 from kubectl_runtime.testing.apiserver.wire import HttpResponse

@@ -1,11 +1,13 @@
-"""The built-in kinds of kube-apiserver 1.36 with its default APIs; one module per group or concern.
+"""The built-in kinds of kube-apiserver 1.36 with its default APIs: a folder for each API group with several modules.
 
-=====================  ==============================================================================================
-catalog                `builtin_types()`: names, verbs, short names, categories, subresources of every kind
-strategies             which rules belong to which kind
-typed                  the shape that the real server's typed objects give to JSON
-base                   what all strategies of built-in kinds share
-pods, workloads, ...   defaults, validation, status and generation rules of the kinds
-columns                what tables show of them
-=====================  ==============================================================================================
+=====================  ===============================================================================================
+``catalog``            `builtin_types()`: names, verbs, short names, categories, subresources of every kind
+``strategies``         which rules belong to which kind
+``base``               what all strategies of built-in kinds share
+``typed``              the shape that the real server's typed objects give to JSON
+``columns``            what tables show of them
+``pod``                Pods, and the pod specs in templates of workloads
+``core``, ``apps``,    defaults, validation, status and generation rules of the kinds of a group; those of small groups
+``batch``, ...         are a module each, and the smallest share ``others``
+=====================  ===============================================================================================
 """

@@ -21,7 +21,7 @@ from kubectl_runtime.testing.apiserver.names import (
     path_segment_errors,
     qualified_name_errors,
 )
-from kubectl_runtime.testing.apiserver.selectors import LabelSelector, Requirement
+from kubectl_runtime.testing.apiserver.query.selectors import LabelSelector, Requirement
 from kubectl_runtime.testing.apiserver.strategy import Object, Strategy, StrategyContext
 
 NOT_NEGATIVE = "must be greater than or equal to 0"

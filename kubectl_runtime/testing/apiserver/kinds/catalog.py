@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kubectl_runtime.testing.apiserver.kinds.columns import COLUMNS
+from kubectl_runtime.testing.apiserver.kinds.columns.catalog import COLUMNS
 from kubectl_runtime.testing.apiserver.kinds.strategies import strategy
 from kubectl_runtime.testing.apiserver.registry import ALL_VERBS, ResourceType, Subresource
 from kubectl_runtime.testing.apiserver.schemas import Schema, builtin

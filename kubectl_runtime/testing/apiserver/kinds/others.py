@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.kinds.admission_validation import service_causes
+from kubectl_runtime.testing.apiserver.kinds.admissionregistration.validation import service_causes
 from kubectl_runtime.testing.apiserver.kinds.base import (
     NOT_NEGATIVE,
     BuiltinStrategy,
@@ -16,9 +16,9 @@ from kubectl_runtime.testing.apiserver.kinds.base import (
     put_default,
     selector_causes,
 )
+from kubectl_runtime.testing.apiserver.kinds.pod.amounts import resource_causes
+from kubectl_runtime.testing.apiserver.kinds.pod.scheduling import toleration_causes
 from kubectl_runtime.testing.apiserver.kinds.priorities import SYSTEM_PRIORITIES
-from kubectl_runtime.testing.apiserver.kinds.resource_validation import resource_causes
-from kubectl_runtime.testing.apiserver.kinds.scheduling_validation import toleration_causes
 from kubectl_runtime.testing.apiserver.names import dns_1035_label_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 

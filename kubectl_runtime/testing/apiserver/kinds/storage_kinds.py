@@ -16,8 +16,8 @@ from kubectl_runtime.testing.apiserver.kinds.base import (
     put_default,
     selector_causes,
 )
+from kubectl_runtime.testing.apiserver.kinds.core.volumes import protect
 from kubectl_runtime.testing.apiserver.kinds.typed.quantity import value_of
-from kubectl_runtime.testing.apiserver.kinds.volumes import protect
 from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors, qualified_name_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 

@@ -2,59 +2,44 @@
 
 from __future__ import annotations
 
-from kubectl_runtime.testing.apiserver.crd_strategy import CrdStrategy
-from kubectl_runtime.testing.apiserver.kinds import (
-    admission,
-    batch,
-    core_kinds,
-    daemonsets,
-    devices,
-    endpoints,
-    events,
-    flowcontrol,
-    ingresses,
-    networking,
-    nodes,
-    others,
-    pods,
-    rbac,
-    services,
-    signing,
-    statefulsets,
-    storage_kinds,
-    volumes,
-    workloads,
-)
-from kubectl_runtime.testing.apiserver.kinds.autoscaling import AutoscalerStrategy, OldAutoscalerStrategy
+from kubectl_runtime.testing.apiserver.crds.strategy import CrdStrategy
+from kubectl_runtime.testing.apiserver.kinds import devices, flowcontrol, others, rbac, signing, storage_kinds
+from kubectl_runtime.testing.apiserver.kinds.admissionregistration import defaults as admission
+from kubectl_runtime.testing.apiserver.kinds.apps import daemonsets, statefulsets, workloads
+from kubectl_runtime.testing.apiserver.kinds.autoscaling.autoscalers import AutoscalerStrategy, OldAutoscalerStrategy
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy
+from kubectl_runtime.testing.apiserver.kinds.batch import jobs
+from kubectl_runtime.testing.apiserver.kinds.core import endpoints, events, nodes, services, small_kinds, volumes
+from kubectl_runtime.testing.apiserver.kinds.networking import ingresses, policies
+from kubectl_runtime.testing.apiserver.kinds.pod import pods
 from kubectl_runtime.testing.apiserver.metadata_checks import checks_of
 
 _ADMISSION, _RBAC, _STORAGE = "admissionregistration.k8s.io", rbac.GROUP, "storage.k8s.io"
 _NETWORK, _FLOW = "networking.k8s.io", "flowcontrol.apiserver.k8s.io"
 
 STRATEGIES: dict[tuple[str, str], type[BuiltinStrategy]] = {
-    ("", "ConfigMap"): core_kinds.ConfigMapStrategy,
+    ("", "ConfigMap"): small_kinds.ConfigMapStrategy,
     ("", "Endpoints"): endpoints.EndpointsStrategy,
     ("", "Event"): events.EventStrategy,
-    ("", "LimitRange"): core_kinds.LimitRangeStrategy,
-    ("", "Namespace"): core_kinds.NamespaceStrategy,
+    ("", "LimitRange"): small_kinds.LimitRangeStrategy,
+    ("", "Namespace"): small_kinds.NamespaceStrategy,
     ("", "Node"): nodes.NodeStrategy,
     ("", "PersistentVolume"): volumes.VolumeStrategy,
     ("", "PersistentVolumeClaim"): volumes.ClaimStrategy,
     ("", "Pod"): pods.PodStrategy,
     ("", "PodTemplate"): workloads.PodTemplateStrategy,
     ("", "ReplicationController"): workloads.ReplicationControllerStrategy,
-    ("", "ResourceQuota"): core_kinds.ResourceQuotaStrategy,
-    ("", "Secret"): core_kinds.SecretStrategy,
+    ("", "ResourceQuota"): small_kinds.ResourceQuotaStrategy,
+    ("", "Secret"): small_kinds.SecretStrategy,
     ("", "Service"): services.ServiceStrategy,
-    ("", "ServiceAccount"): core_kinds.ServiceAccountStrategy,
+    ("", "ServiceAccount"): small_kinds.ServiceAccountStrategy,
     ("apps", "ControllerRevision"): others.ControllerRevisionStrategy,
     ("apps", "DaemonSet"): daemonsets.DaemonSetStrategy,
     ("apps", "Deployment"): workloads.DeploymentStrategy,
     ("apps", "ReplicaSet"): workloads.ReplicaSetStrategy,
     ("apps", "StatefulSet"): statefulsets.StatefulSetStrategy,
-    ("batch", "CronJob"): batch.CronJobStrategy,
-    ("batch", "Job"): batch.JobStrategy,
+    ("batch", "CronJob"): jobs.CronJobStrategy,
+    ("batch", "Job"): jobs.JobStrategy,
     ("events.k8s.io", "Event"): events.NewEventStrategy,
     ("autoscaling", "HorizontalPodAutoscaler"): AutoscalerStrategy,
     ("certificates.k8s.io", "CertificateSigningRequest"): signing.SigningRequestStrategy,
@@ -62,9 +47,9 @@ STRATEGIES: dict[tuple[str, str], type[BuiltinStrategy]] = {
     ("discovery.k8s.io", "EndpointSlice"): endpoints.EndpointSliceStrategy,
     (_NETWORK, "Ingress"): ingresses.IngressStrategy,
     (_NETWORK, "IngressClass"): ingresses.IngressClassStrategy,
-    (_NETWORK, "IPAddress"): networking.IPAddressStrategy,
-    (_NETWORK, "ServiceCIDR"): networking.ServiceCIDRStrategy,
-    (_NETWORK, "NetworkPolicy"): networking.NetworkPolicyStrategy,
+    (_NETWORK, "IPAddress"): policies.IPAddressStrategy,
+    (_NETWORK, "ServiceCIDR"): policies.ServiceCIDRStrategy,
+    (_NETWORK, "NetworkPolicy"): policies.NetworkPolicyStrategy,
     ("policy", "PodDisruptionBudget"): others.DisruptionBudgetStrategy,
     ("scheduling.k8s.io", "PriorityClass"): others.PriorityClassStrategy,
     (_RBAC, "Role"): rbac.RoleStrategy,

@@ -7,8 +7,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from kubectl_runtime.testing.apiserver.discovery import cached
-from kubectl_runtime.testing.apiserver.negotiation import clauses, encode
 from kubectl_runtime.testing.apiserver.openapi import documents
+from kubectl_runtime.testing.apiserver.output.negotiation import clauses, encode
 from kubectl_runtime.testing.apiserver.registry import Registry
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.testing.apiserver.body import may_repeat_keys, parse_json
+from kubectl_runtime.testing.apiserver.encoding.body import may_repeat_keys, parse_json
+from kubectl_runtime.testing.apiserver.encoding.field_validation import NO_KEYS, Keys, operation_keys, yaml_keys
+from kubectl_runtime.testing.apiserver.encoding.yaml_body import parse_yaml, whole_numbers
 from kubectl_runtime.testing.apiserver.errors import bad_request, bare_500
-from kubectl_runtime.testing.apiserver.field_validation import NO_KEYS, Keys, operation_keys, yaml_keys
 from kubectl_runtime.testing.apiserver.managedfields.validate import go_value
-from kubectl_runtime.testing.apiserver.yaml_body import parse_yaml, whole_numbers
 
 Object = dict[str, Any]
 

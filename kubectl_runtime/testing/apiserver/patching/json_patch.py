@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from kubectl_runtime.testing.apiserver.encoding.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.errors import StatusError
-from kubectl_runtime.testing.apiserver.jsonvalues import json_copy
 
 Operation = dict[str, Any]
 MAX_OPERATIONS = 10_000

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubectl_runtime.testing.apiserver.jsonvalues import json_copy
+from kubectl_runtime.testing.apiserver.encoding.jsonvalues import json_copy
 
 Node = Mapping[str, Any]
 RESOURCE_FIELDS = frozenset({"apiVersion", "kind", "metadata"})

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.encoding.jsonvalues import same_json
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.jsonvalues import same_json
 
 Node = Mapping[str, Any]
 NOTHING: Any = object()

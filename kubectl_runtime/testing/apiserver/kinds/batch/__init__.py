@@ -1,0 +1,1 @@
+"""The group batch: Jobs and CronJobs."""

@@ -1,0 +1,1 @@
+"""What tables show of the built-in kinds, as kube-apiserver's printers have it."""

@@ -1,0 +1,1 @@
+"""What a request's query says, and what is wrong with it."""
