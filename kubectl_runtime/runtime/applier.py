@@ -25,6 +25,9 @@ from kubectl_runtime.runtime.store import Store
 from kubectl_runtime.runtime.triggers import name_of
 from kubectl_runtime.runtime.usercode import described
 
+OWNED = "FieldManagerConflict"
+"""The reason of a cause where an apply met a field of another manager: unlike a stale write, no retry helps."""
+
 
 class Applier:
     """Runs one controller's reconciler. Safe to use from any thread."""
@@ -85,7 +88,10 @@ class Applier:
     def _log_failure(self, error: BaseException, ctx: Context[Any], delay: float | None) -> None:
         logger = self._environment.logger
         again = "waits for a change" if delay is None else f"again in {_readable(delay)}"
-        if isinstance(error, ApiError) and error.is_conflict:
+        if isinstance(error, ApiError) and any(cause.reason == OWNED for cause in error.status.causes):
+            logger.warning("%s: fields belong to somebody else, until you leave them out or take them with force=True "
+                           "(attempt %d, %s): %s", ctx.ref, ctx.attempt, again, error)
+        elif isinstance(error, ApiError) and error.is_conflict:
             logger.info("%s: conflict, somebody else changed it meanwhile (attempt %d, %s): %s", ctx.ref, ctx.attempt,
                         again, error)
         elif ctx.stop.is_set():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kubectl_runtime.core.objects import Resource
 from kubectl_runtime.testing.apiserver.access import ADMIN
 from kubectl_runtime.testing.apiserver.controllers.client import path_of
 from kubectl_runtime.testing.apiserver.registry import ResourceType
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from kubectl_runtime.testing.apiserver.core import ApiCore
 
 Object = dict[str, Any]
-Manifests = str | Path | Object | Iterable[Object]
+Manifests = str | Path | Object | Iterable[Object | Resource]
 
 _CRD = "CustomResourceDefinition"
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -81,6 +82,8 @@ def _of_text(text: str, source: str) -> Iterator[tuple[str, Any]]:
 
 def _objects(document: Any, place: str) -> Iterator[Object]:
     """The object in a document, or those of a list. Items of a typed list (``PodList``) may leave out their kind."""
+    if isinstance(document, Resource):
+        document = document.to_dict()
     if not isinstance(document, dict):
         hint = f"; there is no file {document!r} either" if isinstance(document, str) else ""
         raise ValueError(f"{place} holds {type(document).__name__} where a Kubernetes object is expected{hint}")

@@ -11,7 +11,9 @@ fixture                     what a test gets
 ==========================  ==========================================================================================
 
 A marker passes arguments to the server of one test:
-``@pytest.mark.kube_apiserver(authorization_mode="RBAC", tls=True)``. Options hold for all servers; each is an ini
+``@pytest.mark.kube_apiserver(authorization_mode="RBAC", tls=True)``. (A fault script cannot be one of them, since it
+would be shared by all tests of the mark: each server has its own, ``kube_apiserver.faults``, with the server's seed.)
+Options hold for all servers; each is an ini
 option, and a command-line option in the ini's words with dashes:
 
 ===========================  =========================================================================================
@@ -106,6 +108,9 @@ def kube_apiserver(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
     marker = request.node.get_closest_marker("kube_apiserver")
     if marker and marker.args:
         raise pytest.UsageError(f"pytest.mark.kube_apiserver takes arguments by name, not {marker.args[0]!r}")
+    if marker and "faults" in marker.kwargs:
+        raise pytest.UsageError("a fault script in pytest.mark.kube_apiserver would be shared by all its tests: use "
+                                "kube_apiserver.faults, and seed=… in the mark for what it leaves to chance")
     yield from _serve(request.config, dict(marker.kwargs) if marker else {})
 
 

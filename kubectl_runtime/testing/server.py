@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
-from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration
 from kubectl_runtime.testing.apiserver.access import ADMIN, Access, AuthorizationMode, Tokens, as_user, users_by_token
 from kubectl_runtime.testing.apiserver.context import User
 from kubectl_runtime.testing.apiserver.controllers.catalog import build_controllers
@@ -52,8 +52,8 @@ class ApiServer:
 
         `port` 0 takes a free one, which restarts keep. `controllers` are names of `controllers.catalog`; the default
         are those without which deletions do not end. `compaction_interval` is in seconds on the clock; history
-        reaches back between one and two of it. `seed` makes uids and generated names reproducible. `record` keeps
-        requests for `requests`.
+        reaches back between one and two of it. `seed` makes uids, generated names and what the server's own fault
+        script leaves to chance reproducible. `record` keeps requests for `requests`.
 
         `tokens` are the users by bearer token (a `User` or a name), or the path of a token file; without them, and
         without RBAC, everybody is an administrator. `authorization_mode` "RBAC" enforces the Roles and bindings in
@@ -73,7 +73,7 @@ class ApiServer:
         self.access = Access(tokens=users_by_token(tokens), mode=authorization_mode, anonymous=anonymous)
         self.tls = _server_tls(tls, host)
         """The TLS side of the server, with its authority; None if it serves plain HTTP."""
-        self.faults = faults if faults is not None else Faults()
+        self.faults = faults if faults is not None else Faults(seed=seed or 0)
         """The fault script; rules can be added at any time."""
         self.requests = Recording(clock) if record else Recording(clock, max_requests=0)
         """The requests so far, in order of their arrival, without those of controllers; see `Recording`."""
@@ -169,9 +169,10 @@ class ApiServer:
             self._own_token = self.access.issue_token(ADMIN)
         return Credentials(ca, token=self._own_token)
 
-    def client(self, user: str | User | None = None, *, certificate: bool = False) -> Client:
+    def client(self, user: str | User | None = None, *, certificate: bool = False, timeout: Duration = 60) -> Client:
         """A client of this library for it, as an administrator or as the user; whoever asks for it closes it.
 
+        `timeout` is the deadline of each call (see `Config`): a short one suits a server that is told never to answer.
         Raises ValueError as `credentials`, RuntimeError before the first start.
         """
         from kubectl_runtime.client.client import Client
@@ -179,7 +180,7 @@ class ApiServer:
 
         shown = self.credentials(user, certificate=certificate)
         own = shown.certificate
-        return Client(Config(cluster_url=self.url, ca_data=shown.ca or None, token=shown.token or None,
+        return Client(Config(cluster_url=self.url, timeout=timeout, ca_data=shown.ca or None, token=shown.token or None,
                              client_certificate_data=own.certificate if own else None,
                              client_key_data=own.key if own else None, origin="ApiServer.client()"))
 
@@ -209,7 +210,7 @@ class ApiServer:
     # --- data ------------------------------------------------------------------------------------------------------
 
     def load(self, manifests: Manifests) -> int:
-        """Create or replace objects from YAML text, a path to a file or folder, or dicts; returns how many.
+        """Create or replace objects from YAML text, a path to a file or folder, dicts or resources; returns how many.
 
         A text of one line is a path if there is such a file. Namespaces that are missing are made, a CRD is established
         before what follows it, a status is written through /status. The server need not run. Blocks meanwhile, and

@@ -13,7 +13,7 @@ import pytest
 from kubectl_runtime.core.errors import ApiError, RequestError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.refs import ObjectRef
-from kubectl_runtime.core.status import Status
+from kubectl_runtime.core.status import Status, StatusCause, StatusDetails
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.action import Action
 from kubectl_runtime.runtime.context import Context
@@ -282,6 +282,24 @@ def test_a_conflict_is_one_quiet_line(cluster: FakeCluster, caplog: pytest.LogCa
         calls.wait_for(lambda seen: len(seen) == 2)
     lines = [record for record in caplog.records if "conflict" in record.getMessage()]
     assert [(line.levelname, line.exc_info) for line in lines] == [("INFO", None)]
+
+
+def test_fields_that_belong_to_somebody_else_are_a_warning_since_no_retry_helps(
+        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    cluster.put(Parent, "a")
+    owned = StatusDetails(causes=[StatusCause(reason="FieldManagerConflict", field=".data.text",
+                                              message='conflict with "kubectl-patch" using v1')])
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        if ctx.attempt == 1:
+            raise ApiError(Status(code=409, reason="Conflict", message="Apply failed", details=owned), "apply a/b")
+        return Action.await_change()
+
+    calls = Calls(answer)
+    with Controller(cluster.api(Parent)).start(calls):
+        calls.wait_for(lambda seen: len(seen) == 2)
+    lines = [record for record in caplog.records if "force=True" in record.getMessage()]
+    assert [(line.levelname, line.exc_info) for line in lines] == [("WARNING", None)]
 
 
 def test_an_object_that_does_not_decode_is_reported_once_per_version_and_hinders_nobody(

@@ -21,7 +21,7 @@ from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.testing.apiserver.route import RequestInfo, parse
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 from kubectl_runtime.testing.faults.exchange import Exchange
-from kubectl_runtime.testing.faults.match import Match, Words, glob, words
+from kubectl_runtime.testing.faults.match import METHODS, VERBS, Match, Words, glob, known, words
 from kubectl_runtime.testing.faults.plan import Close, Plan, Reset, Send, Stall, Step, Wait, until_over
 from kubectl_runtime.testing.faults.recording import RecordedRequest, Recording
 from kubectl_runtime.testing.faults.rule import Rule
@@ -60,11 +60,21 @@ class Faults:
         `verb` is RBAC's (get list watch create update patch delete deletecollection), `resource` is ``pods``,
         ``pods/status`` or ``deployments.apps``; each may be several words (``"get list"``). `path` is a pattern with
         ``*`` (within a segment) and ``**``, or a regular expression, of the whole path. `where` is asked last; it
-        must not block.
+        must not block. Several rules may take one request: delays add up, and the first that answers wins.
+
+        Raises ValueError for what no request has: an unknown verb or method, a path without ``/``, capitals in a
+        resource.
         """
+        verbs = known("verb", words(verb), VERBS | {each.lower() for each in METHODS},
+                      f"they are {', '.join(sorted(VERBS))}, and HTTP's are given as method=")
+        methods = known("method", words(method), METHODS, f"they are {', '.join(sorted(METHODS))}")
+        resources = words(resource)
+        known("resource", resources, frozenset(each.lower() for each in resources or ()),
+              "it is the plural, in small letters, as in ``services`` or ``deployments.apps``")
+        if isinstance(path, str) and not path.startswith(("/", "*")):
+            raise ValueError(f"no request has the path {path!r}: it begins with / or **")
         pattern = glob(path) if isinstance(path, str) else path
-        return self._rule(Match(words(verb), pattern, words(method), words(resource), namespace, name, query or {},
-                                headers or {}, where))
+        return self._rule(Match(verbs, pattern, methods, resources, namespace, name, query or {}, headers or {}, where))
 
     def connections(self) -> Rule:
         """Begin a rule for new connections; of the actions only `drop`, `never_answer` and `delay` make sense there.

@@ -30,7 +30,8 @@ class Conditions:
         return True
 
     def first(self, count: int = 1) -> Self:
-        """The first `count` requests."""
+        """The first `count` requests. Raises ValueError unless it is above 0."""
+        _counts("first", count)
         return self._only(Counted(lambda number: number <= count))
 
     def after(self, count: int) -> Self:
@@ -38,13 +39,13 @@ class Conditions:
         return self._only(Counted(lambda number: number > count))
 
     def nth(self, *numbers: int) -> Self:
-        """The requests with these numbers, counted from 1."""
+        """The requests with these numbers, counted from 1. Raises ValueError for one below."""
+        _counts("nth", *numbers)
         return self._only(Counted(lambda number: number in numbers))
 
     def every(self, count: int) -> Self:
         """Each `count`-th request. Raises ValueError unless it is above 0."""
-        if count < 1:
-            raise ValueError(f"every(…) needs a number above 0, got {count}")
+        _counts("every", count)
         return self._only(Counted(lambda number: number % count == 0))
 
     def chance(self, probability: float) -> Self:
@@ -60,3 +61,8 @@ class Conditions:
     def _only(self, condition: Condition) -> Self:
         self._conditions.append(condition)
         return self
+
+
+def _counts(method: str, *numbers: int) -> None:
+    if not numbers or not all(isinstance(number, int) and number > 0 for number in numbers):
+        raise ValueError(f"{method}(…) needs a number above 0, got {', '.join(map(repr, numbers)) or 'none'}")

@@ -15,6 +15,11 @@ from typing import Protocol
 from kubectl_runtime.testing.apiserver.route import RequestInfo
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
+VERBS = frozenset(("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"))
+"""RBAC's verbs of requests to resources."""
+
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+
 Words = str | Iterable[str]
 """One word or several; a text may hold several, separated by blanks, commas or bars: ``"get list"``."""
 
@@ -24,6 +29,13 @@ def words(value: Words | None) -> frozenset[str] | None:
     if value is None:
         return None
     return frozenset(re.split(r"[\s,|]+", value.strip())) if isinstance(value, str) else frozenset(value)
+
+
+def known(what: str, given: frozenset[str] | None, among: frozenset[str], hint: str) -> frozenset[str] | None:
+    """The words; raises ValueError for one that no request could ever have, since its rule would do nothing."""
+    if strange := sorted((given or frozenset()) - among):
+        raise ValueError(f"no request has the {what} {', '.join(map(repr, strange))}: {hint}")
+    return given
 
 
 def glob(pattern: str) -> re.Pattern[str]:

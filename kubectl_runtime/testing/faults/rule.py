@@ -38,13 +38,19 @@ EXPIRED = "too old resource version: 1 (2)"
 
 
 class Rule(Conditions):
-    """See the module. Made by `Faults.on`. Every method returns the rule; they may be called from any thread."""
+    """What happens to some requests. Made by `Faults.on`; every method returns the rule, and may be called from any
+    thread. `seen` counts the requests that matched and `taken` those to which something happened: a test can assert
+    that its bad day took place.
+    """
 
     def __init__(self, faults: Faults, match: Match, seed: str) -> None:
         super().__init__(seed)
         self.match = match
         self._faults = faults
         self._actions: list[Callable[[Exchange], None]] = []
+
+    def __repr__(self) -> str:
+        return f"<Rule: {self.seen} requests seen, {self.taken} taken>"
 
     def apply(self, exchange: Exchange) -> None:
         """Do to a request what the rule says."""
@@ -74,8 +80,11 @@ class Rule(Conditions):
     def answer(self, status: int, body: Body = b"", headers: Headers = (), *, handled: bool = False) -> Rule:
         """Answer with this; `handled` does so after the request was carried out, whatever became of it.
 
-        `body` is sent as it is (bytes), as text, or as JSON (mappings and lists).
+        `body` is sent as it is (bytes), as text, or as JSON (mappings and lists). Raises ValueError for a status that
+        HTTP does not have.
         """
+        if not (isinstance(status, int) and 100 <= status <= 599):
+            raise ValueError(f"a status of HTTP lies between 100 and 599, got {status!r}")
         given = response(status, body, headers)
         if handled:
             return self.rewrite(lambda _: given)

@@ -25,7 +25,8 @@ def request(path: str = PODS, method: str = "GET", query: list[tuple[str, str]] 
     ({"verb": ("get", "list")}, True),
     ({"verb": "get|list"}, True), ({"method": "GET"}, True), ({"method": "POST"}, False),
     ({"path": PODS}, True), ({"path": "/api/v1/namespaces/*/pods"}, True), ({"path": "/api/*"}, False),
-    ({"path": "/api/**"}, True), ({"path": "**/pods"}, True), ({"path": "/api/v?/**"}, True), ({"path": "pods"}, False),
+    ({"path": "/api/**"}, True), ({"path": "**/pods"}, True), ({"path": "/api/v?/**"}, True),
+    ({"path": "/pods"}, False),
     ({"path": re.compile(r".*/(pods|nodes)")}, True), ({"path": re.compile("pods")}, False),
     ({"resource": "pods"}, True), ({"resource": "pods configmaps"}, True), ({"resource": "pods/status"}, False),
     ({"namespace": "ns"}, True), ({"namespace": "other"}, False), ({"name": ""}, True), ({"name": "a"}, False),
@@ -145,3 +146,21 @@ def test_expiring_history_needs_a_server() -> None:
     for effect in exchange.effects:
         effect()
     assert done == ["compacted"]
+
+
+@pytest.mark.parametrize("say", [
+    lambda faults: faults.on("GET"),
+    lambda faults: faults.on("get apply"),
+    lambda faults: faults.on(method="get"),
+    lambda faults: faults.on(resource="Service"),
+    lambda faults: faults.on("get", "services"),
+    lambda faults: faults.on("get").nth(0),
+    lambda faults: faults.on("get").first(0),
+    lambda faults: faults.on("get").first("2"),
+    lambda faults: faults.on("get").every(-1),
+    lambda faults: faults.on("get").status(99999),
+    lambda faults: faults.on("get").answer("500"),
+])
+def test_a_rule_that_could_never_do_what_it_says_is_refused(say):
+    with pytest.raises(ValueError, match=r"no request has|above 0|between 100 and 599"):
+        say(Faults())

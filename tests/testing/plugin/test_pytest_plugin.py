@@ -80,17 +80,22 @@ def test_a_marker_passes_arguments(project) -> None:
     passes(project, "--strict-markers", passed=1)
 
 
-def test_a_marker_takes_arguments_by_name_only(project) -> None:
+def test_a_marker_takes_arguments_by_name_only_and_no_fault_script(project) -> None:
     project.makepyfile("""
         import pytest
+        from kubectl_runtime.testing import Faults
 
         @pytest.mark.kube_apiserver("RBAC")
-        def test_it(kube_apiserver):
+        def test_mode(kube_apiserver):
+            pass
+
+        @pytest.mark.kube_apiserver(faults=Faults(seed=7))
+        def test_faults(kube_apiserver):
             pass
     """)
     result = project.runpytest_subprocess(*_LOAD)
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*takes arguments by name, not 'RBAC'*"])
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(["*takes arguments by name, not 'RBAC'*", "*would be shared by all its tests*"])
 
 
 def test_options_come_from_the_ini_file_and_the_command_line_wins(project) -> None:

@@ -49,6 +49,10 @@ class AuthorizationMode(StrEnum):
     ALWAYS_ALLOW = "AlwaysAllow"
     RBAC = "RBAC"
 
+    @classmethod
+    def _missing_(cls, value: object) -> AuthorizationMode:
+        raise ValueError(f"unknown authorization mode: {value}; there are: {', '.join(cls)}")
+
 
 class Core(Protocol):
     """What of the core is needed; see `core.ApiCore`."""
