@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import msgspec
 
@@ -148,6 +148,12 @@ class PartialObjectMeta(Resource):
     def of(cls, resource: ApiResource) -> type[PartialObjectMeta]:
         """The class for one kind: the same one for the same resource."""
         return bound_class(PartialObjectMeta, resource)
+
+    if not TYPE_CHECKING:  # as in Resource
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(f"only the metadata of this {type(self).__name__} is held, as of all that a controller "
+                                 f"owns: no {name!r}; Api.get reads the whole object") from None
 
 
 def is_partial(body: object) -> bool:

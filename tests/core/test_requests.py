@@ -79,6 +79,13 @@ def test_what_cannot_be_a_name_is_refused_before_any_request(name: str) -> None:
         requests.patch(PLACE, name, Patch.merge({}))
 
 
+def test_what_is_no_parameters_is_named() -> None:
+    with pytest.raises(RequestError, match=r"'default' stands where GetParams\(…\) is expected"):
+        requests.get(PLACE, "a", "default")  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="where ListParams"):
+        requests.list_(PLACE, "a=b")  # type: ignore[arg-type]
+
+
 def test_an_object_of_a_namespaced_kind_needs_a_namespace() -> None:
     for build in (lambda: requests.get(Place(PODS), "a"),
                   lambda: requests.create(Place(PODS), {"metadata": {"name": "a"}})):
