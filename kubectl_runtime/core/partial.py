@@ -153,7 +153,7 @@ class PartialObjectMeta(Resource):
 
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(f"only the metadata of this {type(self).__name__} is held, as of all a controller "
-                                 f"controller owns: no {name!r}; Api.get reads the whole object") from None
+                                 f"owns: no {name!r}; Api.get reads the whole object") from None
 
 
 def is_partial(body: object) -> bool:
