@@ -173,13 +173,22 @@ def test_rollouts(kubectl, web, until):
     def pods():
         return kubectl("get", "pods", "-o", "name").split()
 
+    def all_ready():  # what a kubelet would report
+        for pod in pods():
+            kubectl("patch", pod, "--subresource=status", "--type=merge", "-p", json.dumps({"status": {
+                "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}), status=None)
+        return True
+
     first = until(lambda: len(pods()) == 2 and pods())
+    all_ready()
     kubectl("rollout", "restart", "deploy/web")
     until(lambda: kubectl("rollout", "history", "deploy/web").count("<none>") == 2)
-    until(lambda: len(pods()) == 2 and not set(pods()) & set(first))
-    assert "restartedAt" in kubectl("get", "deploy/web", "-o", "yaml")
-    assert "0 of 2 updated replicas are available" in kubectl(
+    until(lambda: len(pods()) == 3 and set(first) < set(pods()))  # one more at first, none less
+    assert "1 out of 2 new replicas have been updated" in kubectl(
         "rollout", "status", "deploy/web", "--timeout=1s", status=1)
+    until(lambda: all_ready() and len(pods()) == 2 and not set(pods()) & set(first))
+    assert "successfully rolled out" in kubectl("rollout", "status", "deploy/web", "--timeout=30s")
+    assert "restartedAt" in kubectl("get", "deploy/web", "-o", "yaml")
     assert "rolled back" in kubectl("rollout", "undo", "deploy/web")
     assert "restartedAt" not in field(kubectl, "deploy/web", ".spec.template")
     kubectl("set", "image", "deploy/web", "main=example/app:9")
@@ -225,5 +234,7 @@ def test_namespaces_go_with_what_is_in_them(kubectl, namespace, until):
 
 
 def test_what_needs_a_kubelet_is_refused_by_name(kubectl):
-    kubectl("run", "p", "--image=example/app:1")
+    kubectl("run", "waiting", "--image=example/app:1")
+    assert kubectl("logs", "waiting") == ""  # as on a cluster, while a Pod has no node
+    kubectl("run", "p", "--image=example/app:1", "--overrides", '{"spec": {"nodeName": "n1"}}')
     assert "does not implement pods/log" in kubectl("logs", "p", status=1)
