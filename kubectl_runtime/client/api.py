@@ -147,7 +147,7 @@ class Api(Generic[K]):
 
     def pages(self, params: ListParams | None = None) -> Iterator[ObjectList[K]]:
         """All pages, each requested when it is needed; 500 objects each unless `params` has a limit."""
-        chosen = params or ListParams()
+        chosen = requests.params_or_default(params, ListParams)
         for meta, records in walk(self.list_page, chosen, self.place.words("list")):
             yield ObjectList([self._object(record) for record in records], meta)
 
@@ -189,7 +189,7 @@ class Api(Generic[K]):
 
         A failure is not retried: watchers wait as their own backoff says, and show what they wait for.
         """
-        chosen = params or WatchParams()
+        chosen = requests.params_or_default(params, WatchParams)
         timeout = WATCH_TIMEOUT if chosen.timeout is None else seconds(chosen.timeout)
         request = requests.watch(self.place, replace(chosen, timeout=timeout), resource_version)
         request = replace(request, retry=Retry.NEVER)

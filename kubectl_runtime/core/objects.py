@@ -272,5 +272,10 @@ class Resource(metaclass=ResourceType):
             if snake is not None:
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: attributes are written "
                                      f"{snake!r}, only keys as on the wire") from None
-            raise AttributeError(f"{type(self).__name__} declares no attribute {name!r}: declare it in the class, "
-                                 f"or use obj[{name!r}], which reads any key of the object") from None
+            raise AttributeError(self._undeclared(name)) from None
+
+    @classmethod
+    def _undeclared(cls, name: str) -> str:
+        """What is said of an attribute that the class does not have."""
+        return (f"{cls.__name__} declares no attribute {name!r}: declare it in the class, "
+                f"or use obj[{name!r}], which reads any key of the object")

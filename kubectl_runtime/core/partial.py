@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
@@ -149,11 +149,10 @@ class PartialObjectMeta(Resource):
         """The class for one kind: the same one for the same resource."""
         return bound_class(PartialObjectMeta, resource)
 
-    if not TYPE_CHECKING:  # as in Resource
-
-        def __getattr__(self, name: str) -> Any:
-            raise AttributeError(f"only the metadata of this {type(self).__name__} is held, as of all a controller "
-                                 f"owns: no {name!r}; Api.get reads the whole object") from None
+    @classmethod
+    def _undeclared(cls, name: str) -> str:
+        return (f"only the metadata of this {cls.__name__} is held, as of all a controller owns: no {name!r}; "
+                "Api.get reads the whole object")
 
 
 def is_partial(body: object) -> bool:

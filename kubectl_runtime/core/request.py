@@ -99,17 +99,17 @@ class Place:
 
 def get(place: Place, name: str, params: GetParams | None = None, *, subresource: str | None = None) -> Request:
     """Read one object, or a subresource of it."""
-    return _on_object(place, "GET", "get", name, subresource, query=_params(params, GetParams).query())
+    return _on_object(place, "GET", "get", name, subresource, query=params_or_default(params, GetParams).query())
 
 
 def list_(place: Place, params: ListParams | None = None) -> Request:
     """List a page."""
-    return _on_kind(place, "GET", "list", query=_params(params, ListParams).query(), many=True)
+    return _on_kind(place, "GET", "list", query=params_or_default(params, ListParams).query(), many=True)
 
 
 def watch(place: Place, params: WatchParams | None = None, resource_version: str | None = None) -> Request:
     """Watch from a version on; None or "0" begins with events for the present objects."""
-    chosen = _params(params, WatchParams)
+    chosen = params_or_default(params, WatchParams)
     version = (("resourceVersion", resource_version),) if resource_version else ()
     request = _on_kind(place, "GET", "watch", query=(("watch", "true"), *chosen.query(), *version), many=True)
     return _with_headers(request, ("Accept-Encoding", "identity"))
@@ -118,7 +118,7 @@ def watch(place: Place, params: WatchParams | None = None, resource_version: str
 def create(place: Place, body: Any, params: PostParams | None = None, *, name: str | None = None,
            subresource: str | None = None) -> Request:
     """Create an object; with `name` and `subresource`, POST to a subresource (`eviction`, `token`, `binding`)."""
-    query = _params(params, PostParams).query()
+    query = params_or_default(params, PostParams).query()
     if subresource is not None:
         return _on_object(place, "POST", "create", name or "", subresource, query=query,
                           body=encode_plain(bodies.plain_body(body)), retry=Retry.UNSENT_ONLY)
@@ -139,7 +139,7 @@ def replace(place: Place, body: Any, params: PostParams | None = None, *, subres
     if name is not None and own_name not in (None, name):
         raise RequestError(f"{place.words('replace', name)}: the body is named {own_name!r}")
     return _on_object(place, "PUT", "replace", name or own_name or "", subresource,
-                      query=_params(params, PostParams).query(), body=encode_plain(content))
+                      query=params_or_default(params, PostParams).query(), body=encode_plain(content))
 
 
 def patch(place: Place, name: str, patch: Patch, params: PatchParams | None = None, *,
@@ -149,7 +149,7 @@ def patch(place: Place, name: str, patch: Patch, params: PatchParams | None = No
         raise RequestError(f"{place.words('patch', name, subresource)}: what kind of patch is it? Use "
                            "Patch.merge({...}), Patch.json, Patch.strategic or Patch.apply, not "
                            f"{type(patch).__name__}")
-    chosen = _params(params, PatchParams)
+    chosen = params_or_default(params, PatchParams)
     operation = place.words("apply" if patch.is_apply else "patch", name, subresource)
     if patch.is_apply and not chosen.field_manager:
         raise RequestError(f"{operation}: server-side apply needs field_manager: PatchParams.apply('my-controller')")
@@ -176,7 +176,7 @@ def delete_collection(place: Place, params: DeleteParams | None = None, selectio
 
 
 def _delete_options(params: DeleteParams | None) -> bytes | None:
-    options = _params(params, DeleteParams).body()
+    options = params_or_default(params, DeleteParams).body()
     return encode_plain(options) if options else None
 
 
@@ -223,7 +223,7 @@ def _on_object(place: Place, method: str, verb: str, name: str, subresource: str
                    tuple(query), _headers(place, body, content_type, many=False), body, retry)
 
 
-def _params(given: P | None, kind: type[P]) -> P:
+def params_or_default(given: P | None, kind: type[P]) -> P:
     """The parameters, or the defaults. Raises RequestError for anything else, such as a namespace or a selector."""
     if given is None:
         return kind()

@@ -49,7 +49,7 @@ class Housekeeper:
                     return
             try:
                 self._core.tick()
-            except Exception:
+            except Exception:  # without this thread no deletion would end: it tries again
                 log.exception("a step of the embedded API server's controllers failed")
                 with self._condition:
                     if not self._stopping:

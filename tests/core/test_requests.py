@@ -82,7 +82,7 @@ def test_what_cannot_be_a_name_is_refused_before_any_request(name: str) -> None:
 def test_what_is_no_parameters_is_named() -> None:
     with pytest.raises(RequestError, match=r"'default' stands where GetParams\(…\) is expected"):
         requests.get(PLACE, "a", "default")  # type: ignore[arg-type]
-    with pytest.raises(RequestError, match="where ListParams"):
+    with pytest.raises(RequestError, match=r"'a=b' stands where ListParams"):
         requests.list_(PLACE, "a=b")  # type: ignore[arg-type]
 
 

@@ -116,7 +116,7 @@ class Connection:
                     self._linger()
         except OSError:
             pass  # the client has gone, or the server stops
-        except Exception:
+        except Exception:  # a defect here or in a user's fault function costs this connection, never the server
             log.exception("a connection failed")
         else:
             self._say_goodbye()

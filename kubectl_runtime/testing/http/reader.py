@@ -33,16 +33,17 @@ HEAD_TIMEOUT = 32.0  # seconds for a whole head
 BODY_TIMEOUT = 60.0  # seconds for a whole body
 
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")  # a bare newline ends a line too
-_REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([^ ]+) HTTP/([0-9])\.([0-9])")
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # RFC 9110: a method, or the name of a field
+_REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([^ ]+) HTTP/([0-9])\.([0-9])")
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?]*")
 _CONTROL = re.compile(rb"[\x00-\x20\x7f]")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NAME = re.compile(_TOKEN)
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _HOST = re.compile(r"[!$%&'()*+,.:;=\[\]_~0-9A-Za-z-]*")
 _CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]*")
-_TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:")
+_TRAILER = re.compile(_TOKEN + rb":")
 
 
 RequestLine = tuple[str, str, tuple[int, int]]  # method, target in origin form, version

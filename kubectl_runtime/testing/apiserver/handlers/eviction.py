@@ -16,7 +16,7 @@ from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_success, stored
 from kubectl_runtime.testing.apiserver.handlers.delete import check_preconditions, remove
 from kubectl_runtime.testing.apiserver.handlers.pods import read_request
-from kubectl_runtime.testing.apiserver.kinds.base import label_selector
+from kubectl_runtime.testing.apiserver.kinds.base import label_selector, true_conditions
 from kubectl_runtime.testing.apiserver.query.delete_options import checked
 from kubectl_runtime.testing.apiserver.query.options import write_options
 from kubectl_runtime.testing.apiserver.storage import Version
@@ -64,7 +64,7 @@ def _tell(ctx: RequestContext, current: Version, pod: Object) -> Version:
     wanted = {"type": "DisruptionTarget", "status": "True", "lastProbeTime": None,
               "lastTransitionTime": format_time(ctx.now), "reason": "EvictionByEvictionAPI",
               "message": "Eviction API: evicting"}
-    if any(entry.get("type") == wanted["type"] and entry.get("status") == "True" for entry in conditions):
+    if wanted["type"] in true_conditions(pod["status"]):
         return current
     pod["status"]["conditions"] = [entry for entry in conditions if entry.get("type") != wanted["type"]] + [wanted]
     return ctx.core.storage.put(ctx.type.storage, pod, current.fields)
@@ -104,8 +104,7 @@ def _count(ctx: RequestContext, budget: Object, pod: str) -> None:
 
 def _unready_may_go(pod: Object, budget: Object) -> bool:
     """Whether a Pod that is not ready goes without asking how many disruptions are allowed."""
-    if any(entry.get("type") == "Ready" and entry.get("status") == "True"
-           for entry in pod["status"].get("conditions") or ()):
+    if "Ready" in true_conditions(pod["status"]):
         return False
     healthy, wanted = (budget["status"].get(key) or 0 for key in ("currentHealthy", "desiredHealthy"))
     return budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow" or healthy >= wanted > 0

@@ -110,6 +110,11 @@ class BuiltinStrategy(Strategy):
         return super().unsupported_field if self.fields else _GENERIC_FIELDS
 
 
+def true_conditions(status: Object) -> set[str]:
+    """The types of the conditions in a status that are True."""
+    return {entry.get("type", "") for entry in status.get("conditions") or () if entry.get("status") == "True"}
+
+
 def dig(obj: Any, path: str) -> Any:
     """The value at a dotted path of objects, None if it is not there."""
     for part in path.split("."):

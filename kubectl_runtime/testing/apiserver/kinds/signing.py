@@ -21,7 +21,6 @@ USAGES = ("any", "cert sign", "client auth", "code signing", "content commitment
           "server auth", "signing", "timestamping")
 MIN_SECONDS = 600
 _BEGIN, _END = b"-----BEGIN CERTIFICATE REQUEST-----", b"-----END CERTIFICATE REQUEST-----"
-_DECISIONS = ("Approved", "Denied")
 
 
 class SigningRequestStrategy(BuiltinStrategy):

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.kinds.base import non_negative
+from kubectl_runtime.testing.apiserver.kinds.base import non_negative, true_conditions
 from kubectl_runtime.testing.apiserver.strategy import Object
 
 _COUNTS = ("active", "succeeded", "failed", "ready", "terminating")
@@ -19,7 +19,7 @@ _EXCLUSIVE = (("Complete", "Failed"), ("Complete", "FailureTarget"), ("SuccessCr
 def job_status_causes(new: Object, old: Object) -> list[Cause]:
     """What is wrong with the status of ``new``, an update of ``old``."""
     spec, status, before = new["spec"], new.get("status") or {}, old.get("status") or {}
-    now, then = _true_conditions(status), _true_conditions(before)
+    now, then = true_conditions(status), true_conditions(before)
     changed = {key for key in status.keys() | before.keys() if status.get(key) != before.get(key)}
     causes = [cause for key in _COUNTS for cause in non_negative(status, key, "status")]
     causes += _uncounted_causes(status.get("uncountedTerminatedPods") or {})
@@ -29,10 +29,6 @@ def job_status_causes(new: Object, old: Object) -> list[Cause]:
     causes += _finished_causes(spec, status, changed, now, then)
     causes += _update_causes(spec, status, before)
     return causes
-
-
-def _true_conditions(status: Object) -> set[str]:
-    return {item.get("type", "") for item in status.get("conditions") or () if item.get("status") == "True"}
 
 
 def _of_conditions(detail: str) -> Cause:

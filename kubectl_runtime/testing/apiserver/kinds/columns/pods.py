@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from kubectl_runtime.testing.apiserver.kinds.base import dig
+from kubectl_runtime.testing.apiserver.kinds.base import dig, true_conditions
 from kubectl_runtime.testing.apiserver.output.table import AGE, NAME, Column, age
 
 Object = dict[str, Any]
@@ -77,9 +77,7 @@ def _container_reason(obj: Object, text: str) -> str:
         elif entry.get("ready") and "running" in state:
             running = True
     if text == "Completed" and running:
-        conditions = dig(obj, "status.conditions") or ()
-        is_ready = any(entry.get("type") == "Ready" and entry.get("status") == "True" for entry in conditions)
-        return "Running" if is_ready else "NotReady"
+        return "Running" if "Ready" in true_conditions(obj.get("status") or {}) else "NotReady"
     return str(text)
 
 

@@ -188,18 +188,13 @@ def _admit(obj: Object, ctx: StrategyContext) -> None:
     name, value, policy = _priority(name, obj["metadata"].get("name", ""), ctx)
     if name:
         spec["priorityClassName"] = name
-    if spec.get("priority") not in (None, value):
-        raise errors.forbidden("", "pods", obj["metadata"].get("name", ""),
-                               "the integer value of priority "
-                               f"({spec['priority']}) must not be provided in pod spec; priority admission controller "
-                               f"computed {value} from the given PriorityClass name")
-    spec["priority"] = value
-    if spec.get("preemptionPolicy") not in (None, policy):
-        raise errors.forbidden("", "pods", obj["metadata"].get("name", ""),
-                               "the string value of PreemptionPolicy "
-                               f"({spec['preemptionPolicy']}) must not be provided in pod spec; priority admission "
-                               f"controller computed {policy} from the given PriorityClass name")
-    spec["preemptionPolicy"] = policy
+    for field, title, computed in (("priority", "integer value of priority", value),
+                                   ("preemptionPolicy", "string value of PreemptionPolicy", policy)):
+        if spec.get(field) not in (None, computed):
+            raise errors.forbidden("", "pods", obj["metadata"].get("name", ""),
+                                   f"the {title} ({spec[field]}) must not be provided in pod spec; priority admission "
+                                   f"controller computed {computed} from the given PriorityClass name")
+        spec[field] = computed
 
 
 def _priority(name: str, pod: str, ctx: StrategyContext) -> tuple[str, int, str]:
