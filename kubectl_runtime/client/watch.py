@@ -17,8 +17,9 @@ import msgspec
 from kubectl_runtime.client.failures import decode_status
 from kubectl_runtime.client.forms import Form
 from kubectl_runtime.client.stream import ByteStream, LineSplitter
-from kubectl_runtime.core.errors import DecodeError, RequestTimeout, TransportError
+from kubectl_runtime.core.errors import RequestTimeout, TransportError
 from kubectl_runtime.core.head import Bookmark
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.request import Request
 from kubectl_runtime.core.status import Status

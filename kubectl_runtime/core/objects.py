@@ -19,13 +19,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from kubectl_runtime.core import ownership
-from kubectl_runtime.core.declare import Attribute, ResourceType, attributes_of, codecs_of, declare
+from kubectl_runtime.core.declare import Attribute, ResourceMeta, attributes_of, codecs_of, declare
 from kubectl_runtime.core.encode import encode_plain, identified, new_object, written_back
-from kubectl_runtime.core.errors import DecodeError, RequestError
+from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.gvk import ApiResource, Scope
 from kubectl_runtime.core.head import decode_object
 from kubectl_runtime.core.metav1 import ObjectMeta, OwnerReference, parse_time
 from kubectl_runtime.core.models import to_model
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.core.record import Head, Record
 from kubectl_runtime.core.refs import ObjectRef
 from kubectl_runtime.core.views import plain_object
@@ -37,7 +38,7 @@ _MADE_HERE = Head()
 _NO_MAP: Mapping[str, str] = MappingProxyType({})
 
 
-class Resource(metaclass=ResourceType):
+class Resource(metaclass=ResourceMeta):
     """The base of every resource class; safe to hand out, since it shares only immutable data with the store."""
 
     __slots__ = ("_plain", "_record", "_views")

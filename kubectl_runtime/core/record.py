@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.core.errors import DecodeError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.metav1 import OwnerReference
+from kubectl_runtime.core.problems import DecodeError, Problem
 from kubectl_runtime.core.refs import ObjectRef
 
 
@@ -32,13 +32,6 @@ class Head(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True, rename
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
     finalizers: tuple[str, ...] | None = None
-
-
-class Problem(msgspec.Struct, frozen=True, gc=False):
-    """Why a record is not valid. Text only: a kept exception would keep the frames it went through."""
-
-    path: str
-    text: str
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, eq=False):

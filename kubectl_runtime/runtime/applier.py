@@ -15,8 +15,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from kubectl_runtime.core.errors import ApiError, DecodeError
+from kubectl_runtime.core.errors import ApiError
 from kubectl_runtime.core.invalid import InvalidObject
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.runtime.action import Action
 from kubectl_runtime.runtime.context import Context, Environment
 from kubectl_runtime.runtime.reconciler import ErrorPolicy, ReconcileFunction

@@ -9,10 +9,11 @@ import pytest
 
 from kubectl_runtime.core.body import plain_body, whole_body
 from kubectl_runtime.core.dynamic import dynamic
-from kubectl_runtime.core.errors import DecodeError, PartialObjectError, RequestError
+from kubectl_runtime.core.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.head import decode_event, decode_object
 from kubectl_runtime.core.invalid import InvalidObject
 from kubectl_runtime.core.partial import FieldsForm, PartialObjectMeta, PartialView
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.core.prune import strip_managed_fields
 from kubectl_runtime.core.record import Record
 from tests.core.examples import DEPLOYMENTS, PODS, Widget, encoded, event, metadata
