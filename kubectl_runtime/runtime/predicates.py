@@ -26,7 +26,7 @@ from cachetools import TTLCache
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.invalid import InvalidObject
 from kubectl_runtime.runtime.events import Apply, Delete, Event, Init, InitApply, InitDone
-from kubectl_runtime.runtime.triggers import ReconcileRequest, Subscription, name_of, named_after
+from kubectl_runtime.runtime.triggers import name_of
 from kubectl_runtime.runtime.usercode import report
 
 TTL = 3600.0
@@ -128,17 +128,6 @@ class PredicateCache:
         if listed is not None:
             for key in [key for key in self._seen if key not in listed]:
                 self._seen.pop(key, None)
-
-
-def filtered(subscription: Subscription, predicate: Predicate, *, ttl: Duration = TTL,
-             clock: Clock = SYSTEM_CLOCK) -> Subscription:
-    """`subscription`, called only for the events that pass `predicate`. To be subscribed once: it has a memory."""
-    cache = PredicateCache(predicate, ttl=ttl, clock=clock)
-
-    def requests(event: Event[Any]) -> list[ReconcileRequest]:
-        return [*subscription(event)] if cache.passes(event) else []
-
-    return named_after(subscription, requests)
 
 
 def _key(obj: Any) -> Key:

@@ -8,7 +8,7 @@
     waiting     nothing before its time                            the seconds that are left
     stopped     nothing                                            None
 
-A thread calls it in a loop (`WatchThread`); a simulation calls it when it likes. The order in each step is: store,
+A thread calls it in a loop (`run`); a simulation calls it when it likes. The order in each step is: store,
 then the subscriptions, then the visible state. A subscription that comes late first gets an `Apply` of every stored
 object and `InitDone`, then everything after that, nothing twice and nothing lost: what is stored and who observes it
 change under one lock.
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -200,18 +199,3 @@ class Watch(Generic[K]):
             self._driver.close()
             self._writer.end(self.stop.reason or "stopped")
             self._state = msgspec.structs.replace(self._state, phase=Phase.STOPPED, since=self._clock.monotonic())
-
-
-class WatchThread:
-    """Runs a watch in a thread of its own, named after what is watched, until its stop token is set."""
-
-    def __init__(self, watch: Watch[K]) -> None:
-        self._thread = threading.Thread(target=watch.run, name=f"watch {watch.target}", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def join(self, timeout: float | None = None) -> bool:
-        """Wait for the thread to end; whether it has. Does not stop it."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()

@@ -12,11 +12,11 @@ from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime import predicates
 from kubectl_runtime.runtime.backoff import WatchBackoff
 from kubectl_runtime.runtime.events import Apply, Delete, Event, InitDone
-from kubectl_runtime.runtime.predicates import filtered
+from kubectl_runtime.runtime.predicates import PredicateCache
 from kubectl_runtime.runtime.store import StoreNotReady
 from kubectl_runtime.runtime.subscribers import Subscriber
 from kubectl_runtime.runtime.triggers import ReconcileRequest, trigger_others, trigger_self
-from kubectl_runtime.runtime.watches import Phase, Watch, WatchThread
+from kubectl_runtime.runtime.watches import Phase, Watch
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.watch_fakes import (
     EXPIRED,
@@ -254,7 +254,8 @@ def test_a_predicate_before_a_trigger() -> None:
             ]
         ],
     )
-    world.watch.subscribe(filtered(trigger_self(Thing), predicates.generation, clock=world.clock), world.ears.sink)
+    cache, itself = PredicateCache(predicates.generation, clock=world.clock), trigger_self(Thing)
+    world.watch.subscribe(lambda event: itself(event) if cache.passes(event) else (), world.ears.sink)
     world.run()
     assert [request.cause for request in world.ears.requests] == [("uid-a", "1"), ("uid-a", "3"), ("uid-a", "4")]
 
@@ -299,18 +300,19 @@ def test_a_defect_inside_leads_to_a_new_list_and_is_logged(
     assert {obj.name for obj in world.watch.store} == {"a", "b"}
 
 
-def test_a_thread_runs_the_watch_until_the_token_is_set() -> None:
+def test_run_steps_in_its_thread_until_the_token_is_set() -> None:
     clock = SimClock()
     stop = StopToken(clock=clock)
     api = ScriptedApi(stop, [page(1, A), api_error(500)], [api_error(**EXPIRED)])
     watch: Watch[Thing] = Watch(api, stop=stop, clock=clock)
-    thread = WatchThread(watch)
+    thread = threading.Thread(target=watch.run)
     thread.start()
     watch.store.wait_until_ready(60)
     clock.settle()  # it waits in its backoff
-    assert any(t.name == "watch things.test.example" for t in threading.enumerate())
+    assert thread.is_alive()
     stop.set()
-    assert thread.join(10)
+    thread.join(10)
+    assert not thread.is_alive()
     assert watch.stopped
 
 
