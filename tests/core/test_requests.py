@@ -314,6 +314,12 @@ def test_delete_collection_sends_the_whole_selection() -> None:
     assert body(request) == {"propagationPolicy": "Background"}
 
 
+@pytest.mark.parametrize("selection", [{}, {"app": "web"}, "app=web", "", PLACE])
+def test_delete_collection_takes_nothing_else_for_a_selection_least_of_all_for_everything(selection: Any) -> None:
+    with pytest.raises(RequestError, match="where ListParams"):
+        requests.delete_collection(PLACE, None, selection)
+
+
 def test_subresources_have_bodies_of_their_own() -> None:
     scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 3}}
     place = Place(DEPLOYMENTS, "ns")

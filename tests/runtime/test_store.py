@@ -97,7 +97,10 @@ def test_find_and_filter_by_function_and_by_selector(writer: StoreWriter, store:
     assert found.name == "b"
     assert store.find(lambda obj: obj.name == "zzz") is None
     assert [obj.name for obj in store.filter(lambda obj: obj.name > "a")] == ["b", "c"]
-    assert [obj.name for obj in store.filter(Selector.parse("app in (web)"))] == ["a"]
+    for selection in (Selector.parse("app in (web)"), "app=web", {"app": "web"}, {"matchLabels": {"app": "web"}}):
+        assert [obj.name for obj in store.filter(selection)] == ["a"]
+    with pytest.raises(RequestError):
+        store.filter(["app"])  # type: ignore[arg-type]
     assert sorted(obj.name for obj in store) == ["a", "b", "c"]
 
 
