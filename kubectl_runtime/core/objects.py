@@ -18,12 +18,16 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
+import msgspec
+import msgspec.structs
+
 from kubectl_runtime.core import ownership
 from kubectl_runtime.core.declare import Attribute, ResourceMeta, attributes_of, codecs_of, declare
 from kubectl_runtime.core.encode import encode_plain, identified, new_object, written_back
 from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.gvk import ApiResource, Scope
 from kubectl_runtime.core.head import decode_object
+from kubectl_runtime.core.keys import namespace_or_none
 from kubectl_runtime.core.metav1 import ObjectMeta, OwnerReference, parse_time
 from kubectl_runtime.core.models import to_model
 from kubectl_runtime.core.problems import DecodeError
@@ -102,8 +106,14 @@ class Resource(metaclass=ResourceMeta):
         return None if record is not None and record.head is _MADE_HERE else record
 
     def to_record(self, *, partial: bool = False) -> Record:
-        """A record of the object as it is now, for stores. `partial` marks that parts were taken away."""
-        was_partial = self._record is not None and self._record.partial
+        """A record of the object as it is now, for stores: what was received, as long as nothing of it was looked at.
+
+        `partial` marks that parts were taken away.
+        """
+        received = self._record
+        was_partial = received is not None and received.partial
+        if received is not None and not self._views and self._plain is None:
+            return received if was_partial or not partial else msgspec.structs.replace(received, partial=True)
         record = decode_object(self.to_bytes(), self.api_resource)
         return Record(record.head, record.resource, record.raw, partial=partial or was_partial, problem=record.problem)
 
@@ -134,7 +144,7 @@ class Resource(metaclass=ResourceMeta):
 
     @property
     def namespace(self) -> str | None:
-        return self._head().namespace or None
+        return namespace_or_none(self._head().namespace)
 
     @property
     def uid(self) -> str:

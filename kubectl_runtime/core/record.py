@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.core.gvk import ApiResource
+from kubectl_runtime.core.keys import Key, key_of, namespace_or_none
 from kubectl_runtime.core.metav1 import OwnerReference
 from kubectl_runtime.core.problems import DecodeError, Problem
 from kubectl_runtime.core.refs import ObjectRef
@@ -56,7 +57,13 @@ class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def namespace(self) -> str | None:
-        return self.head.namespace
+        return namespace_or_none(self.head.namespace)
+
+    @property
+    def key(self) -> Key:
+        """What tells it from the other objects of its kind."""
+        head = self.head
+        return key_of(head.namespace, head.name)
 
     @property
     def uid(self) -> str:
@@ -73,7 +80,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def ref(self) -> ObjectRef:
         head = self.head
-        return ObjectRef(self.resource, head.name, head.namespace or None)
+        return ObjectRef(self.resource, head.name, namespace_or_none(head.namespace))
 
     @property
     def error(self) -> DecodeError | None:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration
 from kubectl_runtime.core.gvk import ApiResource, HasApiResource
 from kubectl_runtime.core.invalid import InvalidObject
+from kubectl_runtime.core.prune import Modify, pruned
 from kubectl_runtime.runtime import triggers
 from kubectl_runtime.runtime.events import Apply, Delete, Event, InitApply, with_obj
 from kubectl_runtime.runtime.predicates import TTL, Predicate, PredicateCache
@@ -37,7 +38,7 @@ def touched_objects(events: Iterable[Event[K]]) -> Iterator[K]:
     return _objects(events, (InitApply, Apply, Delete))
 
 
-def modify(events: Iterable[Event[K]], change: Callable[[K], None]) -> Iterator[Event[K]]:
+def modify(events: Iterable[Event[K]], change: Callable[[K], object]) -> Iterator[Event[K]]:
     """Let `change` prune each object in place. A store further on keeps only what is left, marked as partial, so that
     it cannot replace the object on the server. When `change` raises, the object goes on as it came."""
     with closing_source(events):
@@ -91,13 +92,12 @@ def _requests(events: Iterable[Event[Any]], subscription: Subscription) -> Itera
             yield from requests
 
 
-def _changed(obj: Any, change: Callable[[Any], None]) -> Any:
+def _changed(obj: Any, change: Modify) -> Any:
     if isinstance(obj, InvalidObject):
         return obj
     original = obj.record
     try:
-        change(obj)
-        return type(obj).from_record(obj.to_record(partial=True))
+        return type(obj).from_record(pruned(obj, change))
     except BaseException as error:  # noqa: BLE001 - as above
         report(error, "%s, given %r,", name_of(change), obj)
         return type(obj).from_record(original)

@@ -25,6 +25,7 @@ from cachetools import TTLCache
 
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.invalid import InvalidObject
+from kubectl_runtime.core.keys import Key
 from kubectl_runtime.runtime.events import Apply, Delete, Event, Init, InitApply, InitDone
 from kubectl_runtime.runtime.triggers import name_of
 from kubectl_runtime.runtime.usercode import report
@@ -73,7 +74,8 @@ resource_version = Predicate(lambda obj: obj.resource_version or None)
 labels = Predicate(lambda obj: _items(obj.labels))
 annotations = Predicate(lambda obj: _items(obj.annotations))
 finalizers = Predicate(lambda obj: tuple(obj.finalizers))
-Key = tuple[str | None, str, str]
+_Seen = tuple[Key, str]
+"""The uid too: a namesake that was created later is seen for the first time."""
 
 
 class PredicateCache:
@@ -82,8 +84,8 @@ class PredicateCache:
     def __init__(self, predicate: Predicate, *, ttl: Duration = TTL, max_size: int = MAX_SIZE,
                  clock: Clock = SYSTEM_CLOCK) -> None:
         self._value = predicate.value
-        self._seen: TTLCache[Key, int] = TTLCache(max_size, seconds(ttl), timer=clock.monotonic)
-        self._listed: set[Key] | None = None
+        self._seen: TTLCache[_Seen, int] = TTLCache(max_size, seconds(ttl), timer=clock.monotonic)
+        self._listed: set[_Seen] | None = None
 
     def __len__(self) -> int:
         """How many objects are remembered."""
@@ -130,9 +132,8 @@ class PredicateCache:
                 self._seen.pop(key, None)
 
 
-def _key(obj: Any) -> Key:
-    ref = obj.ref
-    return ref.namespace, ref.name, obj.uid
+def _key(obj: Any) -> _Seen:
+    return obj.ref.key, obj.uid
 
 
 def _deletion(obj: Any) -> object:

@@ -26,9 +26,9 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from kubectl_runtime.core.keys import Key, key_of
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.runtime.events import INIT_DONE, Apply, Delete, Event, Init, InitApply, InitDone, with_obj
-from kubectl_runtime.runtime.store_index import Key
 from kubectl_runtime.runtime.store_writer import Observers, StoreWriter
 from kubectl_runtime.runtime.streams import closing_source
 
@@ -79,7 +79,7 @@ class Reflector:
 
     def _applied(self, record: Record) -> None:
         head = record.head
-        key = (head.namespace or "", head.name)
+        key = key_of(head.namespace, head.name)
         old = self._pending[key] if key in self._pending else self._writer.get(key)
         if old is not None:
             if _same_version(old, record):
@@ -95,7 +95,7 @@ class Reflector:
 
     def _deleted(self, record: Record) -> None:
         head = record.head
-        key = (head.namespace or "", head.name)
+        key = key_of(head.namespace, head.name)
         old = self._pending[key] if key in self._pending else self._writer.get(key)
         if old is not None:
             if _other_object(old, record):
@@ -111,7 +111,7 @@ class Reflector:
         if not head.name:
             _nameless(record)
             return
-        key = (head.namespace or "", head.name)
+        key = key_of(head.namespace, head.name)
         old = self._writer.get(key)
         # The stored record of an unchanged object is kept, so that two copies of everything never exist at once.
         self._buffer[key] = old if old is not None and _same_version(old, record) else record

@@ -17,10 +17,11 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from kubectl_runtime.core.clock import Clock, Duration, seconds
 from kubectl_runtime.core.errors import KubeError, RequestError
 from kubectl_runtime.core.gvk import ApiResource
+from kubectl_runtime.core.keys import Key, key_of
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.refs import ObjectRef
 from kubectl_runtime.core.selectors import LabelSelection, Selector
-from kubectl_runtime.runtime.store_index import Indexes, Key
+from kubectl_runtime.runtime.store_index import Indexes
 
 K = TypeVar("K")
 
@@ -179,9 +180,9 @@ class Store(Generic[K]):
             name = key
         state = self._state
         with state.condition:
-            found = state.records.get((namespace or "", name))
+            found = state.records.get(key_of(namespace, name))
             # Objects of a namespaced kind all have a namespace, so this finds cluster-scoped ones only.
-            return found if found is not None or not namespace else state.records.get(("", name))
+            return found if found is not None or not namespace else state.records.get((None, name))
 
     def _is_own(self, ref: ObjectRef) -> bool:
         return ref.kind == self.resource.kind and ref.group == self.resource.group

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+from kubectl_runtime.core.keys import Key
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.runtime.usercode import report
 
-Key = tuple[str, str]
-"""Namespace (empty for cluster-scoped objects) and name."""
 IndexFunction = Callable[[Record], Any]
 Values = tuple[Hashable, ...]
 

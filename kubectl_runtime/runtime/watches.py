@@ -24,6 +24,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.prune import Modify
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.backoff import DEFAULT_BACKOFF, IDLE_PAUSE, Backoff, WatchBackoff
@@ -34,7 +35,7 @@ from kubectl_runtime.runtime.store import Store
 from kubectl_runtime.runtime.store_writer import StoreWriter
 from kubectl_runtime.runtime.subscribers import Subscriber
 from kubectl_runtime.runtime.triggers import Sink, Subscription
-from kubectl_runtime.runtime.views import Modify, modified, reader_of
+from kubectl_runtime.runtime.views import modified, reader_of
 from kubectl_runtime.runtime.watch_api import WatchApi
 from kubectl_runtime.runtime.watch_driver import WatchDriver
 from kubectl_runtime.runtime.watch_machine import Listing

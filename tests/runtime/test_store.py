@@ -18,12 +18,8 @@ from tests.runtime.watch_fakes import THING, Foo, Thing, thing
 OTHER = ApiResource("other.example", "v1", "Thing", "things")
 
 
-def key_of(record: Record) -> tuple[str, str]:
-    return record.namespace or "", record.name
-
-
 def fill(writer: StoreWriter, *records: Record) -> None:
-    new = {key_of(record): record for record in records}
+    new = {record.key: record for record in records}
     writer.replace(new, dict(new))
 
 
@@ -185,11 +181,11 @@ def test_an_index_follows_changes_deletions_and_new_lists(writer: StoreWriter, s
     fill(writer, a, b)
     assert names(store, "app", "web") == ["a", "b"]
     moved = thing("a", 2, labels={"app": "db"})
-    writer.commit({key_of(moved): moved})
+    writer.commit({moved.key: moved})
     assert (names(store, "app", "web"), names(store, "app", "db")) == (["b"], ["a"])
-    writer.commit({key_of(b): None})
+    writer.commit({b.key: None})
     assert names(store, "app", "web") == []
-    writer.replace({}, {key_of(moved): None})
+    writer.replace({}, {moved.key: None})
     assert names(store, "app", "db") == []
 
 

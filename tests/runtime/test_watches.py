@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from kubectl_runtime.core.head import decode_object
+from kubectl_runtime.core.prune import strip_managed_fields
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime import predicates
 from kubectl_runtime.runtime.backoff import WatchBackoff
@@ -275,6 +277,16 @@ def test_modify_prunes_before_anything_is_stored_or_heard() -> None:
     (record,) = world.watch.store.records()
     assert b"large" not in record.raw
     assert record.partial
+
+
+def test_managed_fields_can_be_stripped_before_anything_is_stored_and_nothing_is_partial_then() -> None:
+    raw = decode_object(thing("a", managedFields=[{"manager": "m"}]).raw.replace(b": ", b":"), A.resource)
+    world = World([page(1, raw)], [[[]]], modify=strip_managed_fields)
+    world.subscribed().run()
+    (record,) = world.watch.store.records()
+    assert b"managedFields" in raw.raw
+    assert b"managedFields" not in record.raw
+    assert not record.partial
 
 
 def test_relist_triggers_makes_everything_heard_again() -> None:
