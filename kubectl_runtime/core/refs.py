@@ -38,12 +38,12 @@ class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ObjectRef):
             return NotImplemented
-        return self.key == other.key and (
+        return self.name == other.name and (self.namespace or None) == (other.namespace or None) and (
             self.resource is other.resource
             or (self.resource.kind == other.resource.kind and self.resource.group == other.resource.group))
 
     def __hash__(self) -> int:
-        return hash((self.key, self.resource.kind))
+        return hash((self.name, self.namespace or None, self.resource.kind))
 
     def canonical(self, resource: ApiResource) -> ObjectRef:
         """The same object as a ref of `resource`, which has the same group and kind: its version, and no namespace when
