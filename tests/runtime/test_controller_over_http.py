@@ -35,6 +35,8 @@ from kubectl_runtime.testing.server import ApiServer
 from kubectl_runtime.testing.simulation import Simulation
 
 PATIENCE = 60.0
+ENOUGH_RUNS = 40
+"""Reconciles of twelve keys that make a hammering worth its name."""
 QUICK = WatchBackoff(initial=0.02, maximum=0.2)
 PARENTS = WatcherConfig(label_selector="role=parent")
 
@@ -139,16 +141,19 @@ def settle_and_stop(running: Running[ConfigMap], client: Client, copier: Copier)
 @pytest.mark.parametrize(("children_are_deleted", "at_the_latest"), [(False, 600), (True, 1)])
 def test_under_hammering_no_runs_overlap_and_nothing_is_lost(
         server: ApiServer, client: Client, children_are_deleted: bool, at_the_latest: float) -> None:
-    """A child that is made and deleted while the watch of children is down is in no list: nothing tells its owner, which
-    makes it again when it next runs. Whatever else is lost for ever shows where no child is deleted.
+    """A child that is made and deleted while the watch of children is down is in no list: nothing tells its owner,
+    which makes it again when it next runs. Whatever else is lost for ever shows where no child is deleted.
     """
-    copier = Copier(at_the_latest=at_the_latest)
+    copier, deadline = Copier(at_the_latest=at_the_latest), time.monotonic() + PATIENCE
     running = controller(client, concurrency=6).start(copier)
 
     def hammer(seed: int) -> None:
         rng = random.Random(seed)
         maps, secrets = Api.namespaced(client, ConfigMap, "default"), Api.namespaced(client, Secret, "default")
-        for number in range(60):
+        number = 0
+        # On a busy machine the hammers outrun the controller, which then has few runs that could overlap: they go on.
+        while number < 60 or (copier.runs < ENOUGH_RUNS and time.monotonic() < deadline):
+            number += 1
             name = f"p{rng.randrange(12)}"
             action = rng.random()
             if action < 0.6:
@@ -172,7 +177,7 @@ def test_under_hammering_no_runs_overlap_and_nothing_is_lost(
         thread.join(PATIENCE)
     server.faults.clear()
     settle_and_stop(running, client, copier)
-    assert copier.runs > 20
+    assert copier.runs >= ENOUGH_RUNS
 
 
 @pytest.mark.parametrize("outage", ["same data", "fresh data", "reset in mid-line"])
