@@ -155,6 +155,16 @@ class TestHeaders:
             "get configmaps default/a: the API server warns: unknown field",
         ]
 
+    def test_a_server_that_always_warns_of_something_else_fills_neither_memory_nor_log(
+            self, caplog: pytest.LogCaptureFixture) -> None:
+        answers = [says(headers=["Warning: " + ", ".join(f'299 - "{answer}-{number}"' for number in range(110))])
+                   for answer in range(10)]
+        with WireServer(answering(*answers)) as server, server.client() as client:
+            for _ in answers:
+                client.request(GET)
+            assert len(client._warned) == 1000
+        assert len(caplog.records) == 1000
+
 
 class TestLayers:
     def test_the_users_layers_see_each_attempt_with_its_headers(self) -> None:
