@@ -594,7 +594,7 @@ def test_threads_get_a_moment_to_end_however_short_the_grace(
         awaited.wait(LIMIT)
         yield from ()
 
-    running = Controller(cluster.api(Parent)).reconcile_on(source()).start(Calls())
+    running = Controller(cluster.api(Parent), concurrency=1).reconcile_on(source()).start(Calls())
     assert begun.wait(LIMIT)
     assert running.stop(0) == []
     assert not sources[0].is_alive()

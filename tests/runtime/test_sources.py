@@ -30,7 +30,8 @@ def test_the_stop_is_heeded_between_the_items_of_an_iterable_which_is_closed() -
             stop.set("enough")
         return [ReconcileRequest(ref_of(item, THING), "test")]
 
-    pull(items(), to_requests, lambda requests: passed.extend(request.ref.name for request in requests), stop)
+    source = items()  # held here, so that nothing but `pull` closes it
+    pull(source, to_requests, lambda requests: passed.extend(request.ref.name for request in requests), stop)
     assert passed == ["a", "b"]
     assert "d" not in pulled
     assert closed == [True]
