@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from wire_server import Peer, Received, WireServer, answering, config_map, says
 
 from kubectl_runtime import (
     Api,
@@ -22,6 +21,7 @@ from kubectl_runtime.client.config import Impersonation
 from kubectl_runtime.client.layers import Answer, Call, Send
 from kubectl_runtime.core.request import Request, Retry
 from kubectl_runtime.resources import ConfigMap
+from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says
 
 RESOURCE = ApiResource("", "v1", "ConfigMap", "configmaps")
 GET = Request(

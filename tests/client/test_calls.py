@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 import pytest
-from wire_server import Peer, Received, WireServer, answering, says, status
 
 from kubectl_runtime import (
     Api,
@@ -24,6 +23,7 @@ from kubectl_runtime import (
 from kubectl_runtime.client.layers import Answer, Call, Send
 from kubectl_runtime.core.request import Request, Retry
 from kubectl_runtime.resources import Secret
+from tests.client.wire_server import Peer, Received, WireServer, answering, says, status
 
 RESOURCE = ApiResource("", "v1", "ConfigMap", "configmaps")
 GET = Request(
