@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from wire_server import Peer, WireServer, config_map
 
 from kubectl_runtime import Api, ApiResource, RetryPolicy, StopToken, TransportError
 from kubectl_runtime.core.request import Request
 from kubectl_runtime.resources import ConfigMap
+from tests.client.wire_server import Peer, WireServer, config_map
 
 RESOURCE = ApiResource("", "v1", "ConfigMap", "configmaps")
 LIST = Request("GET", "/api/v1/configmaps", "list", RESOURCE, "list configmaps in all namespaces")

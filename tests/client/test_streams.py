@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from wire_server import Peer, Serve, WireServer, answering, says
 
 from kubectl_runtime import ApiResource, RequestTimeout, StopToken, TransportError
 from kubectl_runtime.client.stream import ByteStream, LineSplitter, _raw_file
 from kubectl_runtime.core.request import Request
+from tests.client.wire_server import Peer, Serve, WireServer, answering, says
 
 RESOURCE = ApiResource("", "v1", "ConfigMap", "configmaps")
 WATCH = Request("GET", "/api/v1/configmaps", "watch", RESOURCE, "watch configmaps", query=(("watch", "true"),))

@@ -7,11 +7,11 @@ import threading
 from typing import Any
 
 import pytest
-from wire_server import Peer, WireServer, config_map, status
 
 from kubectl_runtime import Api, ApiError, DecodeError, RequestTimeout, StopToken, WatchParams
 from kubectl_runtime.client.watch import RecordEvent
 from kubectl_runtime.resources import ConfigMap
+from tests.client.wire_server import Peer, WireServer, config_map, status
 
 
 def event(kind: str, content: dict[str, Any]) -> bytes:

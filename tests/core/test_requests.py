@@ -228,8 +228,10 @@ def test_replace_checks_the_name() -> None:
 
 
 def test_apply_identifies_the_object_and_leaves_out_what_is_the_servers() -> None:
-    bare = Widget.from_dict({"metadata": metadata(managedFields=[{"manager": "x"}],
-                                                  creationTimestamp="2026-01-01T00:00:00Z",
+    bare = Widget.from_dict({"metadata": metadata(managedFields=[{"manager": "x"}], generateName="a-",
+                                                  creationTimestamp="2026-01-01T00:00:00Z", selfLink="/a",
+                                                  deletionTimestamp="2026-01-01T00:00:00Z",
+                                                  deletionGracePeriodSeconds=30,
                                                   generation=3, labels={"a": "b"}), "spec": {"replicas": 2}})
     request = build.patch(WIDGETS, "a", Patch.apply(bare), PatchParams.apply("mgr").forced())
     assert (request.method, request.verb, request.retry) == ("PATCH", "apply", Retry.SAFE)

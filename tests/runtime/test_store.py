@@ -245,8 +245,9 @@ def test_a_change_while_an_index_is_being_built_is_not_lost(writer: StoreWriter,
     assert names(store, "app", "old") == []
 
 
+@pytest.mark.parametrize("a_list", [True, False])
 def test_an_index_that_is_declared_while_a_write_is_prepared_gets_that_write(
-    writer: StoreWriter, store: Store[Thing]
+    writer: StoreWriter, store: Store[Thing], a_list: bool
 ) -> None:
     declared: list[bool] = []
 
@@ -257,6 +258,10 @@ def test_an_index_that_is_declared_while_a_write_is_prepared_gets_that_write(
         return "all"
 
     store.add_index("first", first)
-    fill(writer, thing("a", labels={"app": "web"}))
+    a = thing("a", labels={"app": "web"})
+    if a_list:
+        fill(writer, a)
+    else:
+        writer.commit({key_of(a): a})
     assert names(store, "second", "web") == ["a"]
     assert names(store, "first", "all") == ["a"]

@@ -100,6 +100,27 @@ def test_a_failure_is_visible_and_waited_out_even_by_who_steps_too_early() -> No
     assert (state.phase, state.consecutive_failures, state.last_error, state.last_event) == (Phase.WATCHING, 0, "", 0.8)
 
 
+def test_since_is_when_the_phase_began_not_when_something_last_happened_in_it() -> None:
+    world = World([page(1, A, token="t"), page(1, B), page(9)],
+                  [[[bookmark(3)], [modified(thing("a", 30))], [error_event(**EXPIRED)]], [[]]])
+    watch = world.watch
+    seen = [(watch.state.phase, watch.state.since)]
+    for _ in range(7):
+        world.clock.advance(10)
+        watch.step()
+        seen.append((watch.state.phase, watch.state.since))
+    world.clock.advance(10)
+    world.stop.set("shutdown")
+    watch.step()
+    seen.append((watch.state.phase, watch.state.since))
+    listing, watching, waiting, stopped = Phase.LISTING, Phase.WATCHING, Phase.WAITING, Phase.STOPPED
+    assert seen == [
+        (listing, 0), (listing, 0),  # a page, and more to come
+        (watching, 20), (watching, 20), (watching, 20), (watching, 20),  # a list, its watch, a bookmark, a change
+        (waiting, 60), (watching, 70), (stopped, 80),
+    ]
+
+
 def test_relists_are_counted_and_arrivals_dated() -> None:
     world = World(
         [page(1), page(5), page(9)], [[Late(60), [bookmark(3)], [error_event(**EXPIRED)]], api_error(**EXPIRED), [[]]]

@@ -12,9 +12,9 @@ import threading
 import time
 from pathlib import Path
 
-from golden_compare import comparable, differences
-from golden_symbols import UUID, Symbols
-from golden_wire import Stream, body_of, headers_of
+from tests.testing.golden.golden_compare import comparable, differences
+from tests.testing.golden.golden_symbols import UUID, Symbols
+from tests.testing.golden.golden_wire import Stream, body_of, headers_of
 
 FOLDERS = ("vectors", "recorded")
 PLACEHOLDER = re.compile(r"\{\{([^{}]+)\}\}")

@@ -7,10 +7,9 @@ import string
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from golden_replay import check
-from golden_wire import Server
-
 from kubectl_runtime.testing import ApiServer
+from tests.testing.golden.golden_replay import check
+from tests.testing.golden.golden_wire import Server
 
 TOKENS = 'admin-token,admin,1,"system:masters"\nalice-token,alice,2,"devs"\n'
 MANAGER_CONTROLLERS = ("garbage-collector", "namespace", "deployment", "replicaset", "serviceaccount",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from golden_replay import topics
-from golden_servers import NOT_YET
+
+from tests.testing.golden.golden_replay import topics
+from tests.testing.golden.golden_servers import NOT_YET
 
 
 def _vectors():

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kindapi import Api
 
 from kubectl_runtime.testing.apiserver.kinds.catalog import builtin_types
+from tests.testing.kinds.kindapi import Api
 
 FOLDER = Path(__file__).parent / "refusals"
 ABSENT = "<absent>"

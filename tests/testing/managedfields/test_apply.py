@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ownership import WIDGET, World, config_map, widget
 
 from kubectl_runtime.testing.apiserver.errors import StatusError
 from kubectl_runtime.testing.apiserver.managedfields import Reset
@@ -18,6 +17,7 @@ from kubectl_runtime.testing.apiserver.managedfields.compare import all_paths
 from kubectl_runtime.testing.apiserver.managedfields.fieldset import difference
 from kubectl_runtime.testing.apiserver.managedfields.manager import LAST_APPLIED
 from kubectl_runtime.testing.apiserver.schemas import builtin
+from tests.testing.managedfields.ownership import WIDGET, World, config_map, widget
 
 
 def data(**entries: str) -> dict[str, Any]:

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from ownership import WIDGET, World, config_map, widget
 
 from kubectl_runtime.testing.apiserver.managedfields import Reset
 from kubectl_runtime.testing.apiserver.schemas import builtin, from_openapi
+from tests.testing.managedfields.ownership import WIDGET, World, config_map, widget
 
 
 def test_a_create_owns_what_it_sets_but_not_type_and_identity() -> None:

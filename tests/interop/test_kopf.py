@@ -25,9 +25,12 @@ def operator(namespace, tmp_path):
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen([sys.executable, "-m", "kopf", "run", "--standalone", "--verbose",
                                     "--namespace", namespace, str(OPERATOR)], stdout=output, stderr=subprocess.STDOUT)
-        yield process
-        process.terminate()
-        assert process.wait(20) == 0, log.read_text(encoding="utf-8")
+        try:
+            yield process
+            process.terminate()
+            assert process.wait(20) == 0, log.read_text(encoding="utf-8")
+        finally:
+            process.kill()
     assert "Traceback" not in log.read_text(encoding="utf-8")
 
 
