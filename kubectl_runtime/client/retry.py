@@ -9,9 +9,9 @@
     the answer broke off, another status,      no                                       no
     the time is up, not trusted (TLS)
 
-The wait is `base * factor ** attempt`, capped by `maximum`, of which a random half is taken off
-(`core.backoff`); what the server asked for (`Retry-After`, `details.retryAfterSeconds`) is a floor. At most `retries` retries, and never past the call's
-deadline.
+The wait is `base * factor ** attempt`, capped by `maximum`, of which a random half is taken off (see `core.backoff`);
+what the server asked for (`Retry-After`, `details.retryAfterSeconds`) is a floor. At most `retries` retries, and never
+past the call's deadline.
 """
 from __future__ import annotations
 
