@@ -5,7 +5,6 @@
 """
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from kubectl_runtime.runtime.sources import BULK, EXTERNAL, TriggerSource, pull,
 from kubectl_runtime.runtime.store import Store
 from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.triggers import ReconcileRequest, Subscription, named_after, trigger_self
-from kubectl_runtime.runtime.usercode import report
+from kubectl_runtime.runtime.usercode import guarded, guarded_logger
 from kubectl_runtime.runtime.watch_api import WatchApi
 from kubectl_runtime.runtime.watcher_config import WatcherConfig
 from kubectl_runtime.runtime.watches import Watch
@@ -95,7 +94,7 @@ class Assembly(Generic[K]):
                  rng: random.Random | None = None) -> None:
         """`on_bug(what, error)` hears of defects of the library; `rng` draws all jitter."""
         self.plan = plan
-        self.logger = logging.getLogger(f"kubectl_runtime.controller.{plan.name}")
+        self.logger = guarded_logger(f"kubectl_runtime.controller.{plan.name}")
         self.shutdown = Shutdown(plan.clock)
         self._on_bug = on_bug
         self._rng = rng or random.Random()
@@ -187,15 +186,16 @@ class Assembly(Generic[K]):
 
     def _pull_stream(self, main: StreamPlan) -> None:
         subscription = self._with_arrival(GIVEN_STREAM, trigger_self(self.plan.resource))
-        try:
+
+        def pass_on() -> None:
             with closing_source(main.events):
                 for event in main.events:
                     if requests := list(subscription(event)):
                         self.sink(requests)
                     if self.shutdown.draining.is_set():
                         return
-        except BaseException as error:  # noqa: BLE001 - the stream is user code
-            report(error, "the stream of controller %s", self.plan.name)
+
+        guarded(None, f"the stream of controller {self.plan.name}", pass_on)
         if not self.shutdown.draining.is_set():
             raise RuntimeError("the given stream ended, so nothing would be noticed any more")
 

@@ -28,7 +28,8 @@ from kubectl_runtime.runtime.running import Running
 from kubectl_runtime.runtime.serve import serve
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
 from kubectl_runtime.runtime.sources import TriggerSource, check_source
-from kubectl_runtime.runtime.triggers import Mapper, name_of, trigger_others, trigger_owners, trigger_self
+from kubectl_runtime.runtime.triggers import Mapper, trigger_others, trigger_owners, trigger_self
+from kubectl_runtime.runtime.usercode import name_of
 from kubectl_runtime.runtime.watcher_config import DEFAULT_CONFIG, WatcherConfig
 
 if TYPE_CHECKING:

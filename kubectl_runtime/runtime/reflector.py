@@ -22,7 +22,6 @@ Records go in and out; `reflector` is the form for streams of readers. For one t
 """
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -31,8 +30,9 @@ from kubectl_runtime.runtime.events import INIT_DONE, Apply, Delete, Event, Init
 from kubectl_runtime.runtime.store_index import Key
 from kubectl_runtime.runtime.store_writer import Observers, StoreWriter
 from kubectl_runtime.runtime.streams import closing_source
+from kubectl_runtime.runtime.usercode import guarded_logger
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 K = TypeVar("K")
 

@@ -9,7 +9,6 @@ ends.
 """
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from queue import Empty
 from typing import Any, Protocol
@@ -20,9 +19,9 @@ from kubectl_runtime.core.refs import ObjectRef
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.triggers import ReconcileRequest, Sink
-from kubectl_runtime.runtime.usercode import report
+from kubectl_runtime.runtime.usercode import guarded, guarded_logger
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 POLL = 0.5
 """Seconds a queue is waited for before the stop token is looked at again."""
@@ -47,22 +46,28 @@ def check_source(source: object) -> None:
 
 
 def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopToken) -> None:
-    """Pass what comes out of `source` to `sink` until it ends or `stop` is set. The body of the source's thread."""
-    items = source if isinstance(source, Iterable) else _from_queue(source, stop)
-    try:
+    """Pass what comes out of `source` to `sink` until it ends or `stop` is set. The body of the source's thread.
+
+    An item that is nothing to reconcile is reported, and the next one follows.
+    """
+
+    def requests_of(item: Any) -> list[ReconcileRequest]:
+        try:
+            return list(to_requests(item))
+        except RequestError as error:
+            log.error("a trigger is ignored: %s", error)
+            return []
+
+    def pass_on() -> None:
+        items = source if isinstance(source, Iterable) else _from_queue(source, stop)
         with closing_source(items):
             for item in items:
                 if stop.is_set():
                     return
-                try:
-                    requests = list(to_requests(item))
-                except RequestError as error:
-                    log.error("a trigger is ignored: %s", error)
-                    continue
-                if requests:
+                if requests := guarded([], "an item of a trigger source", requests_of, item):
                     sink(requests)
-    except BaseException as error:  # noqa: BLE001 - the iterable is user code
-        report(error, "a trigger source, a %s, ended: it", type(source).__qualname__)
+
+    guarded(None, f"a trigger source, a {type(source).__qualname__}, ended: it", pass_on)
 
 
 def ref_of(item: Any, own: ApiResource) -> ObjectRef:

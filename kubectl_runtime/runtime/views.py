@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 from kubectl_runtime.core.invalid import InvalidObject
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.runtime.events import Event, with_obj
-from kubectl_runtime.runtime.usercode import report
+from kubectl_runtime.runtime.usercode import guarded, name_of
 
 K = TypeVar("K")
 
@@ -30,16 +30,16 @@ def reader_of(kind: type[K]) -> Callable[[Record], K]:
 def modified(event: Event[Record], modify: Modify, read: Callable[[Record], Any]) -> Event[Record]:
     """The event with its record pruned by `modify`; as it was when that raises (reported) or the object is invalid."""
 
-    def prune(record: Record) -> Record:
-        if record.problem is not None:
-            return record
-        try:
-            obj = read(record)
-            modify(obj)
-            pruned: Record = obj.to_record(partial=True)
-        except BaseException as error:  # noqa: BLE001 - user code must not end the thread of the watch
-            report(error, "modify, given %s,", record.ref)
-            return record
-        return pruned
+    return with_obj(event, lambda record: record if record.problem is not None
+                    else pruned(record, read(record), modify))
 
-    return with_obj(event, prune)
+
+def pruned(record: Record, obj: Any, modify: Modify) -> Record:
+    """What `modify` leaves of `record`, which it is shown as the reader `obj`; `record` when it raises (reported)."""
+
+    def prune() -> Record:
+        modify(obj)
+        left: Record = obj.to_record(partial=True)
+        return left
+
+    return guarded(record, lambda: f"{name_of(modify)}, given {record.ref},", prune)

@@ -15,7 +15,6 @@ change under one lock.
 """
 from __future__ import annotations
 
-import logging
 import random
 import threading
 from collections.abc import Callable
@@ -35,13 +34,14 @@ from kubectl_runtime.runtime.store import Store
 from kubectl_runtime.runtime.store_writer import StoreWriter
 from kubectl_runtime.runtime.subscribers import Subscriber
 from kubectl_runtime.runtime.triggers import Sink, Subscription
+from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.views import Modify, modified, reader_of
 from kubectl_runtime.runtime.watch_api import WatchApi
 from kubectl_runtime.runtime.watch_driver import WatchDriver
 from kubectl_runtime.runtime.watch_machine import Listing
 from kubectl_runtime.runtime.watcher_config import DEFAULT_CONFIG, WatcherConfig
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 K = TypeVar("K")
 
