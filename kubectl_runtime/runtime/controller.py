@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Duration, seconds
 from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.stop import StopToken
-from kubectl_runtime.runtime.assembly import Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.backoff import DEFAULT_BACKOFF, WatchBackoff
 from kubectl_runtime.runtime.failures import DEFAULT_KEY_BACKOFF, KeyBackoff
+from kubectl_runtime.runtime.plan import Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
 from kubectl_runtime.runtime.running import Running
 from kubectl_runtime.runtime.serve import serve

@@ -14,8 +14,6 @@ from queue import Empty
 from typing import Any, Protocol
 
 from kubectl_runtime.core.errors import RequestError
-from kubectl_runtime.core.gvk import ApiResource
-from kubectl_runtime.core.refs import ObjectRef
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.triggers import ReconcileRequest, Sink
@@ -25,8 +23,6 @@ log = guarded_logger(__name__)
 
 POLL = 0.5
 """Seconds a queue is waited for before the stop token is looked at again."""
-
-EXTERNAL, BULK = "external trigger", "bulk reconcile requested"
 
 
 class TriggerQueue(Protocol):
@@ -64,27 +60,11 @@ def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopT
             for item in items:
                 if stop.is_set():
                     return
-                if requests := guarded([], "an item of a trigger source", requests_of, item):
+                requests: list[ReconcileRequest] = guarded([], "an item of a trigger source", requests_of, item)
+                if requests:
                     sink(requests)
 
     guarded(None, f"a trigger source, a {type(source).__qualname__}, ended: it", pass_on)
-
-
-def ref_of(item: Any, own: ApiResource) -> ObjectRef:
-    """The ref that `item` (a ref or an object) names, of the controller's own kind, version and scope.
-
-    Raises RequestError for anything else.
-    """
-    ref = item if isinstance(item, ObjectRef) else getattr(item, "ref", None)
-    if not isinstance(ref, ObjectRef):
-        raise RequestError(f"{type(item).__name__} is neither an object nor an ObjectRef of {own.full_name}")
-    if ref.resource is own and (ref.namespace is not None) == own.namespaced:
-        return ref
-    if ref.kind != own.kind or ref.group != own.group:
-        raise RequestError(f"{ref} is not of the kind {own.full_name} that this controller reconciles")
-    if own.namespaced and not ref.namespace:
-        raise RequestError(f"{ref} has no namespace, but {own.full_name} are namespaced")
-    return ref.canonical(own)
 
 
 def _from_queue(source: TriggerQueue, stop: StopToken) -> Iterator[Any]:
