@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -13,7 +13,6 @@ from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.runtime.applier import Applier
 from kubectl_runtime.runtime.context import Environment
-from kubectl_runtime.runtime.events import Event, InitDone
 from kubectl_runtime.runtime.executor import Executor
 from kubectl_runtime.runtime.gate import Gate
 from kubectl_runtime.runtime.inbox import Inbox
@@ -24,11 +23,10 @@ from kubectl_runtime.runtime.runqueue import RunQueue
 from kubectl_runtime.runtime.runs import record_write
 from kubectl_runtime.runtime.scheduler import Scheduler
 from kubectl_runtime.runtime.shutdown import Shutdown
-from kubectl_runtime.runtime.sources import pull
+from kubectl_runtime.runtime.sources import pull, pull_stream
 from kubectl_runtime.runtime.store import Store
-from kubectl_runtime.runtime.streams import closing_source
-from kubectl_runtime.runtime.triggers import ReconcileRequest, Subscription, named_after, trigger_self
-from kubectl_runtime.runtime.usercode import guarded, guarded_logger
+from kubectl_runtime.runtime.triggers import trigger_self
+from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.watches import Watch
 
 K = TypeVar("K")
@@ -76,7 +74,7 @@ class Assembly(Generic[K]):
         """Connect the watches with the runner: from now on their steps lead to runs, and runs are told of writes."""
         self.shutdown.draining.on_set(self.plan.client.on_write(record_write))
         for watch, plan, name in self._watch_plans:
-            watch.subscribe(self._with_arrival(name, plan.subscription), self.inbox.sink)
+            watch.subscribe(plan.subscription, self.inbox.sink, partial(self.gate.arrived, name))
 
     def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
         """The store of a watched kind. Raises RequestError when this controller does not watch it."""
@@ -104,36 +102,12 @@ class Assembly(Generic[K]):
             self._stores.setdefault((own.group, own.kind), plan.main.store)
             if plan.main.stop is not None:
                 draining.on_set(partial(plan.main.stop.set, "the controller stops"))
-            self.pulls["stream"] = partial(self._pull_stream, plan.main)
+            self.pulls["stream"] = partial(pull_stream, plan.main.events, trigger_self(own), inbox.sink,
+                                           partial(self.gate.arrived, GIVEN_STREAM), draining)
         for number, source in enumerate(plan.triggers, 1):
             self.pulls[f"trigger source {number}"] = partial(pull, source, inbox.external, inbox.sink, draining)
         for number, source in enumerate(plan.bulk_triggers, 1):
             self.pulls[f"bulk trigger source {number}"] = partial(pull, source, inbox.bulk, inbox.sink, draining)
-
-    def _pull_stream(self, main: StreamPlan) -> None:
-        subscription = self._with_arrival(GIVEN_STREAM, trigger_self(self.plan.resource))
-
-        def pass_on() -> None:
-            with closing_source(main.events):
-                for event in main.events:
-                    if requests := list(subscription(event)):
-                        self.inbox.sink(requests)
-                    if self.shutdown.draining.is_set():
-                        return
-
-        guarded(None, f"the stream of controller {self.plan.name}", pass_on)
-        if not self.shutdown.draining.is_set():
-            raise RuntimeError("the given stream ended, so nothing would be noticed any more")
-
-    def _with_arrival(self, name: str, subscription: Subscription) -> Subscription:
-        """`subscription`, which also tells the gate when the list of `name` is complete."""
-
-        def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:
-            if isinstance(event, InitDone):
-                self.gate.arrived(name)
-            return subscription(event)
-
-        return named_after(subscription, requests)
 
     def _trouble_of(self, name: str) -> str:
         watch = self.watches.get(name)

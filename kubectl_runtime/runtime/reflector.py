@@ -38,10 +38,12 @@ K = TypeVar("K")
 
 
 class Commit(NamedTuple):
-    """One write to the store: what it changed, in order, and who was observing when it happened."""
+    """One write to the store: what it changed, in order, who was observing when it happened, and whether it completed a
+    list."""
 
     changes: list[Event[Record]]
     observers: Observers
+    completes: bool = False
 
 
 class Reflector:
@@ -137,7 +139,7 @@ class Reflector:
             changed[key] = record
             events.append(Apply(record, before))
         events.append(INIT_DONE)
-        return Commit(events, self._writer.replace(new, changed))
+        return Commit(events, self._writer.replace(new, changed), completes=True)
 
     def _flush(self, done: list[Commit]) -> None:
         if self._changes:

@@ -1,7 +1,8 @@
-"""What triggers reconciles besides watches: iterables and queues that the user's program fills.
+"""What triggers reconciles besides watches: iterables, queues and streams that the user's program fills.
 
     reconcile_on(source)       each item is an object or a ref: reconcile it
     reconcile_all_on(source)   each item, whatever it is, means: reconcile everything in the store
+    for_stream(events, ...)    each item is an event about the controller's own kind
 
 A source is pulled by a thread of its own, in which it may block. A queue (anything with `get(timeout=)`) is asked twice
 a second whether to stop; an iterable cannot be asked, so one that blocks for ever keeps its thread until the process
@@ -15,8 +16,9 @@ from typing import Any, Protocol
 
 from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.runtime.events import Event, InitDone
 from kubectl_runtime.runtime.streams import closing_source
-from kubectl_runtime.runtime.triggers import ReconcileRequest, Sink
+from kubectl_runtime.runtime.triggers import ReconcileRequest, Sink, Subscription
 from kubectl_runtime.runtime.usercode import guarded, guarded_logger
 
 log = guarded_logger(__name__)
@@ -65,6 +67,28 @@ def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopT
                     sink(requests)
 
     guarded(None, f"a trigger source, a {type(source).__qualname__}, ended: it", pass_on)
+
+
+def pull_stream(events: Iterable[Event[Any]], subscription: Subscription, sink: Sink, on_complete: Callable[[], None],
+                stop: StopToken) -> None:
+    """Pass what follows from `events` to `sink` until `stop` is set; call `on_complete` for each complete list.
+
+    The body of the stream's thread. Raises RuntimeError when the stream ends before, whatever it raised (reported).
+    """
+
+    def pass_on() -> None:
+        with closing_source(events):
+            for event in events:
+                if requests := [*subscription(event)]:
+                    sink(requests)
+                if isinstance(event, InitDone):
+                    on_complete()
+                if stop.is_set():
+                    return
+
+    guarded(None, "the given stream", pass_on)
+    if not stop.is_set():
+        raise RuntimeError("the given stream ended, so nothing would be noticed any more")
 
 
 def _from_queue(source: TriggerQueue, stop: StopToken) -> Iterator[Any]:

@@ -35,7 +35,9 @@ class Subscriber:
     """Safe to use from any thread."""
 
     def __init__(self, subscription: Subscription, sink: Sink, read: Callable[[Record], Any], clock: Clock,
-                 stop: StopToken) -> None:
+                 stop: StopToken, on_complete: Callable[[], None]) -> None:
+        """`on_complete` is for the watch to call, when a list is complete."""
+        self.on_complete = on_complete
         self._subscription = subscription
         self._sink = sink
         self._read = read
