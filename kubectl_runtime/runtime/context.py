@@ -12,11 +12,11 @@ from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.failures import KeyBackoff
 from kubectl_runtime.runtime.runs import Run
 from kubectl_runtime.runtime.shutdown import Shutdown
+from kubectl_runtime.runtime.store import Store
 from kubectl_runtime.runtime.usercode import GuardedLogger
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.client import Client
-    from kubectl_runtime.runtime.store import Store
 
 T = TypeVar("T")
 
