@@ -22,8 +22,8 @@ from kubectl_runtime.runtime import triggers
 from kubectl_runtime.runtime.events import Apply, Delete, Event, InitApply, with_obj
 from kubectl_runtime.runtime.predicates import TTL, Predicate, PredicateCache
 from kubectl_runtime.runtime.streams import closing_source
-from kubectl_runtime.runtime.triggers import Mapper, ReconcileRequest, Subscription, name_of
-from kubectl_runtime.runtime.usercode import report
+from kubectl_runtime.runtime.triggers import Mapper, ReconcileRequest, Subscription
+from kubectl_runtime.runtime.usercode import guarded, name_of
 
 K = TypeVar("K")
 
@@ -82,22 +82,20 @@ def _objects(events: Iterable[Event[K]], kinds: tuple[type, ...]) -> Iterator[K]
 
 
 def _requests(events: Iterable[Event[Any]], subscription: Subscription) -> Iterator[ReconcileRequest]:
+    where = name_of(subscription)
     with closing_source(events):
         for event in events:
             requests: list[ReconcileRequest] = []
-            try:
-                requests.extend(subscription(event))
-            except BaseException as error:  # noqa: BLE001 - one bad object must not end the stream
-                report(error, "%s", name_of(subscription))
+            guarded(None, where, _collect, requests, subscription, event)
             yield from requests
+
+
+def _collect(requests: list[ReconcileRequest], subscription: Subscription, event: Event[Any]) -> None:
+    requests.extend(subscription(event))  # what was asked for before it raised, counts
 
 
 def _changed(obj: Any, change: Modify) -> Any:
     if isinstance(obj, InvalidObject):
         return obj
     original = obj.record
-    try:
-        return type(obj).from_record(pruned(obj, change))
-    except BaseException as error:  # noqa: BLE001 - as above
-        report(error, "%s, given %r,", name_of(change), obj)
-        return type(obj).from_record(original)
+    return type(obj).from_record(guarded(original, f"{name_of(change)}, given {obj!r},", pruned, obj, change))

@@ -27,8 +27,7 @@ from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.invalid import InvalidObject
 from kubectl_runtime.core.keys import Key
 from kubectl_runtime.runtime.events import Apply, Delete, Event, Init, InitApply, InitDone
-from kubectl_runtime.runtime.triggers import name_of
-from kubectl_runtime.runtime.usercode import report
+from kubectl_runtime.runtime.usercode import guarded, name_of
 
 TTL = 3600.0
 """Seconds without being seen after which an object passes again (kube-rs's number)."""
@@ -113,17 +112,20 @@ class PredicateCache:
             self._listed.add(key)
         if isinstance(obj, InvalidObject):
             return True
-        try:
-            value = self._value(obj)
-            if value is None:
-                return True
-            seen = hash((value, _deletion(obj)))
-        except BaseException as error:  # noqa: BLE001 - user code must not end the thread of the watch
-            report(error, "predicate %s, given %r,", name_of(self._value), obj)
+        seen = guarded(None, self._named, self._hash, obj)
+        if seen is None:
             return True
         before = self._seen.get(key)
         self._seen[key] = seen
         return before != seen
+
+    def _hash(self, obj: Any) -> int | None:
+        """What is remembered of `obj`; None when the predicate has no opinion."""
+        value = self._value(obj)
+        return None if value is None else hash((value, _deletion(obj)))
+
+    def _named(self, obj: Any) -> str:
+        return f"predicate {name_of(self._value)}, given {obj!r},"
 
     def _forget_vanished(self) -> None:
         listed, self._listed = self._listed, None

@@ -22,7 +22,6 @@ Records go in and out; `reflector` is the form for streams of readers. For one t
 """
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -31,17 +30,20 @@ from kubectl_runtime.core.record import Record
 from kubectl_runtime.runtime.events import INIT_DONE, Apply, Delete, Event, Init, InitApply, InitDone, with_obj
 from kubectl_runtime.runtime.store_writer import Observers, StoreWriter
 from kubectl_runtime.runtime.streams import closing_source
+from kubectl_runtime.runtime.usercode import guarded_logger
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 K = TypeVar("K")
 
 
 class Commit(NamedTuple):
-    """One write to the store: what it changed, in order, and who was observing when it happened."""
+    """One write to the store: what it changed, in order, who was observing when it happened, and whether it completed a
+    list."""
 
     changes: list[Event[Record]]
     observers: Observers
+    completes: bool = False
 
 
 class Reflector:
@@ -137,7 +139,7 @@ class Reflector:
             changed[key] = record
             events.append(Apply(record, before))
         events.append(INIT_DONE)
-        return Commit(events, self._writer.replace(new, changed))
+        return Commit(events, self._writer.replace(new, changed), completes=True)
 
     def _flush(self, done: list[Commit]) -> None:
         if self._changes:

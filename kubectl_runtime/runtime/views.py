@@ -8,7 +8,7 @@ from kubectl_runtime.core.invalid import InvalidObject
 from kubectl_runtime.core.prune import Modify, pruned
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.runtime.events import Event, with_obj
-from kubectl_runtime.runtime.usercode import report
+from kubectl_runtime.runtime.usercode import guarded, name_of
 
 K = TypeVar("K")
 
@@ -27,11 +27,5 @@ def reader_of(kind: type[K]) -> Callable[[Record], K]:
 def modified(event: Event[Record], modify: Modify, read: Callable[[Record], Any]) -> Event[Record]:
     """The event with its record pruned by `modify`; as it was when that raises (reported) or the object is invalid."""
 
-    def prune(record: Record) -> Record:
-        try:
-            return pruned(read(record), modify)
-        except BaseException as error:  # noqa: BLE001 - user code must not end the thread of the watch
-            report(error, "modify, given %s,", record.ref)
-            return record
-
-    return with_obj(event, prune)
+    return with_obj(event, lambda record: guarded(record, lambda: f"{name_of(modify)}, given {record.ref},",
+                                                  lambda: pruned(read(record), modify)))

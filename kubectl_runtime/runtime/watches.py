@@ -15,7 +15,6 @@ change under one lock.
 """
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable
 from enum import StrEnum
@@ -35,13 +34,14 @@ from kubectl_runtime.runtime.store import Store
 from kubectl_runtime.runtime.store_writer import StoreWriter
 from kubectl_runtime.runtime.subscribers import Subscriber
 from kubectl_runtime.runtime.triggers import Sink, Subscription
+from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.views import modified, reader_of
 from kubectl_runtime.runtime.watch_api import WatchApi
 from kubectl_runtime.runtime.watch_driver import WatchDriver
 from kubectl_runtime.runtime.watch_machine import Listing
 from kubectl_runtime.runtime.watcher_config import DEFAULT_CONFIG, WatcherConfig
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 K = TypeVar("K")
 
@@ -104,15 +104,19 @@ class Watch(Generic[K]):
     def stopped(self) -> bool:
         return self._state.phase is Phase.STOPPED
 
-    def subscribe(self, subscription: Subscription, sink: Sink) -> Callable[[], None]:
+    def subscribe(self, subscription: Subscription, sink: Sink,
+                  on_complete: Callable[[], None] = lambda: None) -> Callable[[], None]:
         """From now on pass what the watch sees through `subscription` and the requests to `sink`; returns how to end
         that.
 
-        What is stored already is passed through before this returns, by the calling thread.
+        What is stored already is passed through before this returns, by the calling thread. `on_complete` is called
+        whenever the store holds a complete list, and now if it does already. It must neither block nor raise.
         """
-        subscriber = Subscriber(subscription, sink, self._read, self._clock, self.stop)
+        subscriber = Subscriber(subscription, sink, self._read, self._clock, self.stop, on_complete)
         ready, records = self._writer.attach(subscriber)
         subscriber.begin([*map(Apply, records), INIT_DONE] if ready else [])
+        if ready:
+            on_complete()
 
         def unsubscribe() -> None:
             subscriber.cancel()
@@ -166,6 +170,8 @@ class Watch(Generic[K]):
             for observer in commit.observers:
                 assert isinstance(observer, Subscriber)
                 observer.deliver(commit.changes)
+                if commit.completes and not self.stop.is_set():
+                    observer.on_complete()
         last = events[-1]
         if last is INIT_DONE:
             self._relists += 1

@@ -262,6 +262,6 @@ def test_an_index_that_is_declared_while_a_write_is_prepared_gets_that_write(
     if a_list:
         fill(writer, a)
     else:
-        writer.commit({key_of(a): a})
+        writer.commit({a.key: a})
     assert names(store, "second", "web") == ["a"]
     assert names(store, "first", "all") == ["a"]

@@ -145,6 +145,42 @@ def test_a_stopped_watch_closes_its_stream_and_tells_who_waits() -> None:
     assert world.watch.step() is None
 
 
+def test_whoever_waits_for_a_complete_list_is_told_after_its_requests_and_at_once_when_late() -> None:
+    world = World([page(1, A, token="t"), page(1, B), page(40, B)],
+                  [[[modified(thing("a", 30))], [error_event(**EXPIRED)]], [[]]])
+    told: list[str] = []
+    world.watch.subscribe(world.ears, lambda requests: told.extend(request.ref.name for request in requests),
+                          lambda: told.append(f"complete: {world.watch.store.is_ready}"))
+    world.watch.step()
+    assert told == []
+    world.watch.step()
+    assert told == ["a", "b", "complete: True"]
+    late: list[str] = []
+    forget = world.watch.subscribe(world.ears, lambda requests: late.append(f"{len(requests)} requests"),
+                                   lambda: late.append("complete"))
+    assert late == ["2 requests", "complete"]
+    forget()
+    world.run()
+    assert told == ["a", "b", "complete: True", "a", "a", "complete: True"]
+    assert late == ["2 requests", "complete"]
+
+
+def test_a_watch_that_was_told_to_stop_completes_nothing() -> None:
+    world, told = World([page(1, A)]), []
+    world.watch.subscribe(world.ears, world.ears.sink, lambda: told.append("complete"))
+    list_page = world.api.list_page
+
+    def stopped_meanwhile(*args: Any, **options: Any) -> Any:
+        found = list_page(*args, **options)
+        world.stop.set("shutdown")
+        return found
+
+    world.api.list_page = stopped_meanwhile  # type: ignore[method-assign]
+    world.watch.step()
+    assert world.watch.store.is_ready
+    assert told == []
+
+
 def test_a_subscription_hears_the_difference_that_each_list_makes() -> None:
     world = World(
         [page(1, A, B), page(40, B, thing("c", 33))], [[[modified(thing("a", 30))], [error_event(**EXPIRED)]], [[]]]
