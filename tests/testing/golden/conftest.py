@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from golden_servers import GoldenServers
+from recorder.embedded import GoldenServers
 
 
 @pytest.fixture(scope="module")
