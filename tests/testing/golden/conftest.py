@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.testing.golden.golden_servers import GoldenServers
+from tests.tools.recorder.embedded import GoldenServers
 
 
 @pytest.fixture(scope="module")

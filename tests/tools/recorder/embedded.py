@@ -1,4 +1,4 @@
-"""Runs vectors against embedded servers, several at a time; which vectors cannot pass yet, and why."""
+"""Runs vectors against embedded servers, several at a time."""
 
 from __future__ import annotations
 
@@ -8,25 +8,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from kubectl_runtime.testing import ApiServer
-from tests.testing.golden.golden_replay import check
-from tests.testing.golden.golden_wire import Server
+from tests.tools.recorder.replay import Vector, check
+from tests.tools.recorder.wire import Server
 
 TOKENS = 'admin-token,admin,1,"system:masters"\nalice-token,alice,2,"devs"\n'
 MANAGER_CONTROLLERS = ("garbage-collector", "namespace", "deployment", "replicaset", "serviceaccount",
                        "root-ca-certificate-publisher")
 AT_A_TIME = 8  # most of a vector's time is waiting: for a watch to be quiet, for a timeout
-
-SCHEMA_RULES = "CustomResourceDefinitions are not checked for being structural"
-CEL = "rules in CEL are not evaluated"
-NOT_YET = {
-    **{f"crd/{name}": SCHEMA_RULES for name in (
-        "schema-missing-type", "schema-unknown-type",
-        "schema-anyof-forbidden", "schema-untagged-union", "schema-additional-properties", "schema-items",
-        "schema-forbidden-keywords", "schema-metadata", "schema-int-or-string", "schema-preserve-unknown-fields",
-        "schema-list-type", "schema-enum-pattern-format")},
-    "crd/schema-cel": CEL, "instance/cel": CEL, "instance/cel-options": CEL,
-    "instance/formats": "formats of strings are not checked",
-}
 
 
 class GoldenServers:
@@ -51,12 +39,15 @@ class GoldenServers:
         self._plain.stop()
         self._managed.stop()
 
-    def submit(self, label: str, vector: dict) -> None:
-        """Run a vector in the background."""
+    def server(self, vector: Vector) -> Server:
+        """The server that has what a vector needs."""
         server = self._managed if "controller-manager" in vector.get("needs", ()) else self._plain
-        under_test = Server(server.url, "admin-token", "alice-token")
+        return Server(server.url, "admin-token", "alice-token")
+
+    def submit(self, label: str, vector: Vector) -> None:
+        """Run a vector in the background."""
         ident = f"{self._prefix}{len(self._results):03}"
-        self._results[label] = self._pool.submit(check, vector, under_test, ident)
+        self._results[label] = self._pool.submit(check, vector, self.server(vector), ident)
 
     def differences(self, label: str) -> list[str]:
         """What was different; waits for it."""

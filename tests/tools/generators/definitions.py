@@ -1,12 +1,9 @@
-"""Writes definitions.json.gz, the OpenAPI definitions of the built-in kinds, from the package kubernetes-validate.
-
-``python -m kubectl_runtime.testing.apiserver.schemas.generate`` with kubernetes-validate installed (a development
-dependency).
+"""The OpenAPI definitions of the built-in kinds, restored from what the package kubernetes-validate holds.
 
 The package stores each Kubernetes version's OpenAPI v2 definitions as JSON schemas made for validating manifests. The
 generator takes back what was changed for that purpose (``null`` among the types, enums of ``kind`` and
-``apiVersion``, the ``oneOf`` of quantities), so that what it writes are the definitions of the API again. The file
-holds two JSON documents, one a line:
+``apiVersion``, the ``oneOf`` of quantities), so that what comes out are the definitions of the API again. The content
+of definitions.json.gz is two JSON documents, one a line:
 
 1. ``{name: definition}`` without descriptions; a ``$ref`` is the bare name of another definition;
 2. ``{name: {"": description, field: description}}``.
@@ -14,14 +11,8 @@ holds two JSON documents, one a line:
 
 from __future__ import annotations
 
-import gzip
-import json
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
-SOURCE = "kubernetes-json-schema/v1.36.0-local/_definitions.json"
-TARGET = Path(__file__).with_name("definitions.json.gz")
 REF = "#/$defs/"
 
 # Types whose OpenAPI form does not survive in the source: a string that may also be written as a number.
@@ -72,15 +63,8 @@ def descriptions(node: dict[str, Any]) -> dict[str, str]:
     return {"": node.get("description", ""), **texts}
 
 
-def main() -> None:
-    """Write the file."""
-    text = resources.files("kubernetes_validate").joinpath(SOURCE).read_text()
-    source = dict(sorted(json.loads(text)["$defs"].items()))
-    documents = [{name: definition(name, node) for name, node in source.items()},
-                 {name: descriptions(node) for name, node in source.items()}]
-    lines = [json.dumps(document, separators=(",", ":"), ensure_ascii=False) for document in documents]
-    TARGET.write_bytes(gzip.compress("\n".join(lines).encode(), compresslevel=9, mtime=0))
-
-
-if __name__ == "__main__":
-    main()
+def documents(source: dict[str, dict[str, Any]]) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, str]]]:
+    """The two documents that are made of the source's definitions by name."""
+    names = sorted(source)
+    return ({name: definition(name, source[name]) for name in names},
+            {name: descriptions(source[name]) for name in names})

@@ -1,11 +1,10 @@
-"""Writes types.json.gz: what Go's JSON and protobuf encodings make of each field of the built-in kinds.
+"""What Go's JSON and protobuf encodings make of each field of the built-in kinds, read from their Go declarations.
 
-``python -m kubectl_runtime.testing.apiserver.kinds.typed.generate CHECKOUTS`` where CHECKOUTS holds checkouts of
-kubernetes/api, apimachinery, apiextensions-apiserver and kube-aggregator (branch release-1.36) under these names. A
-development tool: OpenAPI definitions do not tell pointers from values, nor which fields are written although empty,
-nor the numbers of fields. It reads Go declarations.
+OpenAPI definitions do not tell pointers from values, nor which fields are written although empty, nor the numbers of
+fields. `declarations` reads checkouts of kubernetes/api, apimachinery, apiextensions-apiserver and kube-aggregator
+that lie in one folder under these names; its result is the content of types.json.gz.
 
-The file maps each type, named as in OpenAPI without its common prefix (``core.v1.Pod``), to its fields in Go's order;
+It maps each type, named as in OpenAPI without its common prefix (``core.v1.Pod``), to its fields in Go's order;
 a field is ``name -> flags type @ number``:
 
 =============  =======================================================================================================
@@ -19,10 +18,7 @@ number         the field's number in protobuf; ``2.5`` is number 5 of a struct t
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -193,19 +189,13 @@ def shorten(full_name: str) -> str:
     raise ValueError(full_name)
 
 
-def main(checkouts: str) -> None:
-    """Write the types of every kind that has TypeMeta and ObjectMeta, of the reviews and of the option types."""
-    generator = Generator(Path(checkouts))
+def declarations(checkouts: Path) -> dict[str, dict[str, str]]:
+    """The types of every kind that has TypeMeta and ObjectMeta, of the reviews and of the option types."""
+    generator = Generator(checkouts)
     for package in list(generator.packages.values()):
         if not re.search(r"\.v\d+$", package.name) or not package.name.startswith(SERVED):
             continue
         for name, fields in package.structs.items():
             if any(go_type.endswith("TypeMeta") for go_type, _, _, _ in fields) and not name.endswith("List"):
                 generator.add(f"{package.name}.{name}")
-    target = Path(__file__).with_name("types.json.gz")
-    text = json.dumps(dict(sorted(generator.types.items())), separators=(",", ":"))
-    target.write_bytes(gzip.compress(text.encode(), mtime=0))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    return dict(sorted(generator.types.items()))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+from typing import Any
 
 
-def blank(value, pointer):
+def blank(value: Any, pointer: str | list[str]) -> None:
     """Blank what a JSON pointer (in which * stands for every key or index) points at."""
     head, *rest = pointer if isinstance(pointer, list) else [
         part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
-    keys = range(len(value)) if isinstance(value, list) else list(value) if isinstance(value, dict) else []
+    keys: list[Any] = [*range(len(value))] if isinstance(value, list) else [*value] if isinstance(value, dict) else []
     for key in [key for key in keys if head in ("*", str(key))]:
         if rest:
             blank(value[key], rest)
@@ -18,7 +19,7 @@ def blank(value, pointer):
             value[key] = "$ignored"
 
 
-def comparable(answer, step):
+def comparable(answer: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
     """The part of an answer that a step compares."""
     answer = copy.deepcopy(answer)
     for status in [answer.get("body")] + [event.get("object") for event in answer.get("events", [])]:
@@ -34,7 +35,7 @@ def comparable(answer, step):
     return answer
 
 
-def differences(expected, actual, mode="full", at=""):
+def differences(expected: Any, actual: Any, mode: str = "full", at: str = "") -> list[str]:
     """The differences between two JSON values as lines of text; in mode "contains" the actual one may have more."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         extra = [] if mode == "contains" else [key for key in actual if key not in expected]

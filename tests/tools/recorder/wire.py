@@ -6,6 +6,8 @@ import json
 import queue
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 import requests
 
@@ -17,14 +19,16 @@ PATIENCE = 12  # seconds to wait for the expected number of watch events
 class Stream(threading.Thread):
     """A watch: reads the events of one response in the background."""
 
-    def __init__(self, send):
+    def __init__(self, send: Callable[..., requests.Response]) -> None:
         super().__init__(daemon=True)
-        self.send, self.lines, self.opened = send, queue.Queue(), threading.Event()
-        self.answer = self.response = None
+        self.send, self.opened = send, threading.Event()
+        self.lines: queue.Queue[dict[str, Any] | None] = queue.Queue()  # None: the stream has ended
+        self.answer: dict[str, Any] | None = None
+        self.response: requests.Response | None = None
         self.start()
         self.opened.wait(PATIENCE)
 
-    def run(self):
+    def run(self) -> None:
         try:
             self.response = self.send(stream=True)
             self.answer = {"status": self.response.status_code, "headers": headers_of(self.response)}
@@ -40,12 +44,13 @@ class Stream(threading.Thread):
         self.opened.set()
         self.lines.put(None)
 
-    def collect(self, count, bookmarks):
+    def collect(self, count: int | None, bookmarks: bool) -> dict[str, Any]:
         """The answer with at least `count` events, or with all of them until the server ends the stream (None).
 
         A server may send bookmarks when it likes: plain ones are left out, or if asked for count as one in a row.
         """
-        events, ended, deadline = [], False, time.monotonic() + (PATIENCE if count is not None else 60)
+        events: list[Any] = []
+        ended, deadline = False, time.monotonic() + (PATIENCE if count is not None else 60)
         while not ended:
             enough = count is not None and len(events) >= count
             try:
@@ -64,7 +69,7 @@ class Stream(threading.Thread):
         return self.answer if "body" in self.answer else {**self.answer, "events": events, "ended": ended}
 
 
-def is_plain_bookmark(event):
+def is_plain_bookmark(event: dict[str, Any] | None) -> bool:
     """Whether a watch event is a bookmark that does not mark the end of the initial events."""
     return event is not None and event.get("type") == "BOOKMARK" and not event["object"]["metadata"].get("annotations")
 
@@ -72,11 +77,13 @@ def is_plain_bookmark(event):
 class Server:
     """The server under test and the tokens to use with it."""
 
-    def __init__(self, url, token=None, user_token=None, ca=None):
+    def __init__(self, url: str, token: str | None = None, user_token: str | None = None,
+                 ca: str | None = None) -> None:
         self.url, self.verify = url.rstrip("/"), ca or True
-        self.tokens = {"admin": token, "user": user_token, "anonymous": None, "invalid": "no-such-token"}
+        self.tokens: dict[str, str | None] = {
+            "admin": token, "user": user_token, "anonymous": None, "invalid": "no-such-token"}
 
-    def send(self, step, stream=False):
+    def send(self, step: dict[str, Any], stream: bool = False) -> requests.Response:
         """Send the request of a step whose placeholders have been filled in."""
         body, headers = step.get("body"), {"User-Agent": "golden/1.0", "Accept": "application/json"}
         token = self.tokens[step.get("as", "admin")]
@@ -96,15 +103,15 @@ class Server:
             data=data.encode() if data else data, verify=self.verify, timeout=70)
 
 
-def headers_of(response):
+def headers_of(response: requests.Response) -> dict[str, Any]:
     """The compared headers of a response; warnings as a list, since there can be several."""
-    found = {name: response.headers[name] for name in HEADERS if name in response.headers}
+    found: dict[str, Any] = {name: response.headers[name] for name in HEADERS if name in response.headers}
     if "warning" in found:
         found["warning"] = response.raw.headers.getlist("warning")
     return found
 
 
-def body_of(response):
+def body_of(response: requests.Response) -> Any:
     """The body as JSON, or as text if it is not JSON."""
     try:
         return response.json()
@@ -112,7 +119,7 @@ def body_of(response):
         return response.text
 
 
-def merged(target, patch):
+def merged(target: Any, patch: Any) -> Any:
     """JSON merge patch (RFC 7386)."""
     if not isinstance(patch, dict):
         return patch

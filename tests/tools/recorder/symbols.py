@@ -1,4 +1,18 @@
-"""Replaces what differs from run to run in an answer (uids, versions, times, names) by symbols that can be compared."""
+"""Replaces what differs from run to run in an answer by symbols: the same value always by the same symbol.
+
+- ``{{ns}}`` and ``{{id}}`` stand for the vector's namespace and id, everywhere and in keys too;
+- uids become ``$uid1``, ``$uid2``, ... in order of appearance (keys in alphabetical order, ``metadata`` last; the
+  answers of ``given`` count); those that the vector spells out stay;
+- ``metadata.resourceVersion`` becomes ``$rv1``, ``$rv2``, ...: equal versions stay equal, different ones different;
+- that of a list or Table is ``$rv-now`` if it is at least that of every object seen so far, ``$rv-list`` if it is that
+  of an earlier list although there have been changes since (a later page), else the symbol of the object that has it;
+- that of a bookmark is ``$rv-now`` if it is at least that of every event before it, else ``$rv-behind``;
+- times within a day of now become ``$time``, or ``$microtime`` if they have fractions; other times stay as they are;
+- continue tokens become ``$continue``; names made from generateName become the prefix and ``$gen1``, ``$gen2``, ...;
+- ``managedFields`` entries of the same operation are sorted by manager.
+
+A server whose resourceVersions are no decimal numbers cannot be recorded.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +21,8 @@ import datetime
 import itertools
 import json
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
@@ -15,12 +31,15 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 class Symbols:
     """Replaces values that differ from run to run by symbols; the same value always gets the same symbol."""
 
-    def __init__(self, texts, given):
+    def __init__(self, texts: Mapping[str, str], given: Iterable[str]) -> None:
         self.texts = dict(texts)  # literal text -> what stands for it: the namespace, the id, generated names
         self.given = set(given)  # uids that the vector itself spells out: they stay
-        self.uids, self.rvs, self.lists, self.generated = {}, {}, set(), 0
+        self.uids: dict[str, str] = {}
+        self.rvs: dict[str, str] = {}
+        self.lists: set[str] = set()
+        self.generated = 0
 
-    def normalise(self, value):
+    def normalise(self, value: Any) -> Any:
         """A copy of a JSON value with symbols in place of uids, resourceVersions, times, continue tokens and names."""
         if isinstance(value, list):
             return [self.normalise(item) for item in value]
@@ -30,9 +49,9 @@ class Symbols:
             return value
         return self._mapping(value, collection="items" in value or "rows" in value)
 
-    def events(self, events):
+    def events(self, events: list[dict[str, Any]]) -> list[Any]:
         """Watch events; a bookmark's resourceVersion only tells whether it is at least that of the events before it."""
-        newest, result = 0, []
+        newest, result = 0, list[Any]()
         for event in copy.deepcopy(events):
             metadata = (event.get("object") or {}).get("metadata") or {}
             version = int(metadata.get("resourceVersion") or 0)
@@ -43,14 +62,14 @@ class Symbols:
             result.append(self.normalise(event))
         return result
 
-    def order(self, steps):
+    def order(self, steps: Iterable[Mapping[str, Any]]) -> list[str]:
         """The resourceVersion symbols that occur in the steps' expected answers, from the lowest to the highest value.
         """
         shown = set(re.findall(r'"(\$rv\d+)"', json.dumps([step.get("expect") for step in steps])))
         return [self.rvs[version] for version in sorted(self.rvs, key=int) if self.rvs[version] in shown]
 
-    def _mapping(self, value, collection):
-        result = {}
+    def _mapping(self, value: dict[str, Any], collection: bool) -> dict[str, Any]:
+        result: dict[str, Any] = {}
         for key in sorted(value, key=lambda key: (key == "metadata", key)):  # metadata last: items come before the list
             if key == "metadata" and isinstance(value[key], dict):
                 result[key] = self._metadata(value[key], collection)
@@ -58,7 +77,7 @@ class Symbols:
                 result[key] = self.normalise(value[key])
         return {self._text(key): result[key] for key in value}  # numbered in sorted order, shown in the server's
 
-    def _metadata(self, metadata, collection):
+    def _metadata(self, metadata: dict[str, Any], collection: bool) -> dict[str, Any]:
         metadata = dict(metadata)
         name, prefix, version = (metadata.get(key) or "" for key in ("name", "generateName", "resourceVersion"))
         if prefix and name.startswith(prefix) and name != prefix and name not in self.texts:
@@ -74,7 +93,7 @@ class Symbols:
                 group, key=lambda e: (e.get("manager", ""), e.get("subresource", ""), e.get("apiVersion", "")))]
         return self._mapping(metadata, False)
 
-    def _version(self, version, collection):
+    def _version(self, version: str, collection: bool) -> str:
         if collection and all(int(version) >= int(seen) for seen in self.rvs):
             self.lists.add(version)
             return "$rv-now"  # other writes on the server move this one, so its exact value means nothing
@@ -82,7 +101,7 @@ class Symbols:
             return "$rv-list"  # that of an earlier list although there have been changes since: a later page of it
         return self.rvs.setdefault(version, f"$rv{len(self.rvs) + 1}")
 
-    def _text(self, text):
+    def _text(self, text: str) -> str:
         for literal in sorted(self.texts, key=len, reverse=True):
             text = text.replace(literal, self.texts[literal])
         match = TIME.fullmatch(text)

@@ -1,7 +1,6 @@
-"""Replays golden vectors: short scripts of requests with the answers that a real kube-apiserver 1.36 gave.
+"""Replays vectors: short scripts of requests with the answers that a real kube-apiserver gave; files.py has the format.
 
-The vectors lie beside this module, one file for each topic: those in ``vectors`` as they were given, those in
-``recorded`` made later in the same format. `check` runs one against a server and returns the differences.
+`run` makes the requests of one and shows each answer; `check` compares the answers and returns the differences.
 """
 
 from __future__ import annotations
@@ -10,31 +9,25 @@ import json
 import re
 import threading
 import time
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from tests.testing.golden.golden_compare import comparable, differences
-from tests.testing.golden.golden_symbols import UUID, Symbols
-from tests.testing.golden.golden_wire import Stream, body_of, headers_of
+from tests.tools.recorder.compare import comparable, differences
+from tests.tools.recorder.symbols import UUID, Symbols
+from tests.tools.recorder.wire import Server, Stream, body_of, headers_of
 
-FOLDERS = ("vectors", "recorded")
+Answer = dict[str, Any]
+Step = dict[str, Any]
+Vector = dict[str, Any]
 PLACEHOLDER = re.compile(r"\{\{([^{}]+)\}\}")
 
 
-def pause(seconds):
+def pause(seconds: float) -> None:
     """Let time pass on a server that runs on real time: the recorded scripts have such steps."""
     threading.Event().wait(seconds)
 
 
-def topics():
-    """(topic, vector) of everything that was recorded."""
-    for folder in FOLDERS:
-        for path in sorted((Path(__file__).parent / folder).glob("*.json")):
-            content = json.loads(path.read_text(encoding="utf-8"))
-            for vector in content["vectors"]:
-                yield content["topic"], vector
-
-
-def filled(value, answers):
+def filled(value: Any, answers: Mapping[str, Any]) -> Any:
     """A copy of a step with {{placeholders}} replaced; a string that is one placeholder takes the value's own type."""
     if isinstance(value, dict):
         return {filled(key, answers): filled(item, answers) for key, item in value.items()}
@@ -43,8 +36,8 @@ def filled(value, answers):
     if not isinstance(value, str):
         return value
 
-    def look_up(path):
-        found = answers
+    def look_up(path: str) -> Any:
+        found: Any = answers
         for part in path.split("."):
             found = found[int(part)] if isinstance(found, list) else found[part]
         return found
@@ -53,12 +46,18 @@ def filled(value, answers):
     return look_up(whole[1]) if whole else PLACEHOLDER.sub(lambda match: str(look_up(match[1])), value)
 
 
-def run(vector, server, ident, observe):
-    """Run a vector's requests in order; observe(step, raw answer, normalised answer) sees each answer of its steps."""
-    answers = {"id": ident, "ns": f"ns-{ident}"}
+def run(vector: Vector, server: Server, ident: str, observe: Callable[[Step, Answer, Answer], None]) -> list[str]:
+    """Run a vector's requests in order; observe(step, raw answer, normalised answer) sees each answer of its steps.
+
+    Returns the resourceVersion symbols that its expected answers show then, from low to high. Raises ValueError if a
+    step of ``given`` fails.
+    """
+    answers: dict[str, Any] = {"id": ident, "ns": f"ns-{ident}"}
     requests_made = json.dumps([{**step, "expect": None} for step in vector.get("given", []) + vector["steps"]])
     symbols = Symbols({answers["ns"]: "{{ns}}", ident: "{{id}}"}, UUID.findall(requests_made))
-    streams, made, held = {}, [], set()
+    streams: dict[str, Stream] = {}
+    made: list[str] = []
+    held: set[str] = set()
     if "{{ns}}" in requests_made:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": answers["ns"]}}
         server.send({"method": "POST", "path": "/api/v1/namespaces", "body": namespace}).raise_for_status()
@@ -69,7 +68,8 @@ def run(vector, server, ident, observe):
             answers[step.get("id", f"step{index}")] = answer
             if answer is None:
                 continue
-            normal = {**answer, **{key: symbols.normalise(answer[key]) for key in ("headers", "body") if key in answer}}
+            normal: Answer = {key: symbols.normalise(value) if key in ("headers", "body") else value
+                              for key, value in answer.items()}
             if "events" in answer:
                 normal["events"] = symbols.events(answer["events"])
             path, metadata = filled(step.get("path", ""), answers), metadata_of(answer)
@@ -92,17 +92,18 @@ def run(vector, server, ident, observe):
             server.send({"method": "DELETE", "path": path})
 
 
-def metadata_of(answer):
+def metadata_of(answer: Answer) -> dict[str, Any]:
     """The metadata of the object in an answer, {} if there is none."""
     body = answer.get("body")
     metadata = body.get("metadata") if isinstance(body, dict) else None
     return metadata if isinstance(metadata, dict) else {}
 
 
-def perform(step, server, streams):
+def perform(step: Step, server: Server, streams: dict[str, Stream]) -> Answer | None:
     """Do one step; returns its raw answer, or None if it has none (a pause, a watch left open in the background)."""
     if "pause" in step:
-        return pause(step["pause"])
+        pause(step["pause"])
+        return None
     if "collect" in step:
         return streams[step["collect"]].collect(step.get("count"), step.get("bookmarks", False))
     if "watch" in step:
@@ -120,17 +121,23 @@ def perform(step, server, streams):
         pause(0.1)
 
 
-def check(vector, server, ident):
-    """Replay one vector; the differences as lines of text."""
-    lines = []
+def by_number(symbols: list[str]) -> list[str]:
+    """resourceVersion symbols in the order of their numbers, which is that of the versions if nothing else is said."""
+    return sorted(symbols, key=lambda symbol: int(symbol[3:]))
 
-    def observe(step, _, answer):
-        found = differences(comparable(step["expect"], step), comparable(answer, step), step.get("compare", "full"))
+
+def check(vector: Vector, server: Server, ident: str) -> list[str]:
+    """Replay one vector; the differences as lines of text."""
+    lines: list[str] = []
+
+    def observe(step: Step, _: Answer, answer: Answer) -> None:
+        expected, actual = comparable(step.get("expect", {}), step), comparable(answer, step)
+        found = differences(expected, actual, step.get("compare", "full"))
         lines.extend(f"{step['id']}: {line}" for line in found)
 
     try:
         order = run(vector, server, ident, observe)
-        wanted = vector.get("rvOrder", sorted(order, key=lambda symbol: int(symbol[3:])))
+        wanted = vector.get("rvOrder", by_number(order))
         if not lines and order != wanted:
             lines.append(f"resourceVersions from low to high: expected {wanted}, got {order}")
     except Exception as error:  # whatever goes wrong belongs to this vector and must not hide the others
