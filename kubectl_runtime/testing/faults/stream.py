@@ -1,6 +1,6 @@
 """`ShapedStream`: a watch whose events pass through shapers, and come late if told so.
 
-It is a `WatchStream` like the one inside it, so that neither the HTTP rim nor the simulated transport need to know:
+It is an `WatchStream` like the one inside it, so that neither the HTTP rim nor the simulated transport need to know:
 only how it ends (`ending`, `cut`) is asked by the exchange that made it.
 """
 
