@@ -1,7 +1,7 @@
 """Which resource types the server serves: built-in kinds and those that CustomResourceDefinitions add at run time.
 
 `ResourceType` is one served (group, version, plural); versions of one type share `storage` and differ in `version`.
-Thread safety: the registry is changed and walked under the core's lock, `get` and `by_kind` are safe anywhere; a
+Thread safety: the registry is changed and walked under the cluster's lock, `get` and `by_kind` are safe anywhere; a
 `ResourceType` never changes.
 """
 
@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from kubectl_runtime.testing.apiserver.output.column import Column
+from kubectl_runtime.testing.apiserver.schemas import Schema
 from kubectl_runtime.testing.apiserver.strategy import Strategy
-
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.output.table import Column
-    from kubectl_runtime.testing.apiserver.schemas import Schema
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 

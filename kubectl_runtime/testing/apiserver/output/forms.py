@@ -26,8 +26,8 @@ _INCLUDE = {"": "Metadata", "Metadata": "Metadata", "Object": "Object", "None": 
 class Form:
     """How one request sees objects of one type."""
 
-    def __init__(self, resource_type: ResourceType, media: Media, request: HttpRequest, now: Callable[[], datetime], *,
-                 is_list: bool, is_watch: bool = False) -> None:
+    def __init__(self, resource_type: ResourceType, media: Media, request: HttpRequest, now: Callable[[], datetime],
+                 *, is_list: bool, is_watch: bool = False) -> None:
         package, suffix = resource_type.group.partition(".")[0] or "core", "List" if is_list else ""
         go_type = f"*{package}.{resource_type.kind}{suffix}"
         if resource_type.is_custom:

@@ -1,44 +1,26 @@
 """Server-side tables: the columns of a resource type and the cells of an object, as ``kubectl get`` shows them.
 
-A `Column` knows how to compute its cell from an object and the time of the request. Types without columns of their own
-show Name and Age (built-in kinds: as Created At, see `CREATED_AT`); columns of custom resources come from their CRD by
-way of `custom_columns`. Priority 1 is shown by ``-o wide`` only.
+A `Column` (see column.py) knows how to compute its cell from an object and the time of the request. Types without
+columns of their own show Name and Age (built-in kinds: as Created At, see `CREATED_AT`); columns of custom resources
+come from their CRD by way of `custom_columns`. Priority 1 is shown by ``-o wide`` only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from kubectl_runtime.testing.apiserver.output.column import Cell, Column
 from kubectl_runtime.testing.apiserver.output.jsonpath import JsonPathError, find, shown
 from kubectl_runtime.testing.apiserver.registry import ResourceType
 
 Object = dict[str, Any]
-Cell = Callable[[Object, datetime], Any]
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 NAME_DESCRIPTION = "Name must be unique within a namespace. Cannot be updated."
 AGE_DESCRIPTION = "CreationTimestamp is a timestamp representing the server time when this object was created, in UTC."
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of a table."""
-
-    name: str
-    cell: Cell
-    type: str = "string"
-    format: str = ""
-    priority: int = 0
-    description: str = ""
-
-    def definition(self) -> Object:
-        """The entry of ``columnDefinitions``."""
-        return {"name": self.name, "type": self.type, "format": self.format,
-                "description": self.description or self.name, "priority": self.priority}
 
 
 def name_cell(obj: Object, _now: datetime) -> Any:
