@@ -81,9 +81,9 @@ class Strategy:
 
         Empty optional fields go, fields that are always written (``status: {}``, ``firstTimestamp: null``) come, times
         and quantities get their canonical form, unknown fields are dropped. Returns the paths of the unknown ones in
-        order of appearance (``metadata.wrong``, ``spec.containers[0].x``). Raises `DecodeError` (errors.py) for a value
-        of the wrong JSON type; its text follows ``ConfigMap in version "v1" cannot be handled as a ConfigMap: ``. The
-        default does nothing.
+        order of appearance (``metadata.wrong``, ``spec.containers[0].x``). Raises `DecodeError` (errors.py) for a
+        value of the wrong JSON type; its text follows ``ConfigMap in version "v1" cannot be handled as a ConfigMap: ``.
+        The default does nothing.
         """
         return []
 

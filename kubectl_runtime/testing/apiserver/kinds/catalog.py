@@ -1,7 +1,7 @@
 """Which built-in kinds there are: kube-apiserver 1.36 with its default APIs, in the order of discovery.
 
-`builtin_types()` makes the `ResourceType` of each: the table below says what cannot be derived; strategies and columns
-are looked up by group and kind. Beta and alpha versions are off by default, as in the real server.
+`builtin_types()` makes the `ResourceType` of each: the table below says what cannot be derived; strategies and
+columns are looked up by group and kind. Beta and alpha versions are off by default, as in the real server.
 """
 
 from __future__ import annotations
