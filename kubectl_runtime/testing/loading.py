@@ -17,7 +17,7 @@ from kubectl_runtime.core.objects import Resource
 from kubectl_runtime.testing.apiserver.access import ADMIN
 from kubectl_runtime.testing.apiserver.core import ApiCore
 from kubectl_runtime.testing.apiserver.loopback import path_of
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
 
 Object = dict[str, Any]
@@ -135,7 +135,7 @@ def _settle(core: ApiCore, kind: str) -> None:
         core.tick()
 
 
-def _replace(core: ApiCore, resource_type: ResourceType, namespace: str, obj: Object) -> HttpResponse:
+def _replace(core: ApiCore, resource_type: ServedResource, namespace: str, obj: Object) -> HttpResponse:
     path = path_of(resource_type, namespace, obj["metadata"]["name"])
     current = msgspec.json.decode(_send(core, "GET", path).body)
     metadata = {**obj["metadata"], "resourceVersion": current.get("metadata", {}).get("resourceVersion")}

@@ -15,7 +15,7 @@ import urllib3
 
 from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.testing.apiserver.core import ApiCore
-from kubectl_runtime.testing.apiserver.wire import WatchStream
+from kubectl_runtime.testing.apiserver.wire import EventStream
 from kubectl_runtime.testing.faults import (
     Close,
     Exchange,
@@ -156,7 +156,7 @@ class WatchBody:
     headers: urllib3.HTTPHeaderDict
     status: int
 
-    def __init__(self, clock: Clock, settle: Callable[[], None], exchange: Exchange, stream: WatchStream, line: Line,
+    def __init__(self, clock: Clock, settle: Callable[[], None], exchange: Exchange, stream: EventStream, line: Line,
                  plan: Plan) -> None:
         self._clock, self._settle = clock, settle
         self._exchange, self._stream, self._line = exchange, stream, line

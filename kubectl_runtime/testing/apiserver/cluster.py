@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from kubectl_runtime.core.clock import Clock
-from kubectl_runtime.testing.apiserver.registry import Registry, ResourceType
+from kubectl_runtime.testing.apiserver.registry import Registry, ServedResource
 from kubectl_runtime.testing.apiserver.storage import Storage
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
 
@@ -28,7 +28,7 @@ StatusError for what is refused."""
 class Cluster:
     """See the module. `locked` is for any thread; storage and registry say what holds for them."""
 
-    def __init__(self, clock: Clock, types: Iterable[ResourceType], loopback: Loopback, *,
+    def __init__(self, clock: Clock, types: Iterable[ServedResource], loopback: Loopback, *,
                  seed: int | None = None) -> None:
         """An empty cluster that serves these types; `seed` makes uids and generated names reproducible."""
         self.clock = clock

@@ -11,7 +11,7 @@ from kubectl_runtime.testing.apiserver.access import Access, User
 from kubectl_runtime.testing.apiserver.cluster import Cluster
 from kubectl_runtime.testing.apiserver.output.negotiation import Media
 from kubectl_runtime.testing.apiserver.query.options import WriteOptions
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.route import RequestInfo
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
@@ -26,7 +26,7 @@ class RequestContext:
     access: Access
     request: HttpRequest
     info: RequestInfo
-    type: ResourceType
+    type: ServedResource
     media: Media
     user_info: User
     now: datetime

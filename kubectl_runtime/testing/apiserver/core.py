@@ -39,7 +39,7 @@ from kubectl_runtime.testing.apiserver.output.negotiation import (
     warning_headers,
 )
 from kubectl_runtime.testing.apiserver.query.durations import duration_error
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.route import RequestInfo, parse
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
 
@@ -126,7 +126,7 @@ class ApiCore:
                              warnings=warnings)
         return handle_resource(ctx)
 
-    def _resource_type(self, info: RequestInfo) -> ResourceType | None:
+    def _resource_type(self, info: RequestInfo) -> ServedResource | None:
         """The type that a path names, None for the plain-text 404, or raises the 404 with a Status."""
         if not info.is_resource:
             return None

@@ -8,7 +8,7 @@ from typing import Any
 from kubectl_runtime.testing.apiserver.cluster import Cluster
 from kubectl_runtime.testing.apiserver.errors import StatusError
 from kubectl_runtime.testing.apiserver.output.negotiation import encode
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.storage import Version
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
 
@@ -17,7 +17,7 @@ Object = dict[str, Any]
 _CONTENT_TYPES = {"PATCH": "application/merge-patch+json"}
 
 
-def path_of(resource_type: ResourceType, namespace: str, name: str = "", subresource: str = "") -> str:
+def path_of(resource_type: ServedResource, namespace: str, name: str = "", subresource: str = "") -> str:
     """The path of a collection, an object or a subresource."""
     root = f"/apis/{resource_type.group}" if resource_type.group else "/api"
     scope = f"/namespaces/{namespace}" if resource_type.namespaced and namespace else ""
@@ -37,12 +37,12 @@ def submit(cluster: Cluster, method: str, path: str, body: Object | None = None,
         return None
 
 
-def served_type(cluster: Cluster, storage_key: str) -> ResourceType | None:
+def served_type(cluster: Cluster, storage_key: str) -> ServedResource | None:
     """A served version of the type that is stored under a key."""
     return next(iter(cluster.registry.of_storage(storage_key)), None)
 
 
-def delete(cluster: Cluster, resource_type: ResourceType | None, version: Version, *, agent: str,
+def delete(cluster: Cluster, resource_type: ServedResource | None, version: Version, *, agent: str,
            policy: str = "") -> None:
     """Delete an object if it is still the same one (and its type is served)."""
     if resource_type is None:
@@ -53,7 +53,7 @@ def delete(cluster: Cluster, resource_type: ResourceType | None, version: Versio
     submit(cluster, "DELETE", path_of(resource_type, version.namespace, version.name), options, agent=agent)
 
 
-def patch(cluster: Cluster, resource_type: ResourceType | None, version: Version, change: Object, *, agent: str,
+def patch(cluster: Cluster, resource_type: ServedResource | None, version: Version, change: Object, *, agent: str,
           subresource: str = "") -> None:
     """Merge a change into an object if it is still the same one (and its type is served)."""
     if resource_type is None:

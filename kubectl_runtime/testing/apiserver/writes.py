@@ -15,7 +15,7 @@ from kubectl_runtime.testing.apiserver.encoding.field_validation import Keys, wa
 from kubectl_runtime.testing.apiserver.encoding.jsonvalues import same_json
 from kubectl_runtime.testing.apiserver.names import generated_name
 from kubectl_runtime.testing.apiserver.query.gonumbers import parse_uint
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.schemas import ANY, Schema
 from kubectl_runtime.testing.apiserver.storage import ObjectTooLarge, Version, make_version
 
@@ -48,7 +48,7 @@ def decode(ctx: RequestContext, obj: Object, keys: Keys) -> None:
     kind, version = ctx.type.kind, ctx.type.version
     try:
         unknown = ctx.type.strategy.decode(obj)
-    except errors.DecodeError as error:
+    except errors.BodyDecodeError as error:
         raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
     refuse_fields(ctx, f"{version}.{kind}", keys.problems(unknown, mixed=not ctx.type.is_custom))
     obj["metadata"] = obj.get("metadata") or {}
@@ -78,7 +78,7 @@ def check_name(ctx: RequestContext, obj: Object) -> None:
             f"the name of the object ({name}) does not match the name on the URL ({ctx.info.name})")
 
 
-def schema_of(resource_type: ResourceType) -> Schema:
+def schema_of(resource_type: ServedResource) -> Schema:
     """The schema for patches and ownership; a type without one takes anything."""
     return resource_type.schema or ANY
 
@@ -215,7 +215,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     return _put(ctx, new, fields)
 
 
-def is_finished(resource_type: ResourceType, obj: Object) -> bool:
+def is_finished(resource_type: ServedResource, obj: Object) -> bool:
     """Whether nothing keeps a deleted object any more."""
     meta = obj["metadata"]
     return (not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")

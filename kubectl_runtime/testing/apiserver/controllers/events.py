@@ -5,11 +5,11 @@ from __future__ import annotations
 from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver.cluster import Cluster
 from kubectl_runtime.testing.apiserver.loopback import submit
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.storage import Version
 
 
-def tell(cluster: Cluster, resource_type: ResourceType, version: Version, reason: str, message: str, *,
+def tell(cluster: Cluster, resource_type: ServedResource, version: Version, reason: str, message: str, *,
          component: str, kind: str = "Normal", versioned: bool = True) -> None:
     """Write one Event, in the object's namespace or in default; `versioned` tells the object's resourceVersion too."""
     moment, namespace = cluster.clock.now(), version.namespace or "default"

@@ -24,7 +24,7 @@ from kubectl_runtime.testing.apiserver.cluster import Cluster
 from kubectl_runtime.testing.apiserver.controllers.events import tell
 from kubectl_runtime.testing.apiserver.loopback import delete, patch, served_type
 from kubectl_runtime.testing.apiserver.metadata import FOREGROUND, ORPHAN
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
 
 Object = dict[str, Any]
@@ -128,7 +128,7 @@ class GarbageCollector:
         if version.owners:
             self._check_owners(cluster, resource_type, version)
 
-    def _check_owners(self, cluster: Cluster, resource_type: ResourceType, version: Version) -> None:
+    def _check_owners(self, cluster: Cluster, resource_type: ServedResource, version: Version) -> None:
         self._report_misplaced(cluster, resource_type, version)
         solid: list[Object] = []
         waiting: list[Object] = []
@@ -151,7 +151,7 @@ class GarbageCollector:
             policy = "Orphan" if ORPHAN in held else "Foreground" if FOREGROUND in held else "Background"
             delete(cluster, resource_type, version, agent=AGENT, policy=policy)
 
-    def _report_misplaced(self, cluster: Cluster, resource_type: ResourceType, version: Version) -> None:
+    def _report_misplaced(self, cluster: Cluster, resource_type: ServedResource, version: Version) -> None:
         """Write an Event, once, about the first owner that is in another namespace."""
         for owner in version.owners:
             place = self._places.get(owner.get("uid", ""))
@@ -163,7 +163,7 @@ class GarbageCollector:
                 _warn(cluster, resource_type, version, owner)
             return
 
-    def _finish_foreground(self, cluster: Cluster, resource_type: ResourceType, version: Version) -> None:
+    def _finish_foreground(self, cluster: Cluster, resource_type: ServedResource, version: Version) -> None:
         for place in list(self._dependents.get(version.uid, ())):
             dependent = _stored(cluster, place)
             if dependent is not None and any(owner.get("uid") == version.uid and owner.get("blockOwnerDeletion")
@@ -171,7 +171,7 @@ class GarbageCollector:
                 return
         self._drop_finalizer(cluster, resource_type, version, FOREGROUND)
 
-    def _orphan(self, cluster: Cluster, resource_type: ResourceType, version: Version) -> None:
+    def _orphan(self, cluster: Cluster, resource_type: ServedResource, version: Version) -> None:
         for place in list(self._dependents.get(version.uid, ())):
             dependent, dependent_type = _stored(cluster, place), served_type(cluster, place[0])
             if dependent is None or dependent_type is None:
@@ -181,7 +181,7 @@ class GarbageCollector:
         self._drop_finalizer(cluster, resource_type, version, ORPHAN)
 
     @staticmethod
-    def _drop_finalizer(cluster: Cluster, resource_type: ResourceType, version: Version, name: str) -> None:
+    def _drop_finalizer(cluster: Cluster, resource_type: ServedResource, version: Version, name: str) -> None:
         kept = [finalizer for finalizer in version.finalizers if finalizer != name]
         patch(cluster, resource_type, version, {"metadata": {"finalizers": kept}}, agent=AGENT)
 
@@ -191,12 +191,12 @@ def _stored(cluster: Cluster, place: Place) -> Version | None:
     return bucket.objects.get(place[1]) if bucket else None
 
 
-def _kind_of(cluster: Cluster, owner: Object) -> ResourceType | None:
+def _kind_of(cluster: Cluster, owner: Object) -> ServedResource | None:
     group, _, version = owner.get("apiVersion", "").rpartition("/")
     return cluster.registry.by_kind(group, version, owner.get("kind", ""))
 
 
-def _warn(cluster: Cluster, resource_type: ResourceType, version: Version, owner: Object) -> None:
+def _warn(cluster: Cluster, resource_type: ServedResource, version: Version, owner: Object) -> None:
     named = (f"{owner.get('apiVersion')}/{owner.get('kind')}, namespace: {version.namespace}, "
              f"name: {owner.get('name')}, uid: {owner.get('uid')}")
     tell(cluster, resource_type, version, "OwnerRefInvalidNamespace",

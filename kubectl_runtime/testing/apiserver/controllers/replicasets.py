@@ -16,7 +16,7 @@ from kubectl_runtime.testing.apiserver.controllers.events import tell
 from kubectl_runtime.testing.apiserver.controllers.queue import PER_STEP, KeyQueue
 from kubectl_runtime.testing.apiserver.kinds.base import dig
 from kubectl_runtime.testing.apiserver.loopback import delete, patch, path_of, served_type, submit
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.storage import Version
 
 Object = dict[str, Any]
@@ -67,7 +67,7 @@ class ReplicaSetController(KeyQueue):
             self.look_again(cluster, version, wait - max(young))
 
     @staticmethod
-    def _make(cluster: Cluster, own: ResourceType, pods: ResourceType, owner: Version, template: Object) -> None:
+    def _make(cluster: Cluster, own: ServedResource, pods: ServedResource, owner: Version, template: Object) -> None:
         metadata = {key: value for key, value in (template.get("metadata") or {}).items()
                     if key in ("labels", "annotations", "finalizers")}
         made = submit(cluster, "POST", path_of(pods, owner.namespace), {

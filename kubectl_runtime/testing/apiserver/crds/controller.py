@@ -28,7 +28,7 @@ from kubectl_runtime.testing.apiserver.crds.validation import approval
 from kubectl_runtime.testing.apiserver.kinds.catalog import storage_version_hash
 from kubectl_runtime.testing.apiserver.loopback import delete, submit
 from kubectl_runtime.testing.apiserver.output.table import custom_columns
-from kubectl_runtime.testing.apiserver.registry import ResourceType, Subresource, version_priority
+from kubectl_runtime.testing.apiserver.registry import ServedResource, Subresource, version_priority
 from kubectl_runtime.testing.apiserver.schemas import Schema, from_openapi
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
 
@@ -45,10 +45,10 @@ class _Served:
 
     shape: tuple[str, int, Object]
     terminating: bool
-    types: list[ResourceType]
+    types: list[ServedResource]
 
 
-def resource_types(crd: Object) -> list[ResourceType]:
+def resource_types(crd: Object) -> list[ServedResource]:
     """The types that a CRD serves, one for each served version."""
     spec, names = crd["spec"], crd["status"]["acceptedNames"]
     stored = next((version for version in spec["versions"] if version.get("storage")), spec["versions"][0])
@@ -62,7 +62,7 @@ def resource_types(crd: Object) -> list[ResourceType]:
 
 
 def _resource_type(spec: Object, names: Object, version: Object, strategy: CustomStrategy,
-                   digest: str) -> ResourceType:
+                   digest: str) -> ServedResource:
     subresources = []
     if strategy.has_status:
         subresources.append(Subresource("status", names["kind"]))
@@ -72,7 +72,7 @@ def _resource_type(spec: Object, names: Object, version: Object, strategy: Custo
     def schema() -> Schema:
         return from_openapi(strategy.node)
 
-    return ResourceType(
+    return ServedResource(
         group=spec["group"], version=version["name"], kind=names["kind"], plural=names["plural"],
         singular=names.get("singular", ""), namespaced=spec["scope"] == "Namespaced",
         list_kind=names.get("listKind", ""),

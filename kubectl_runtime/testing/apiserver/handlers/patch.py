@@ -95,7 +95,7 @@ def _decode_result(ctx: RequestContext, result: Patched, old: Object) -> Object:
     strategy = ctx.type.strategy
     try:
         unknown = strategy.decode(new)
-    except errors.DecodeError as error:
+    except errors.BodyDecodeError as error:
         raise result.invalid(str(error)) from None
     result.refuse_fields(ctx, unknown)
     new["metadata"] = new.get("metadata") or {}
@@ -178,7 +178,7 @@ def _refuse_uid(ctx: RequestContext, configuration: Object) -> None:
 def _decode_applied(ctx: RequestContext, result: Object) -> None:
     try:
         ctx.type.strategy.decode(result)
-    except errors.DecodeError as error:
+    except errors.BodyDecodeError as error:
         raise errors.bare_500(f"failed to convert merged object: {error}") from None
     result["metadata"] = result.get("metadata") or {}
     ctx.type.strategy.default_applied(result)

@@ -27,7 +27,7 @@ from kubectl_runtime.testing.apiserver.query import paging
 from kubectl_runtime.testing.apiserver.query.gonumbers import parse_uint
 from kubectl_runtime.testing.apiserver.query.options import integer_param
 from kubectl_runtime.testing.apiserver.query.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.route import is_true
 from kubectl_runtime.testing.apiserver.storage import Version, slice_of
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
@@ -79,7 +79,7 @@ def read_list_request(ctx: RequestContext) -> ListRequest:
                        request.param("continue"), timeout)
 
 
-def _fields(resource_type: ResourceType, text: str) -> FieldSelector:
+def _fields(resource_type: ServedResource, text: str) -> FieldSelector:
     if not text:
         return FieldSelector()
     strategy = resource_type.strategy

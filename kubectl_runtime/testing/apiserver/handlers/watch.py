@@ -1,4 +1,4 @@
-"""GET with watch=true: `Watch`, the stream of one watch, and the handler that opens it.
+"""GET with watch=true: `OpenWatch`, the stream of one watch, and the handler that opens it.
 
 A watch walks along its type's history with a cursor of its own; nothing is queued per watch. It ends
 
@@ -34,8 +34,8 @@ BOOKMARK_BEFORE_END = 2.0
 DEFAULT_TIMEOUT = (1800.0, 3600.0)  # the real server's: at random in between, if the client does not say
 
 
-class Watch:
-    """The events of one watch; implements `wire.WatchStream`. `poll` and `close` belong to one thread."""
+class OpenWatch:
+    """The events of one watch; implements `wire.EventStream`. `poll` and `close` belong to one thread."""
 
     def __init__(self, cluster: Cluster, bucket: Bucket, form: Form, namespace: str, listing: ListRequest, *,
                  since: int, initial: list[Version] | None, initial_end: bool, bookmarks: bool) -> None:
@@ -211,7 +211,7 @@ def watch(ctx: RequestContext) -> HttpResponse:
                 too_large = errors.resource_version_too_large(wanted, storage.rv)
                 return HttpResponse(200, headers, stream=ErrorStream(too_large), delay=too_large.delay)
             initial = [version for version in bucket.scan(ctx.namespace) if select(listing, version)]
-            stream = Watch(ctx.cluster, bucket, form, ctx.namespace, listing, since=storage.rv, initial=initial,
+            stream = OpenWatch(ctx.cluster, bucket, form, ctx.namespace, listing, since=storage.rv, initial=initial,
                                initial_end=bookmarks, bookmarks=bookmarks)
             return HttpResponse(200, headers, stream=stream)
         since = wanted or storage.rv
@@ -220,7 +220,7 @@ def watch(ctx: RequestContext) -> HttpResponse:
             # Surprising: an expired watch is answered with 200, and the error is an event.
             expired = errors.expired(f"too old resource version: {wanted} ({oldest})")
             return HttpResponse(200, headers, stream=ErrorStream(expired))
-        stream = Watch(ctx.cluster, bucket, form, ctx.namespace, listing, since=since, initial=None,
+        stream = OpenWatch(ctx.cluster, bucket, form, ctx.namespace, listing, since=since, initial=None,
                            initial_end=False, bookmarks=bookmarks)
         return HttpResponse(200, headers, stream=stream)
 

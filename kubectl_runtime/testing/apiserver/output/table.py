@@ -14,7 +14,7 @@ from typing import Any
 
 from kubectl_runtime.testing.apiserver.output.column import Cell, Column
 from kubectl_runtime.testing.apiserver.output.jsonpath import JsonPathError, find, shown
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 
 Object = dict[str, Any]
 
@@ -48,19 +48,19 @@ SCALE_COLUMNS = (
     Column("Available", lambda obj, _now: obj["status"].get("replicas", 0), type="integer"), AGE)
 
 
-def columns_of(resource_type: ResourceType) -> tuple[Column, ...]:
+def columns_of(resource_type: ServedResource) -> tuple[Column, ...]:
     """The columns of a type; the generic ones if it declares none."""
     if resource_type.columns:
         return resource_type.columns
     return (NAME, CUSTOM_AGE) if resource_type.is_custom else (NAME, CREATED_AT)
 
 
-def table_definitions(resource_type: ResourceType) -> list[Object]:
+def table_definitions(resource_type: ServedResource) -> list[Object]:
     """The ``columnDefinitions`` of a Table of this type."""
     return [column.definition() for column in columns_of(resource_type)]
 
 
-def table_cells(resource_type: ResourceType, obj: Object, now: datetime) -> list[Any]:
+def table_cells(resource_type: ServedResource, obj: Object, now: datetime) -> list[Any]:
     """The cells of one object; `obj` has kind and apiVersion."""
     return [column.cell(obj, now) for column in columns_of(resource_type)]
 
