@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from kubectl_runtime.core.objects import Resource
 from kubectl_runtime.testing.apiserver.access import ADMIN
-from kubectl_runtime.testing.apiserver.controllers.client import path_of
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.core import ApiCore
+from kubectl_runtime.testing.apiserver.loopback import path_of
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
-
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.core import ApiCore
 
 Object = dict[str, Any]
 Manifests = str | Path | Object | Iterable[Object | Resource]
@@ -103,13 +101,13 @@ def _load(core: ApiCore, obj: Object, place: str) -> None:
         raise ValueError(f"{place} is no Kubernetes object: apiVersion and kind are texts, metadata is a mapping")
     name = metadata.get("name") or metadata.get("generateName") or ""
     group, _, version = api_version.rpartition("/")
-    resource_type = core.registry.by_kind(group, version, kind)
+    resource_type = core.cluster.registry.by_kind(group, version, kind)
     if resource_type is None:
         raise ValueError(f"cannot load {kind or 'an object without kind'} {name!r} ({place}): the server does not "
                          f"serve {kind!r} of {api_version!r}; load its CustomResourceDefinition first")
     namespace = str(metadata.get("namespace") or "default") if resource_type.namespaced else ""
     title = f"{kind} {namespace + '/' if namespace else ''}{name} ({place})"
-    if namespace and core.storage.get("/namespaces", "", namespace) is None:
+    if namespace and core.cluster.storage.get("/namespaces", "", namespace) is None:
         _check(title, _send(core, "POST", "/api/v1/namespaces",
                             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
     response = _send(core, "POST", path_of(resource_type, namespace), obj)
@@ -137,7 +135,7 @@ def _settle(core: ApiCore, kind: str) -> None:
         core.tick()
 
 
-def _replace(core: ApiCore, resource_type: ResourceType, namespace: str, obj: Object) -> HttpResponse:
+def _replace(core: ApiCore, resource_type: ServedResource, namespace: str, obj: Object) -> HttpResponse:
     path = path_of(resource_type, namespace, obj["metadata"]["name"])
     current = msgspec.json.decode(_send(core, "GET", path).body)
     metadata = {**obj["metadata"], "resourceVersion": current.get("metadata", {}).get("resourceVersion")}

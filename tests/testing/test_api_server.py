@@ -194,7 +194,7 @@ def test_a_seed_makes_uids_and_generated_names_reproducible(mode):
     def everything():
         server = ApiServer(seed=7, authorization_mode=mode)
         server.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "a-"}})
-        return [(version.name, version.uid) for bucket in server.core.storage.buckets.values()
+        return [(version.name, version.uid) for bucket in server.core.cluster.storage.buckets.values()
                 for version in bucket.objects.values()]
 
     assert everything() == everything()

@@ -69,7 +69,7 @@ class StatusError(Exception):
         return status
 
 
-class DecodeError(ValueError):
+class BodyDecodeError(ValueError):
     """A value that does not fit the typed object of a built-in kind; the text is the real decoder's."""
 
 

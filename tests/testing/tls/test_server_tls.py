@@ -18,7 +18,7 @@ import pytest
 import requests
 
 from kubectl_runtime.testing import ApiServer, tls
-from kubectl_runtime.testing.apiserver.context import User
+from kubectl_runtime.testing.apiserver.access import User
 from kubectl_runtime.testing.tls import Authority, Certificate, MissingTlsExtra, ServerTls
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

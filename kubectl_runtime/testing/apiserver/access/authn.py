@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
-from kubectl_runtime.testing.apiserver.context import User
+from kubectl_runtime.testing.apiserver.access.user import User
 from kubectl_runtime.testing.apiserver.errors import unauthorized
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 

@@ -49,7 +49,7 @@ class CustomStrategy(Strategy):
         unknown: list[str] = []
         metadata = obj.get("metadata")
         if metadata is not None and not isinstance(metadata, dict):
-            raise errors.DecodeError("metadata: expected an object")
+            raise errors.BodyDecodeError("metadata: expected an object")
         if metadata:
             partial: Object = {"metadata": metadata}
             unknown = sorted(typed.decode("meta.v1.PartialObjectMetadata", partial))

@@ -14,7 +14,7 @@ from kubectl_runtime.testing.apiserver.encoding.field_validation import NO_KEYS,
 from kubectl_runtime.testing.apiserver.encoding.yaml_body import parse_yaml
 from kubectl_runtime.testing.apiserver.kinds import typed
 from kubectl_runtime.testing.apiserver.kinds.typed.protobuf import UnknownTypeError, decode_protobuf
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
 Object = dict[str, Any]
@@ -117,12 +117,12 @@ def summary(data: bytes) -> str:
     return (text.decode("utf-8", "replace") if data[:1] == b"{" else text.hex()) + more
 
 
-def _unrecognized(resource_type: ResourceType, why: str, body: bytes) -> errors.StatusError:
+def _unrecognized(resource_type: ServedResource, why: str, body: bytes) -> errors.StatusError:
     return errors.bad_request(f"the object provided is unrecognized (must be of type {resource_type.kind}): {why} "
                               f"({summary(body)})")
 
 
-def read_object(request: HttpRequest, resource_type: ResourceType) -> tuple[Object, Keys]:
+def read_object(request: HttpRequest, resource_type: ServedResource) -> tuple[Object, Keys]:
     """The object in the body, of the right kind and version, and its keys; raises what the real server answers."""
     try:
         value, keys = parse(request)
@@ -148,7 +148,7 @@ def type_meta_problem(value: Any) -> str:
     return ""
 
 
-def check_kind(value: Object, resource_type: ResourceType, body: bytes) -> None:
+def check_kind(value: Object, resource_type: ServedResource, body: bytes) -> None:
     """Whether apiVersion and kind are the path's; built-in kinds take missing ones as given, custom ones do not."""
     api_version, kind = value.get("apiVersion") or "", value.get("kind") or ""
     if resource_type.is_custom:
@@ -190,7 +190,7 @@ def shape(value: Any, type_name: str) -> tuple[Object, list[str]]:
     obj: Object = value or {}
     try:
         unknown = typed.decode(type_name, obj)
-    except errors.DecodeError as error:
+    except errors.BodyDecodeError as error:
         raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
     return obj, unknown
 

@@ -11,7 +11,7 @@ from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, one_of
-from kubectl_runtime.testing.apiserver.managedfields.tracking import Reset
+from kubectl_runtime.testing.apiserver.managedfields.tracking import ResetFields
 from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors, path_segment_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
@@ -47,9 +47,9 @@ class SigningRequestStrategy(BuiltinStrategy):
             condition["lastTransitionTime"] = condition.get("lastTransitionTime") or now or format_time(ctx.now)
             condition["lastUpdateTime"] = condition.get("lastUpdateTime") or format_time(ctx.now)
 
-    def reset(self, subresource: str) -> Reset:
+    def reset(self, subresource: str) -> ResetFields:
         """Surprising: not even the spec is the client's, though a create sets it."""
-        return super().reset(subresource) if subresource else Reset(drop=(("spec",), ("status",)))
+        return super().reset(subresource) if subresource else ResetFields(drop=(("spec",), ("status",)))
 
     def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
         """A path segment."""
