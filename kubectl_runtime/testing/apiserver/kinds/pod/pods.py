@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import ClassVar
 
+from kubectl_runtime.core.jsonvalues import json_copy
 from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, dig, fill, put_default
 from kubectl_runtime.testing.apiserver.kinds.core import limit_ranger
