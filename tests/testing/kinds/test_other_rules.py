@@ -7,7 +7,7 @@ import ipaddress
 import pytest
 from kindapi import Api
 
-from kubectl_runtime.testing.apiserver.kinds.core.services import SERVICE_NETWORK
+from kubectl_runtime.testing.apiserver.kinds.core.service_allocation import SERVICE_NETWORK
 
 
 def service(name: str = "s", **spec: object) -> dict[str, object]:

@@ -23,7 +23,7 @@ from kubectl_runtime.testing.apiserver.kinds.pod.updates import (
 )
 from kubectl_runtime.testing.apiserver.kinds.pod.validation import pod_spec_causes
 from kubectl_runtime.testing.apiserver.kinds.pod.warnings import name_warnings, template_warnings
-from kubectl_runtime.testing.apiserver.kinds.priorities import SYSTEM_PRIORITIES
+from kubectl_runtime.testing.apiserver.kinds.scheduling.priorities import SYSTEM_PRIORITIES
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 _DELETION_COST, _MIRROR = "controller.kubernetes.io/pod-deletion-cost", "kubernetes.io/config.mirror"
