@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
+from kubectl_runtime.certificates.authority import HOSTS, Authority
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration
 from kubectl_runtime.testing.apiserver.access import (
     ADMIN,
@@ -34,7 +35,7 @@ from kubectl_runtime.testing.housekeeper import Housekeeper
 from kubectl_runtime.testing.http.listener import Listener
 from kubectl_runtime.testing.kubeconfig import Credentials, kubeconfig
 from kubectl_runtime.testing.loading import Manifests, load_objects
-from kubectl_runtime.testing.tls import HOSTS, Authority, ServerTls
+from kubectl_runtime.testing.tls import ServerTls
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.client import Client

@@ -57,7 +57,8 @@ def secure(request: pytest.FixtureRequest) -> tuple[ssl.SSLContext | None, dict[
     if request.param == "plain":
         return None, {}
     pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
-    from kubectl_runtime.testing.tls import Authority, server_context
+    from kubectl_runtime.certificates.authority import Authority
+    from kubectl_runtime.certificates.contexts import server_context
 
     authority = Authority()
     return server_context(authority.server(), authority.pem), {"ca_data": authority.pem}

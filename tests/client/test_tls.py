@@ -18,7 +18,8 @@ from kubectl_runtime.resources import ConfigMap
 from tests.client.wire_server import Peer, WireServer, answering, config_map, says
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
-from kubectl_runtime.testing.tls import Authority, Certificate, server_context
+from kubectl_runtime.certificates.authority import Authority, Certificate
+from kubectl_runtime.certificates.contexts import server_context
 
 NEVER = {"retry": RetryPolicy.never()}
 

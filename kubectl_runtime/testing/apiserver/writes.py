@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubectl_runtime.core.jsonvalues import same_json
 from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors, managedfields, metadata
 from kubectl_runtime.testing.apiserver.admission import admit_create, admit_write
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.encoding.field_validation import Keys, warning_texts
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import same_json
 from kubectl_runtime.testing.apiserver.names import generated_name
 from kubectl_runtime.testing.apiserver.query.gonumbers import parse_uint
 from kubectl_runtime.testing.apiserver.registry import ServedResource

@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from kubectl_runtime.testing.apiserver.kinds.core.services import SERVICE_NETWORK
+from kubectl_runtime.testing.apiserver.kinds.core.service_allocation import SERVICE_NETWORK
 from tests.testing.kinds.kindapi import Api
 
 

@@ -125,7 +125,8 @@ def test_a_request_owns_only_what_it_can_write() -> None:
     world = World()
     world.update("golden", {"spec": {"n": 1}, "status": {"s": 1}}, reset=ResetFields(drop=(("status",),)))
     assert world.owned() == {"golden Update": {"f:spec": {".": {}, "f:n": {}}}}
-    world.update("golden", {"spec": {"n": 2}, "status": {"s": 2}}, subresource="status", reset=ResetFields(keep=("status",)))
+    world.update("golden", {"spec": {"n": 2}, "status": {"s": 2}}, subresource="status",
+                 reset=ResetFields(keep=("status",)))
     assert world.owned() == {"golden Update": {"f:spec": {".": {}, "f:n": {}}},
                              "golden Update status": {"f:status": {"f:s": {}}}}
 

@@ -3,15 +3,15 @@ to be."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 
+from kubectl_runtime.manifests.documents import decode_json
+from kubectl_runtime.manifests.scalars import go_text
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.encoding import gojson
 from kubectl_runtime.testing.apiserver.encoding.field_validation import NO_KEYS, Keys, json_keys, yaml_keys
-from kubectl_runtime.testing.apiserver.encoding.yaml_body import parse_yaml
 from kubectl_runtime.testing.apiserver.kinds import typed
 from kubectl_runtime.testing.apiserver.kinds.typed.protobuf import UnknownTypeError, decode_protobuf
 from kubectl_runtime.testing.apiserver.registry import ServedResource
@@ -58,8 +58,7 @@ def parse(request: HttpRequest) -> tuple[Any, Keys]:
         except UnknownTypeError:
             raise errors.unsupported_media_type((JSON, YAML)) from None
     if media == YAML:
-        value, lines = parse_yaml(request.body)
-        return value, yaml_keys(lines)
+        return parse_yaml(request.body)
     if media != JSON:
         raise errors.unsupported_media_type(MEDIA_TYPES)
     try:
@@ -78,6 +77,14 @@ def _media_type(request: HttpRequest) -> str:
         del parameters[-1]  # one semicolon at the end is forgiven
     malformed = any("=" not in text for text in parameters)
     return "" if malformed else content_type(request)
+
+
+def parse_yaml(body: bytes) -> tuple[Any, Keys]:
+    """Decode the first document of a YAML text; ValueError with the real decoder's words."""
+    from kubectl_runtime.manifests.composer import decode_yaml
+
+    duplicates: list[str] = []
+    return decode_yaml(body, duplicates=duplicates), yaml_keys(duplicates)
 
 
 def parse_json(body: bytes) -> tuple[Any, Keys]:
@@ -101,11 +108,11 @@ def may_repeat_keys(body: bytes, value: Any) -> bool:
 def _decode_leniently(body: bytes) -> Any:
     """JSON that msgspec refuses and the real decoder takes: what is no UTF-8, and halves of surrogate pairs, become
     U+FFFD."""
-    def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is no JSON")  # Python's decoder would take NaN and Infinity
-
-    value = json.loads(body.decode("utf-8", "replace"), parse_constant=refuse)
-    return _decode(json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    text = go_text(body).strip(" \t\r\n")
+    value, end = decode_json(text)
+    if end < len(text):
+        raise ValueError("text after the value")
+    return value
 
 
 def summary(data: bytes) -> str:

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
+from kubectl_runtime.core.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver import errors, managedfields, patching, writes
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.encoding.body import type_meta_problem
 from kubectl_runtime.testing.apiserver.encoding.field_validation import Keys
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_one, stored
 from kubectl_runtime.testing.apiserver.managedfields.validate import go_plain
 from kubectl_runtime.testing.apiserver.patching import documents

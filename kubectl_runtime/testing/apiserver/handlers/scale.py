@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubectl_runtime.core.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver import errors, managedfields, writes
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.encoding import body
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_object, stored
 from kubectl_runtime.testing.apiserver.handlers.patch import patch_type, patched, refuse_repeated
 from kubectl_runtime.testing.apiserver.handlers.update import check_uid

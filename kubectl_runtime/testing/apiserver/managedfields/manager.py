@@ -18,8 +18,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from kubectl_runtime.core.jsonvalues import equal_json
 from kubectl_runtime.core.metav1 import format_time
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import equal_json
 from kubectl_runtime.testing.apiserver.errors import Cause, StatusError, bad_request
 from kubectl_runtime.testing.apiserver.managedfields import entries
 from kubectl_runtime.testing.apiserver.managedfields.compare import compare

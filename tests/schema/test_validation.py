@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.testing.apiserver.schemas import schema_causes
+from kubectl_runtime.schema.validation import schema_causes
 
 SPEC: dict[str, Any] = {
     "s": {"type": "string", "minLength": 2, "maxLength": 5, "pattern": "ab"}, "b": {"type": "boolean"},

@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kubectl_runtime.testing.apiserver import errors
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import same_json
-from kubectl_runtime.testing.apiserver.errors import Cause
+from kubectl_runtime.core.jsonvalues import same_json
+from kubectl_runtime.schema import causes
+from kubectl_runtime.schema.causes import Cause
 
 Node = Mapping[str, Any]
 NOTHING: Any = object()
@@ -31,7 +31,7 @@ def _causes(value: Any, node: Node, old: Any, path: str) -> Iterator[Cause]:
         return
     yield from _type_causes(value, node, path)
     if "enum" in node and not any(same_json(value, allowed) for allowed in node["enum"]):
-        yield errors.not_supported(path, value, [item if isinstance(item, str) else json.dumps(item)
+        yield causes.not_supported(path, value, [item if isinstance(item, str) else json.dumps(item)
                                                  for item in node["enum"]])
     if isinstance(value, str):
         yield from _text_causes(value, node, path)
@@ -62,22 +62,22 @@ def _type_causes(value: Any, node: Node, path: str) -> Iterator[Cause]:
     found = _json_type(value)
     if not wanted or found in wanted.split(",") or (wanted == "number" and found == "integer"):
         return
-    yield errors.type_invalid(path, found, f"{path} in body must be of type {wanted}: {errors.go_value(found)}")
+    yield causes.type_invalid(path, found, f"{path} in body must be of type {wanted}: {causes.go_value(found)}")
     if wanted == "integer" and found == "number":
         # The real server's number check complains a second time, without a field.
-        yield errors.invalid_value("<nil>", "", f"Checked value must be of type integer (default format) in {path}")
+        yield causes.invalid_value("<nil>", "", f"Checked value must be of type integer (default format) in {path}")
 
 
 def _text_causes(value: str, node: Node, path: str) -> Iterator[Cause]:
     longest = node.get("maxLength")
     if longest is not None and len(value) > longest:
-        yield errors.too_long(path, longest)
+        yield causes.too_long(path, longest)
     shortest = node.get("minLength")
     if shortest is not None and len(value) < shortest:
-        yield errors.invalid_value(path, value, f"{path} in body should be at least {shortest} chars long")
+        yield causes.invalid_value(path, value, f"{path} in body should be at least {shortest} chars long")
     pattern = node.get("pattern")
     if pattern and not _matches(pattern, value):
-        yield errors.invalid_value(path, value, f"{path} in body should match '{pattern}'")
+        yield causes.invalid_value(path, value, f"{path} in body should match '{pattern}'")
 
 
 def _matches(pattern: str, value: str) -> bool:
@@ -97,12 +97,12 @@ def _number_causes(value: float, node: Node, path: str) -> Iterator[Cause]:
     elif lowest is not None and (value <= lowest if node.get("exclusiveMinimum") else value < lowest):
         wrong = f"be greater than {'' if node.get('exclusiveMinimum') else 'or equal to '}{lowest}"
     if wrong:
-        yield errors.invalid_value(path, value, f"{path} in body should {wrong}")
+        yield causes.invalid_value(path, value, f"{path} in body should {wrong}")
 
 
 def _size_causes(count: int, least: int | None, most: int | None, what: str, path: str) -> Iterator[Cause]:
     if least is not None and count < least:
-        yield errors.invalid_value(path, count, f"{path} in body should have at least {least} {what}")
+        yield causes.invalid_value(path, count, f"{path} in body should have at least {least} {what}")
     if most is not None and count > most:
         yield Cause("FieldValueTooMany", f"Too many: {count}: must have at most {most} items", path)
 
@@ -121,7 +121,7 @@ def _list_causes(items: list[Any], node: Node, old: Any, path: str) -> Iterator[
             continue
         if identity in seen:
             shown = {key: item[key] for key in keys if key in item} if keys and isinstance(item, dict) else item
-            yield errors.duplicate(place, shown)
+            yield causes.duplicate(place, shown)
         seen.add(identity)
 
 
@@ -134,7 +134,7 @@ def _object_causes(value: dict[str, Any], node: Node, old: Any, path: str) -> It
     prefix = path + "." if path else ""
     for name in node.get("required") or ():
         if name not in value:
-            yield errors.required(prefix + name)
+            yield causes.required(prefix + name)
     properties, extra = node.get("properties") or {}, node.get("additionalProperties")
     before = old if isinstance(old, dict) else {}
     for name, child in value.items():
@@ -149,11 +149,11 @@ def _composite_causes(value: Any, node: Node, path: str) -> Iterator[Cause]:
         yield from _causes(value, branch, NOTHING, path)
     any_of, one_of = node.get("anyOf") or (), node.get("oneOf") or ()
     if any_of and not node.get("x-kubernetes-int-or-string") and not any(_fits(value, branch) for branch in any_of):
-        yield errors.invalid_value(path, "", f'"{path}" must validate at least one schema (anyOf)')
+        yield causes.invalid_value(path, "", f'"{path}" must validate at least one schema (anyOf)')
     if one_of and sum(_fits(value, branch) for branch in one_of) != 1:
-        yield errors.invalid_value(path, "", f'"{path}" must validate one and only one schema (oneOf)')
+        yield causes.invalid_value(path, "", f'"{path}" must validate one and only one schema (oneOf)')
     if node.get("not") and _fits(value, node["not"]):
-        yield errors.invalid_value(path, "", f'"{path}" must not validate the schema (not)')
+        yield causes.invalid_value(path, "", f'"{path}" must not validate the schema (not)')
 
 
 def _fits(value: Any, node: Node) -> bool:
