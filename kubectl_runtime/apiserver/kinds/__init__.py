@@ -7,7 +7,10 @@
 ``typed``              the shape that the real server's typed objects give to JSON
 ``columns``            what tables show of them
 ``pod``                Pods, and the pod specs in templates of workloads
-``core``, ``apps``,    defaults, validation, status and generation rules of the kinds of a group
-``batch``, ...
 =====================  ===============================================================================================
+
+The folders of the groups hold defaults, validation, status and generation rules of their kinds: ``core``, ``apps``,
+``batch``, ``autoscaling``, ``networking``, ``policy``, ``rbac``, ``storage``, ``scheduling``, ``certificates``,
+``resource``, ``flowcontrol``, ``admissionregistration``, ``apiregistration``, ``coordination``, ``discovery``,
+``node``. Events of events.k8s.io are those of the core group in another form, and stand with them.
 """

@@ -22,6 +22,7 @@ from kubectl_runtime.apiserver.kinds.core import (
     services,
     volumes,
 )
+from kubectl_runtime.apiserver.kinds.discovery import endpointslices
 from kubectl_runtime.apiserver.kinds.flowcontrol import flows
 from kubectl_runtime.apiserver.kinds.networking import ingresses, policies
 from kubectl_runtime.apiserver.kinds.node import runtime_classes
@@ -63,7 +64,7 @@ STRATEGIES: dict[tuple[str, str], type[BuiltinStrategy]] = {
     ("autoscaling", "HorizontalPodAutoscaler"): AutoscalerStrategy,
     ("certificates.k8s.io", "CertificateSigningRequest"): signing_requests.SigningRequestStrategy,
     ("coordination.k8s.io", "Lease"): leases.LeaseStrategy,
-    ("discovery.k8s.io", "EndpointSlice"): endpoints.EndpointSliceStrategy,
+    ("discovery.k8s.io", "EndpointSlice"): endpointslices.EndpointSliceStrategy,
     (_NETWORK, "Ingress"): ingresses.IngressStrategy,
     (_NETWORK, "IngressClass"): ingresses.IngressClassStrategy,
     (_NETWORK, "IPAddress"): policies.IPAddressStrategy,
