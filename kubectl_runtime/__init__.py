@@ -76,6 +76,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.events import InitApply as InitApply
     from kubectl_runtime.runtime.events import InitDone as InitDone
     from kubectl_runtime.runtime.failures import KeyBackoff as KeyBackoff
+    from kubectl_runtime.runtime.finalizer import FinalizingReconciler as FinalizingReconciler
+    from kubectl_runtime.runtime.finalizer import finalizer as finalizer
     from kubectl_runtime.runtime.gate import SyncTimeoutError as SyncTimeoutError
     from kubectl_runtime.runtime.reconciler import Reconciler as Reconciler
     from kubectl_runtime.runtime.reflector import reflector as reflector
@@ -115,6 +117,7 @@ _HOME = {
     "DynamicObject": "core.dynamic",
     "Event": "runtime.events",
     "Failed": "runtime.events",
+    "FinalizingReconciler": "runtime.finalizer",
     "GetParams": "core.params",
     "GroupVersionKind": "core.gvk",
     "Init": "runtime.events",
@@ -163,6 +166,7 @@ _HOME = {
     "WriteBackError": "core.errors",
     "applied_objects": "runtime.adapters",
     "dynamic": "core.dynamic",
+    "finalizer": "runtime.finalizer",
     "metadata_watcher": "runtime.watcher",
     "pointer": "core.patch",
     "predicate_filter": "runtime.adapters",

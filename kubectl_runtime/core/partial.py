@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar
 
@@ -17,7 +18,7 @@ from kubectl_runtime.core.declare import bound_class
 from kubectl_runtime.core.errors import DecodeError, RequestError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.head import Bookmark, decode_event, decode_object, split_page
-from kubectl_runtime.core.metav1 import ListMeta, OwnerReference
+from kubectl_runtime.core.metav1 import ListMeta, OwnerReference, parse_time
 from kubectl_runtime.core.objects import Resource
 from kubectl_runtime.core.problems import DECODE_FAILURES, problem_of
 from kubectl_runtime.core.record import Head, Problem, Record
@@ -61,6 +62,12 @@ class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def generation(self) -> int | None:
         return self.metadata.generation
+
+    @property
+    def deletion_timestamp(self) -> datetime | None:
+        """When the object's deletion was requested. Raises ValueError for a text that is no time of the API."""
+        text = self.metadata.deletion_timestamp
+        return parse_time(text) if text else None
 
     @property
     def labels(self) -> Mapping[str, str]:
