@@ -288,6 +288,39 @@ def test_a_second_crash_at_any_step_after_a_first_at_any_step_changes_nothing() 
     assert crashes == {1, 2}
 
 
+def test_a_removal_that_is_handled_late_takes_nothing_from_a_namesake() -> None:
+    """The client gives up and does it again; the first request is still on its way when a namesake has a bucket."""
+    story = life((), "create")
+    late = story.fault("patch").first(1).delay(200)
+    story.act("delete", "a", 1)
+    story.settle(100)
+    assert late.taken == 1
+    assert story.cloud == {}
+    story.act("create", "a", 1)
+    story.settle(10)
+    assert list(story.cloud) == ["a"]
+    story.settle(200)
+    story.act("delete", "a", 1)
+    story.settle(10)
+    assert (story.cloud, story.harm, story.live("a")) == ({}, [], None)
+
+
+def test_a_store_that_still_shows_what_is_gone_cleans_nothing_up_a_second_time() -> None:
+    """Each event comes 5 s late: the label's comes when the object is gone and its name belongs to another one."""
+    story = life((), "create")
+    story.fault("watch").lag_events(5)
+    story.server.drop_connections()
+    story.settle(20)
+    story.act("delete", "a", 1)
+    story.settle(3)
+    story.act("label", "a", 1)
+    story.settle(3)
+    assert (story.live("a"), story.cloud) == (None, {})
+    story.act("create", "a", 1)
+    story.settle(20)
+    assert (story.harm, list(story.cloud)) == ([], ["a"])
+
+
 WORLD = st.lists(st.tuples(
     st.sampled_from(["create", "create", "delete", "delete", "label", "hold", "let go", "replace", "crash", "crash",
                      "stale", "stall", "lose", "late", "refuse", "time", "steps", "steps", "steps"]),
