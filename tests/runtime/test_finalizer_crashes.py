@@ -89,6 +89,7 @@ class Process(BaseAdapter):
     def step(self, effect: Callable[[], Any]) -> Any:
         self._may_die()
         self.story.meanwhile()
+        self.story.check()
         result = effect()
         self.story.check()
         self.story.meanwhile()
@@ -151,10 +152,12 @@ class Story:
             self.sim.step()
             self.replace_the_dead()
 
-    def settle(self, seconds: float) -> None:
-        self.sim.settle(seconds)
-        while self.replace_the_dead():
-            self.sim.settle(seconds)
+    def settle(self, seconds: int) -> None:
+        """Second by second, so that what arrives at different times is seen at different times."""
+        for _ in range(seconds):
+            self.sim.settle(1)
+            while self.replace_the_dead():
+                self.sim.settle(1)
 
     def replace_the_dead(self) -> bool:
         if not self.process.dead:
