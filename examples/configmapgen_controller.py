@@ -56,6 +56,8 @@ class Generate(Reconciler[ConfigMapGenerator]):
     """Writes the child, then says so in the parent's status. Safe to run at any time, any number of times."""
 
     def reconcile(self, obj: ConfigMapGenerator, ctx: Context[None]) -> Action:
+        if obj.deletion_timestamp:
+            return Action.await_change()
         child = ConfigMap(name=obj.name, namespace=obj.namespace, data={"content": obj.spec.content})
         child.set_owner(obj)  # so that the cluster deletes it together with its parent
         Api.namespaced(ctx.client, ConfigMap, obj.namespace).apply(child, field_manager=MANAGER)
