@@ -70,8 +70,7 @@ class Generate(Reconciler[ConfigMapGenerator]):
         ready = Condition(type="Ready", status="True", reason="Generated", message="the ConfigMap is up to date")
         status = {"observedGeneration": obj.generation, "conditions": set_condition(before, ready)}
         Api.namespaced(ctx.client, ConfigMapGenerator, obj.namespace).apply_status(
-            {"metadata": {"name": obj.name}, "status": status}, field_manager=MANAGER
-        )
+            {"metadata": {"name": obj.name}, "status": status}, field_manager=MANAGER)
 
 
 def controller(client: Client) -> Controller[ConfigMapGenerator]:
