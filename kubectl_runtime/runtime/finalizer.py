@@ -40,18 +40,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from kubectl_runtime.client.api import Api
-from kubectl_runtime.client.failures import KindNotServedError
-from kubectl_runtime.core.errors import ApiError, RequestError
-from kubectl_runtime.core.gvk import ApiResource
-from kubectl_runtime.core.partial import FieldsForm, PartialObjectMeta, PartialView
-from kubectl_runtime.core.patch import Patch, pointer
-from kubectl_runtime.core.refs import ObjectRef
-from kubectl_runtime.core.request import Place
-from kubectl_runtime.core.status import Status
-from kubectl_runtime.runtime.action import Action
-from kubectl_runtime.runtime.context import Context
-from kubectl_runtime.runtime.reconciler import Reconciler
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.http.failures import KindNotServedError
+from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.objects.partial import FieldsForm, PartialObjectMeta, PartialView
+from kubectl_runtime.core.requests.patch import Patch, pointer
+from kubectl_runtime.core.requests.request import Place
+from kubectl_runtime.runtime.reconcile.action import Action
+from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 

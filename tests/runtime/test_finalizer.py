@@ -27,10 +27,10 @@ from kubectl_runtime import (
     RequestError,
     finalizer,
 )
+from kubectl_runtime.apiserver.objectmeta.names import qualified_name_errors
 from kubectl_runtime.resources import ConfigMap, Namespace, Secret
 from kubectl_runtime.runtime.finalizer import ATTEMPTS, check_finalizer_name
 from kubectl_runtime.testing import ApiServer, Simulation
-from kubectl_runtime.testing.apiserver.names import qualified_name_errors
 
 OURS = "maps.example.com/cleanup"
 OTHER = "other.example.com/x"

@@ -34,9 +34,9 @@ from kubectl_runtime import (
     Patch,
     RetryPolicy,
 )
+from kubectl_runtime.apiserver.rim.faults.rule import Rule
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer, Simulation
-from kubectl_runtime.testing.faults.rule import Rule
 
 OURS = "buckets.example.com/cleanup"
 OTHER = "other.example.com/x"
