@@ -56,6 +56,8 @@ class Generate(Reconciler[ConfigMapGenerator]):
     """Writes the child, then says so in the parent's status. Safe to run at any time, any number of times."""
 
     def reconcile(self, obj: ConfigMapGenerator, ctx: Context[None]) -> Action:
+        if obj.deletion_timestamp:
+            return Action.await_change()
         child = ConfigMap(name=obj.name, namespace=obj.namespace, data={"content": obj.spec.content})
         child.set_owner(obj)  # so that the cluster deletes it together with its parent
         Api.namespaced(ctx.client, ConfigMap, obj.namespace).apply(child, field_manager=MANAGER)
@@ -68,8 +70,7 @@ class Generate(Reconciler[ConfigMapGenerator]):
         ready = Condition(type="Ready", status="True", reason="Generated", message="the ConfigMap is up to date")
         status = {"observedGeneration": obj.generation, "conditions": set_condition(before, ready)}
         Api.namespaced(ctx.client, ConfigMapGenerator, obj.namespace).apply_status(
-            {"metadata": {"name": obj.name}, "status": status}, field_manager=MANAGER
-        )
+            {"metadata": {"name": obj.name}, "status": status}, field_manager=MANAGER)
 
 
 def controller(client: Client) -> Controller[ConfigMapGenerator]:

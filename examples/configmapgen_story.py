@@ -12,7 +12,7 @@ from functools import partial
 
 from configmapgen_controller import ConfigMapGenerator, Generate, Spec, controller
 
-from kubectl_runtime import Action, Api, Client, Condition, Context, KubeError, Patch, PostParams, Running
+from kubectl_runtime import Action, Api, ApiError, Client, Condition, Context, KubeError, Patch, PostParams, Running
 from kubectl_runtime.resources import ConfigMap, CustomResourceDefinition
 from kubectl_runtime.testing import ApiServer
 
@@ -20,6 +20,9 @@ PATIENCE = 15.0
 """Seconds that each thing may take to happen; on an idle machine they take milliseconds."""
 
 CROWD = 100
+
+OBSTRUCTED = "supper"
+"""The generator whose errors are on purpose."""
 
 
 class Unhappy(Exception):
@@ -33,6 +36,7 @@ class Counting(Generate):
         self._lock = threading.Lock()  # one instance serves all workers
         self.reconciles = 0
         self.errors = 0
+        self.others = 0
 
     def reconcile(self, obj: ConfigMapGenerator, ctx: Context[None]) -> Action:
         with self._lock:
@@ -40,8 +44,10 @@ class Counting(Generate):
         return super().reconcile(obj, ctx)
 
     def error_policy(self, obj: ConfigMapGenerator, error: BaseException, ctx: Context[None]) -> Action:
+        planned = obj.name == OBSTRUCTED and isinstance(error, ApiError) and error.is_conflict
         with self._lock:
-            self.errors += 1
+            self.errors += planned
+            self.others += not planned
         if ctx.attempt == 1:
             say(f"{obj.name}: the reconciler failed, the library backs off: {error}")
         return Action.requeue(ctx.backoff_delay)
@@ -84,13 +90,13 @@ class Story:
 
     def failure(self) -> None:
         """Somebody else's ConfigMap is in the way of a new generator."""
-        theirs = ConfigMap(name="supper", data={"content": "not yours"})
+        theirs = ConfigMap(name=OBSTRUCTED, data={"content": "not yours"})
         self.config_maps.create(theirs, PostParams(field_manager="somebody-else"))
-        self.create("supper", "supper is ready")
+        self.create(OBSTRUCTED, "supper is ready")
         self.verify("the controller tries again and again", lambda: self.reconciler.errors >= 3)
         say("somebody removes the obstacle")
-        self.config_maps.delete("supper")
-        self.verify("supper recovers by itself", lambda: self.content("supper") == "supper is ready")
+        self.config_maps.delete(OBSTRUCTED)
+        self.verify("supper recovers by itself", lambda: self.content(OBSTRUCTED) == "supper is ready")
 
     def crowd(self) -> None:
         """A hundred guests arrive at once."""
@@ -171,7 +177,8 @@ def play() -> int:
             except (Unhappy, KubeError) as error:
                 problem = str(error)
             stopped_by = running.reason  # empty unless somebody else was faster than the end of the story
-    print(f"\n{reconciler.reconciles} reconciles, {reconciler.errors} errors on purpose, "
+    others = f" and {reconciler.others} others" if reconciler.others else ""
+    print(f"\n{reconciler.reconciles} reconciles, {reconciler.errors} errors on purpose{others}, "
           f"{story.verified} things verified in {time.monotonic() - started:.1f} s")
     if stopped_by:
         print(f"stopped by {stopped_by.split()[0]}")

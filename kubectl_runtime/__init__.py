@@ -64,6 +64,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.controller.running import ControllerError as ControllerError
     from kubectl_runtime.runtime.controller.running import Running as Running
     from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError as SyncTimeoutError
+    from kubectl_runtime.runtime.finalizer import FinalizingReconciler as FinalizingReconciler
+    from kubectl_runtime.runtime.finalizer import finalizer as finalizer
     from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff as KeyBackoff
     from kubectl_runtime.runtime.reconcile.action import Action as Action
     from kubectl_runtime.runtime.reconcile.context import Context as Context
@@ -115,6 +117,7 @@ _HOME = {
     "DynamicObject": "core.objects.dynamic",
     "Event": "runtime.watcher.event",
     "Failed": "runtime.watcher.event",
+    "FinalizingReconciler": "runtime.finalizer",
     "GetParams": "core.requests.params",
     "GroupVersionKind": "core.meta.gvk",
     "Init": "runtime.watcher.event",
@@ -163,6 +166,7 @@ _HOME = {
     "WriteBackError": "core.base.errors",
     "applied_objects": "runtime.triggers.stages",
     "dynamic": "core.objects.dynamic",
+    "finalizer": "runtime.finalizer",
     "metadata_watcher": "runtime.watcher.watcher",
     "pointer": "core.requests.patch",
     "predicate_filter": "runtime.triggers.stages",

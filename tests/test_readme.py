@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import requests
 
-from kubectl_runtime import Api
-from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.testing import ApiServer
+from kubectl_runtime import Api, Client, Config, Controller, Patch
+from kubectl_runtime.resources import ConfigMap, Namespace
+from kubectl_runtime.testing import ApiServer, Simulation
 from tests.examples.programs import LIMIT, ROOT, Program, blocks, environment
 
 README = ROOT / "README.md"
@@ -49,6 +51,35 @@ def test_the_controller_has_at_most_25_lines_and_does_what_it_says(tmp_path: Pat
             program.send(signal.SIGINT)
             assert program.end() == 0, program.text
     assert "Traceback" not in program.text
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_controller_lets_a_namespace_go(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """While it terminates, which something in it delays, nothing is put back, and nothing fails."""
+    program: dict[str, Any] = {"__name__": "greeter"}
+    exec(compile(GREETER, "greeter.py", "exec", dont_inherit=True), program)
+    sim = Simulation(seed)
+    session = requests.Session()
+    server = ApiServer(clock=sim.clock, seed=seed)
+    session.mount("http://", server.transport())
+    with Client(Config(cluster_url="http://simulated"), session=session, clock=sim.clock) as client:
+        namespaces, maps = Api.all(client, Namespace), Api.namespaced(client, ConfigMap, "team")
+        sim.start(Controller(namespaces).owns(Api.all(client, ConfigMap)), program["Greet"]())
+        namespaces.create(Namespace(name="team"))
+        maps.create(ConfigMap(name="held", finalizers=["other.example.com/x"]))
+        sim.settle(1)
+        assert maps.get("greeting").data == {"text": "Welcome to team!"}
+        server.requests.clear()
+        namespaces.delete("team")
+        sim.settle(60)
+        # once at most: the watch of the ConfigMaps may be faster than that of the namespaces
+        assert len(server.requests.select("patch", "/api/v1/namespaces/team/*/greeting")) <= 1
+        assert namespaces.get("team").deletion_timestamp
+        assert [found.name for found in maps.list().items] == ["held"]
+        maps.patch("held", Patch.merge({"metadata": {"finalizers": None}}))
+        sim.settle(60)
+        assert namespaces.get_opt("team") is None
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
 def test_the_snippet_without_a_cluster_runs(tmp_path: Path) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from configmapgen_controller import ConfigMapGenerator, Spec
+from configmapgen_story import Counting
 
-from kubectl_runtime import Api, Client
+from kubectl_runtime import Api, ApiError, Client
+from kubectl_runtime import Status as StatusObject
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer
 from tests.examples.programs import ROOT, Program
@@ -50,6 +54,16 @@ def test_the_demo_tells_that_everything_happened() -> None:
     assert demo.text.count("✓") == 12
     assert "12 things verified" in demo.lines[-2]
     assert "Traceback" not in demo.text
+
+
+def test_the_demo_tells_errors_on_purpose_from_others() -> None:
+    conflict = ApiError(StatusObject(status="Failure", reason="Conflict", code=409))
+    ctx = SimpleNamespace(attempt=2, backoff_delay=1.0)
+    reconciler: Any = Counting()
+    reconciler.error_policy(ConfigMapGenerator(name="supper"), conflict, ctx)
+    reconciler.error_policy(ConfigMapGenerator(name="lunch"), conflict, ctx)
+    reconciler.error_policy(ConfigMapGenerator(name="supper"), ValueError("a mistake"), ctx)
+    assert (reconciler.errors, reconciler.others) == (1, 2)
 
 
 def test_without_a_cluster_it_says_so_and_plays_the_demo() -> None:

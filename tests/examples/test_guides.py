@@ -1,16 +1,22 @@
 """What the guides tell to save and run does what they say."""
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import requests
 
+from kubectl_runtime import Api, Client, Config, DeleteParams, Patch
+from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.testing import ApiServer, Simulation
 from tests.examples.programs import LIMIT, ROOT, blocks, environment
 
 GUIDE = ROOT / "examples" / "guides" / "first-controller.md"
+DELETION_GUIDE = ROOT / "examples" / "guides" / "deletion-and-finalizers.md"
 TESTING_GUIDE = ROOT / "examples" / "guides" / "testing-without-a-cluster.md"
 
 
@@ -34,9 +40,65 @@ def test_the_test_of_the_guide_passes(saved: Path) -> None:
     assert "1 passed" in done.stdout
 
 
-def test_the_tests_of_the_testing_guide_pass(saved: Path, pytestconfig: pytest.Config) -> None:
+@pytest.fixture
+def plugin(pytestconfig: pytest.Config) -> list[str]:
+    """Options by which a pytest of its own finds the fixtures."""
     installed = pytestconfig.pluginmanager.has_plugin("kubectl_runtime")  # by its entry point
-    plugin = [] if installed else ["-p", "kubectl_runtime.testing.pytest_plugin"]
+    return [] if installed else ["-p", "kubectl_runtime.testing.pytest_plugin"]
+
+
+def test_the_deletion_guide_is_short_and_its_tests_pass(tmp_path: Path, plugin: list[str]) -> None:
+    assert len(DELETION_GUIDE.read_text().splitlines()) <= 150
+    program, test = blocks(DELETION_GUIDE, "python")
+    (tmp_path / "site_dns.py").write_text(program)
+    (tmp_path / "test_site_dns.py").write_text(test)
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30", *plugin)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+
+
+def test_the_types_of_the_deletion_guide_are_right(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
+    (tmp_path / "site_dns.py").write_text(blocks(DELETION_GUIDE, "python")[0])
+    done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "site_dns.py")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_controller_does_not_put_back_what_goes_with_a_deletion(
+        seed: int, saved: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A foreground deletion: first the ConfigMap, then its Greeting, which is there meanwhile."""
+    monkeypatch.syspath_prepend(saved)
+    monkeypatch.delitem(sys.modules, "greeting", raising=False)
+    program = importlib.import_module("greeting")
+    monkeypatch.setitem(sys.modules, "greeting", program)  # and is taken out again
+    greeting = program.Greeting
+    sim = Simulation(seed)
+    server = ApiServer(clock=sim.clock, seed=seed)
+    server.load([greeting.crd()])
+    session = requests.Session()
+    session.mount("http://", server.transport())
+    with Client(Config(cluster_url="http://simulated"), session=session, clock=sim.clock) as client:
+        greetings = Api.namespaced(client, greeting, "default")
+        sim.start(program.controller(client), program.Greet())
+        greetings.create(greeting(name="ada", spec=program.GreetingSpec(name="Ada"), finalizers=["other.org/x"]))
+        sim.settle(1)
+        maps = Api.namespaced(client, ConfigMap, "default")
+        assert maps.get("ada").data == {"text": "Hello Ada!"}
+        greetings.delete("ada", DeleteParams(propagation_policy="Foreground"))
+        sim.settle(1)
+        if maps.get_opt("ada"):  # its watch was faster than that of the Greeting, so it was put back once
+            maps.delete("ada")
+        sim.settle(60)
+        assert greetings.get("ada").deletion_timestamp
+        assert maps.get_opt("ada") is None
+        greetings.patch("ada", Patch.merge({"metadata": {"finalizers": None}}))
+        sim.settle(60)
+        assert greetings.get_opt("ada") is None
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
+def test_the_tests_of_the_testing_guide_pass(saved: Path, plugin: list[str]) -> None:
     (saved / "test_greeting.py").unlink()
     for block in blocks(TESTING_GUIDE, "python"):  # the first line of each is a comment: the name of the file
         (saved / block.partition("\n")[0].removeprefix("# ")).write_text(block)

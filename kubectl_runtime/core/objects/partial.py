@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar
 
@@ -20,7 +21,7 @@ from kubectl_runtime.core.codec.decode import Bookmark, decode_event, decode_obj
 from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.core.codec.views import plain_object, without_nulls
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.metav1 import ListMeta, OwnerReference
+from kubectl_runtime.core.meta.metav1 import ListMeta, OwnerReference, parse_time
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
 from kubectl_runtime.core.objects.declare import bound_class
 from kubectl_runtime.core.objects.resource import Resource
@@ -62,6 +63,12 @@ class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def generation(self) -> int | None:
         return self.metadata.generation
+
+    @property
+    def deletion_timestamp(self) -> datetime | None:
+        """When the object's deletion was requested. Raises ValueError for a text that is no time of the API."""
+        text = self.metadata.deletion_timestamp
+        return parse_time(text) if text else None
 
     @property
     def labels(self) -> Mapping[str, str]:

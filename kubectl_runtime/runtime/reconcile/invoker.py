@@ -5,6 +5,7 @@
     anything else returned                  TypeError, handled as a failure
     DecodeError of this very object         logged; nothing runs again until its resourceVersion changes
     a conflict (409)                        failure, one quiet line: somebody else was faster
+    its namespace is being deleted (403)    failure, one quiet line: a watch was faster than the one of the object
     any other exception, SystemExit too     failure: logged once with traceback, attempt and delay
     the error policy raises                 both are logged; the default backoff applies
 
@@ -26,6 +27,9 @@ from kubectl_runtime.runtime.usercode import described, name_of, pass_interrupt
 
 OWNED = "FieldManagerConflict"
 """The reason of a cause where an apply met a field of another manager: unlike a stale write, no retry helps."""
+
+TERMINATING = "NamespaceTerminating"
+"""The reason of a cause where something was to be made in a namespace that goes."""
 
 
 class Invoker:
@@ -90,6 +94,8 @@ class Invoker:
         if isinstance(error, ApiError) and any(cause.reason == OWNED for cause in error.status.causes):
             logger.warning("%s: fields belong to somebody else, until you leave them out or take them with force=True "
                            "(attempt %d, %s): %s", ctx.ref, ctx.attempt, again, error)
+        elif isinstance(error, ApiError) and any(cause.reason == TERMINATING for cause in error.status.causes):
+            logger.info("%s: a namespace is being deleted (attempt %d, %s): %s", ctx.ref, ctx.attempt, again, error)
         elif isinstance(error, ApiError) and error.is_conflict:
             logger.info("%s: conflict, somebody else changed it meanwhile (attempt %d, %s): %s", ctx.ref, ctx.attempt,
                         again, error)

@@ -284,6 +284,24 @@ def test_a_conflict_is_one_quiet_line(cluster: FakeCluster, caplog: pytest.LogCa
     assert [(line.levelname, line.exc_info) for line in lines] == [("INFO", None)]
 
 
+def test_something_to_be_made_in_a_namespace_that_goes_is_one_quiet_line(
+        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    cluster.put(Parent, "a")
+    going = StatusDetails(causes=[StatusCause(reason="NamespaceTerminating", field="metadata.namespace")])
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        if ctx.attempt == 1:
+            raise ApiError(Status(code=403, reason="Forbidden", message="no new content", details=going), "apply a/b")
+        return Action.await_change()
+
+    calls = Calls(answer)
+    with Controller(cluster.api(Parent)).start(calls):
+        calls.wait_for(lambda seen: len(seen) == 2)
+    lines = [record for record in caplog.records if "no new content" in record.getMessage()]
+    assert [(line.levelname, line.exc_info) for line in lines] == [("INFO", None)]
+
+
 def test_fields_that_belong_to_somebody_else_are_a_warning_since_no_retry_helps(
         cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.put(Parent, "a")

@@ -1,0 +1,118 @@
+"""An operator: a Database becomes a Secret, a Service, a StatefulSet, and a folder for backups outside the cluster.
+
+    cd examples && kubectl-runtime crd database_operator:Database | kubectl apply --server-side -f -     once, at first
+    python examples/database_operator.py DIRECTORY                                    until Ctrl-C or SIGTERM
+
+What is in the cluster goes with the Database that owns it. The folder stands for what no cluster can delete (a bucket,
+a DNS record, an account): a finalizer keeps the Database until its folder is gone.
+"""
+from __future__ import annotations
+
+import logging
+import secrets
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from kubectl_runtime import (
+    Action,
+    Api,
+    Client,
+    Condition,
+    Context,
+    Controller,
+    CustomResource,
+    FinalizingReconciler,
+    KubeError,
+    Resource,
+    set_condition,
+)
+from kubectl_runtime.resources import Secret, Service, StatefulSet
+
+MANAGER = "database-operator"
+R = TypeVar("R", bound=Resource)
+
+
+class Spec(msgspec.Struct):
+    replicas: int = 1
+    image: str = "postgres:17"
+
+
+class Status(msgspec.Struct, rename="camel"):
+    observed_generation: int | None = None
+    conditions: list[Condition] | None = None
+
+
+class Database(CustomResource, group="demo.kubectl-runtime.dev", version="v1", kind="Database", short_names=("db",)):
+    """A database server and a place for its backups."""
+
+    spec: Spec
+    status: Status | None
+
+
+class Operate(FinalizingReconciler[Database]):
+    """Its context is the directory of all backups."""
+
+    finalizer_name = "databases.demo.kubectl-runtime.dev/backups"
+
+    def apply(self, obj: Database, ctx: Context[Path]) -> Action:
+        (ctx.data / obj.uid).mkdir(exist_ok=True)  # by uid: a later Database of this name is another one
+        if Api.namespaced(ctx.client, Secret, obj.namespace).get_opt(obj.name) is None:  # made once, and then kept
+            child(Secret, obj, ctx, stringData={"password": secrets.token_hex()})
+        labels = {"app.kubernetes.io/name": "database", "app.kubernetes.io/instance": obj.name}
+        child(Service, obj, ctx, spec={"clusterIP": "None", "selector": labels, "ports": [{"port": 5432}]})
+        password = {"name": "POSTGRES_PASSWORD", "valueFrom": {"secretKeyRef": {"name": obj.name, "key": "password"}}}
+        container = {"name": "server", "image": obj.spec.image, "env": [password]}
+        server = child(StatefulSet, obj, ctx, spec={
+            "replicas": obj.spec.replicas, "serviceName": obj.name, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}})
+        self.report(obj, server.status.ready_replicas if server.status else 0, ctx)
+        return Action.requeue(300)
+
+    def cleanup(self, obj: Database, ctx: Context[Path]) -> Action:
+        """What the cluster cannot do. Nobody says that `apply` ever ran, nor that this has not run before."""
+        if (ctx.data / obj.uid).exists():
+            shutil.rmtree(ctx.data / obj.uid)
+        return Action.await_change()
+
+    def report(self, obj: Database, ready: int, ctx: Context[Path]) -> None:
+        """Applying what is already there changes nothing, so this causes no event the second time."""
+        serves = ready >= obj.spec.replicas
+        condition = Condition(type="Ready", status=str(serves), reason="Serving" if serves else "Starting",
+                              message=f"{ready} of {obj.spec.replicas} replicas are ready")
+        conditions = set_condition(obj.status.conditions if obj.status else None, condition)
+        status = {"observedGeneration": obj.generation, "conditions": conditions}
+        Api.namespaced(ctx.client, Database, obj.namespace).apply_status(
+            {"metadata": {"name": obj.name}, "status": status}, field_manager=MANAGER)
+
+
+def child(kind: type[R], owner: Database, ctx: Context[Path], **content: Any) -> R:
+    """Apply the object of this kind that belongs to `owner`: it has its name, and goes with it."""
+    made = kind.from_dict({"metadata": {"name": owner.name, "namespace": owner.namespace}, **content})
+    made.set_owner(owner)
+    return Api.namespaced(ctx.client, kind, owner.namespace).apply(made, field_manager=MANAGER)
+
+
+def controller(client: Client) -> Controller[Database]:
+    owned = [Api.all(client, kind) for kind in (Secret, Service, StatefulSet)]
+    return Controller(Api.all(client, Database)).owns(owned[0]).owns(owned[1]).owns(owned[2])
+
+
+# --- end of the controller; what follows is the command line ---
+
+
+def main(directory: Path) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        with Client.try_default() as client:
+            controller(client).shutdown_on_signal().run(Operate(), context=directory)
+    except KubeError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "backups"))

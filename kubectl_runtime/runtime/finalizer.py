@@ -1,0 +1,267 @@
+"""`finalizer` and `FinalizingReconciler`: what an object stands for elsewhere is cleaned up before the object goes.
+
+One run, by what the object says. "Ours" is whether our finalizer is on it, "going" whether its deletion was asked for:
+
+    ours   going    what happens
+    no     no       add ours, then `apply` in this same run, with the object that the server answered
+    yes    no       `apply`
+    yes    yes      read the object live, then `cleanup` with it. `await_change`: done, so remove ours;
+                    `requeue`: not done, ours stays and `cleanup` is called again then; an exception: ours stays
+    no     yes      nothing, and nothing is written: somebody else's finalizer holds the object
+
+How a patch of the finalizers ends. Each has a `test` of the uid; adding tests the whole list as it was seen, removing
+only the entries that go, so that changes elsewhere in the object never hinder it and other finalizers stay as they are:
+
+    done                              go on
+    not found                         the object is gone: nothing more to do
+    a `test` failed (422), conflict   quietly: read the object live, and go by the table above. Gone, or a namesake that
+                                      was created since: nothing. Ours is there, or is not, as wanted: go on
+    refused, but the live object is   the server has another reason, which is raised
+    as the tests say
+    any other error                   raised
+
+So, as long as nobody else removes our finalizer: what `apply` has begun is cleaned up before the object is gone, also
+when the program dies between any two of these steps; and `cleanup` never runs for an object whose name has passed to a
+new one. What remains for the user's code: `apply` and `cleanup` may be repeated at any time, and **`cleanup` may be
+called for an object that was never applied** (the program died in between), so what is not there is no failure.
+
+A watch that begins with `ListSemantic.ANY` may begin in the past, where an object that is gone still is: `apply` would
+be called for it. Leave the default, `MOST_RECENT`, where there is a finalizer.
+
+Rights: `patch` on the kind, and `get` for the live reads. Adding costs one request per object, removing two.
+"""
+from __future__ import annotations
+
+import logging
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.http.failures import KindNotServedError
+from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.objects.partial import FieldsForm, PartialObjectMeta, PartialView
+from kubectl_runtime.core.requests.patch import Patch, pointer
+from kubectl_runtime.core.requests.request import Place
+from kubectl_runtime.runtime.reconcile.action import Action
+from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.reconciler import Reconciler
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 5
+"""Patches per change until it counts as a conflict: each is made from a live read, so others were faster so often."""
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_QUALIFIED_NAME = re.compile(rf"(?=[^/]{{1,253}}/){_LABEL}(\.{_LABEL})*/(?=.{{1,63}}\Z)"
+                             r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+"""Kubernetes' rule for finalizers: a DNS subdomain, a slash, up to 63 characters. Names without a slash are its own."""
+_FINALIZERS = pointer("metadata", "finalizers")
+
+
+class Finalizable(Protocol):
+    """What `finalizer` reads of an object: resource objects, metadata alone and views (`with_fields`) all have it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def namespace(self) -> str | None: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def finalizers(self) -> tuple[str, ...]: ...
+    @property
+    def deletion_timestamp(self) -> object | None: ...
+
+
+F = TypeVar("F", bound=Finalizable)
+
+
+def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
+              cleanup: Callable[[F], Action]) -> Action:
+    """Reconcile `obj` by `apply`, or by `cleanup` when it is being deleted, under the finalizer `name`.
+
+    `api` is one of the kind, in the namespace of `obj` or in all; `name` is yours alone, such as
+    `databases.example.com/cleanup`; what is called should use the object that it is given, which may be newer than
+    `obj`. `cleanup` returns `Action.await_change()` when everything is cleaned up, and `Action.requeue(seconds)` to
+    keep the object and be called again then. See the module for what is guaranteed.
+
+    Returns what was returned, or `Action.await_change()` when there was nothing to call. Blocks for the requests and
+    the call; from any thread. Raises what is called raises; ApiError (a conflict when the finalizers keep changing),
+    TransportError; RequestError, before any request, for a name that the server would refuse, an object that was never
+    on the server, an Api of another kind or namespace; TypeError when `cleanup` returns no Action.
+    """
+    check_finalizer_name(name)
+    target = _Target(_api_at(api, obj), name, obj.name, obj.uid)
+    now: F | None = obj
+    if name in obj.finalizers and _is_going(obj):
+        now = target.read()
+    elif not _is_going(obj):
+        now = target.with_finalizer(obj)
+    if now is None or name not in now.finalizers:
+        log.debug("%s is %s: nothing to clean up for %s", target.ref, "gone" if now is None else "being deleted", name)
+        return Action.await_change()
+    if not _is_going(now):
+        return apply(now)
+    action = cleanup(now)
+    if not isinstance(action, Action):
+        raise TypeError(f"the cleanup for the finalizer {name} returned {type(action).__name__} for {target.ref}: "
+                        "return Action.await_change() when all is clean, Action.requeue(seconds) to be called again")
+    if action.requeue_after is None:
+        target.without_finalizer(now)
+        log.debug("%s is cleaned up: the finalizer %s is removed", target.ref, name)
+    return action
+
+
+class FinalizingReconciler(Reconciler[F], Generic[F]):
+    """A reconciler in two halves, `apply` and `cleanup`, held together by the finalizer `finalizer_name`.
+
+        class DatabaseReconciler(FinalizingReconciler[Database]):
+            finalizer_name = "databases.example.com/cleanup"
+            def apply(self, obj, ctx): ...
+            def cleanup(self, obj, ctx): ...
+
+    It is `finalizer` with the controller's own client and kind, in whatever form the controller watches it. A class
+    whose `finalizer_name` the server would refuse is a RequestError.
+    """
+
+    finalizer_name: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "finalizer_name" in cls.__dict__:
+            check_finalizer_name(cls.finalizer_name)
+
+    @abstractmethod
+    def apply(self, obj: F, ctx: Context[Any]) -> Action:
+        """As `Reconciler.reconcile`, for an object that is not being deleted; the finalizer is on it."""
+
+    @abstractmethod
+    def cleanup(self, obj: F, ctx: Context[Any]) -> Action:
+        """Remove what `apply` has made elsewhere. It may never have been called: what is not there is no failure.
+
+        Returns `Action.await_change()` when all of it is gone: then the finalizer is removed, and the object goes.
+        `Action.requeue(seconds)` keeps the object and calls again; so does raising, with backoff.
+        """
+
+    def reconcile(self, obj: F, ctx: Context[Any]) -> Action:
+        return finalizer(_api_of(obj, ctx), self.finalizer_name, obj, apply=lambda now: self.apply(now, ctx),
+                         cleanup=lambda now: self.cleanup(now, ctx))
+
+
+def check_finalizer_name(name: str) -> None:
+    """Raises RequestError, with what to do, unless the server takes `name` as the finalizer of a controller."""
+    if not _QUALIFIED_NAME.fullmatch(name):
+        raise RequestError(f"{name!r} is no name for a finalizer: write a domain of yours, a slash, and at most 63 "
+                           "letters, digits, '-', '_' or '.', as in 'databases.example.com/cleanup'")
+
+
+@dataclass(frozen=True, slots=True)
+class _Target(Generic[F]):
+    """One object on the server, told by its uid from namesakes, and our finalizer on it."""
+
+    api: Api[F]
+    finalizer: str
+    name: str
+    uid: str
+
+    @property
+    def ref(self) -> ObjectRef:
+        return ObjectRef(self.api.resource, self.name, self.api.namespace)
+
+    def read(self) -> F | None:
+        """The object as it is now; None when it is gone, even if there is a namesake."""
+        live = self.api.get_opt(self.name)
+        return live if live is not None and live.uid == self.uid else None
+
+    def with_finalizer(self, seen: F) -> F | None:
+        """The object, on which our finalizer is, or cannot be since it is going; None: it is gone."""
+        return self._change(seen, lambda obj: self.finalizer in obj.finalizers or _is_going(obj), self._adding)
+
+    def without_finalizer(self, seen: F) -> None:
+        """Returns when our finalizer is not on the object, or the object is gone."""
+        self._change(seen, lambda obj: self.finalizer not in obj.finalizers, self._removing)
+
+    def _adding(self, seen: F) -> list[dict[str, Any]]:
+        if not seen.finalizers:  # an absent list passes a test against null, and null is how it is tested
+            return [_operation("test", _FINALIZERS, None), _operation("add", _FINALIZERS, [self.finalizer])]
+        return [_operation("test", _FINALIZERS, list(seen.finalizers)),
+                _operation("add", _FINALIZERS + pointer("-"), self.finalizer)]
+
+    def _removing(self, seen: F) -> list[dict[str, Any]]:
+        """Servers let one finalizer stand in the list twice, so all of ours; from the end, where no index moves."""
+        places = [_FINALIZERS + pointer(index) for index, held in enumerate(seen.finalizers) if held == self.finalizer]
+        return [operation for place in reversed(places)
+                for operation in (_operation("test", place, self.finalizer), {"op": "remove", "path": place})]
+
+    def _change(self, seen: F, done: Callable[[F], bool],
+                operations: Callable[[F], Sequence[dict[str, Any]]]) -> F | None:
+        """Patch until `done`, the second table of the module; the newest object, None when it is gone."""
+        for _ in range(ATTEMPTS):
+            if done(seen):
+                return seen
+            try:
+                guard = _operation("test", pointer("metadata", "uid"), self.uid)
+                return self.api.patch(self.name, Patch.json([guard, *operations(seen)]))
+            except KindNotServedError:
+                raise
+            except ApiError as error:
+                if error.is_not_found:
+                    return None
+                if not (error.is_invalid or error.is_conflict):
+                    raise
+                refused = error
+            log.debug("%s has changed: %s", self.ref, refused)
+            live = self.read()
+            if live is None:
+                return None
+            unchanged = live.finalizers == seen.finalizers and _is_going(live) == _is_going(seen)
+            if refused.is_invalid and unchanged:
+                raise refused  # the tests hold, so it is something else that the server does not like
+            seen = live
+        said = f"others were faster {ATTEMPTS} times: {refused.status.message}"
+        raise ApiError(Status(status="Failure", reason="Conflict", code=409, message=said), refused.operation)
+
+
+def _operation(op: str, path: str, value: Any) -> dict[str, Any]:
+    return {"op": op, "path": path, "value": value}
+
+
+def _is_going(obj: Finalizable) -> bool:
+    return obj.deletion_timestamp is not None
+
+
+def _api_at(api: Api[F], obj: F) -> Api[F]:
+    """`api` in the namespace of `obj`. Raises RequestError when that is not the place of `obj`."""
+    resource = getattr(obj, "api_resource", api.resource)  # views do not know their kind
+    if (resource.group, resource.kind) != (api.resource.group, api.resource.kind):
+        raise RequestError(f"{api} holds no {resource.kind}: give finalizer() an Api of the object's own kind")
+    if not obj.name or not obj.uid:
+        raise RequestError(f"this {resource.kind} has no name and uid from the server yet: a finalizer is for an "
+                           "object that a controller watches or that Api.get returned")
+    if api.namespace == obj.namespace:
+        return api
+    if api.namespace is not None:
+        raise RequestError(f"{api} does not hold {obj.name} of namespace {obj.namespace}: give finalizer() an Api "
+                           "of the object's own namespace, or of all")
+    return Api(api.client, api.kind, replace(api.place, namespace=obj.namespace), api.form)
+
+
+def _api_of(obj: Any, ctx: Context[Any]) -> Api[Any]:
+    """An Api whose objects have the form of `obj`, which a controller handed out."""
+    resource = ctx.ref.resource
+    place = Place(resource, ctx.ref.namespace, metadata_only=isinstance(obj, PartialObjectMeta))
+    form = _fields_form(resource, type(obj)) if isinstance(obj, PartialView) else None
+    return Api(ctx.client, type(obj), place, form)
+
+
+@lru_cache(maxsize=64)
+def _fields_form(resource: ApiResource, view: type[PartialView]) -> FieldsForm[Any]:
+    """Kept, since making its decoders costs more than a run that changes nothing."""
+    return FieldsForm(resource, view)
