@@ -48,7 +48,8 @@ _TIME_IS_UP = "the time of the wait is up"
 
 class WaitError(KubeError):
     """A wait that ended before its condition was so: `condition` is its name, `last_seen` the object as it was last
-    seen, None while it did not exist or nothing was seen at all, `last_error` what the watch failed with since."""
+    seen, None while it did not exist or nothing was seen at all, `last_error` what the watch failed with since it last
+    brought anything, empty when nothing failed."""
 
     def __init__(self, message: str, condition: str, last_seen: Any = None, last_error: str = "") -> None:
         super().__init__(message)
@@ -128,7 +129,7 @@ def _await(api: Api[K], name: str, condition: Condition, operation: str, deadlin
     clock, token = api.client.clock, deadline.token
     config = WatcherConfig(field_selector=fields({"metadata.name": name}))
     target = WatchTarget(api.resource, api.namespace, field_selector=config.field_text)
-    trouble = _Trouble(target)
+    trouble = _Trouble(target, clock)
     steps = trouble.noting(watch_steps(api, config, token, clock=clock))
     events = readers(backoff(steps, token, target, clock=clock), reader_of(api.kind))
     seen: K | None = None
@@ -141,23 +142,25 @@ def _await(api: Api[K], name: str, condition: Condition, operation: str, deadlin
     wanted = name_of(condition)
     happened = f"{operation}: {wanted} was not so {deadline.end()}; {_last_seen(seen, looked)}"
     if trouble.text:
-        happened += f"; the watch failed last: {trouble.text}"
+        happened += f"; {clock.monotonic() - trouble.at:.0f} s before, the watch failed: {trouble.text}"
     kind = WaitTimeout if deadline.is_over else WaitStopped
     raise kind(happened, wanted, seen, trouble.text)
 
 
 class _Trouble:
-    """What the watch has failed with since it last worked."""
+    """What the watch failed with after it last brought anything, and when. It may be open again: then it is silent."""
 
-    def __init__(self, target: WatchTarget) -> None:
+    def __init__(self, target: WatchTarget, clock: Clock) -> None:
         self._describe = FailureLog(target).describe
+        self._clock = clock
         self.text = ""
+        self.at = 0.0
 
     def noting(self, steps: Iterable[RawStep[Record]]) -> Iterator[RawStep[Record]]:
         with closing_source(steps):
             for step in steps:
                 if isinstance(step, Failed):
-                    self.text = self._describe(step)
+                    self.text, self.at = self._describe(step), self._clock.monotonic()
                 elif isinstance(step, InitDone | Apply | Delete):
                     self.text = ""
                 yield step
