@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.client.failures import KindNotServedError as KindNotServedError
     from kubectl_runtime.client.listing import ObjectList as ObjectList
     from kubectl_runtime.client.retry import RetryPolicy as RetryPolicy
+    from kubectl_runtime.core.child_name import child_name as child_name
     from kubectl_runtime.core.conditions import set_condition as set_condition
     from kubectl_runtime.core.dynamic import DynamicObject as DynamicObject
     from kubectl_runtime.core.dynamic import dynamic as dynamic
@@ -60,14 +61,18 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.core.wire import MapKeys as MapKeys
     from kubectl_runtime.crd.customresource import CustomResource as CustomResource
     from kubectl_runtime.crd.customresource import PrinterColumn as PrinterColumn
+    from kubectl_runtime.runtime import conditions as conditions
     from kubectl_runtime.runtime import predicates as predicates
+    from kubectl_runtime.runtime import status as status
     from kubectl_runtime.runtime.action import Action as Action
     from kubectl_runtime.runtime.adapters import applied_objects as applied_objects
     from kubectl_runtime.runtime.adapters import predicate_filter as predicate_filter
     from kubectl_runtime.runtime.adapters import touched_objects as touched_objects
+    from kubectl_runtime.runtime.apply_crd import apply_crd as apply_crd
     from kubectl_runtime.runtime.backoff import WatchBackoff as WatchBackoff
     from kubectl_runtime.runtime.context import Context as Context
     from kubectl_runtime.runtime.controller import Controller as Controller
+    from kubectl_runtime.runtime.create_or_update import create_or_update as create_or_update
     from kubectl_runtime.runtime.events import Apply as Apply
     from kubectl_runtime.runtime.events import Delete as Delete
     from kubectl_runtime.runtime.events import Event as Event
@@ -79,12 +84,18 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.gate import SyncTimeoutError as SyncTimeoutError
     from kubectl_runtime.runtime.reconciler import Reconciler as Reconciler
     from kubectl_runtime.runtime.reflector import reflector as reflector
+    from kubectl_runtime.runtime.retry_on_conflict import ConflictBackoff as ConflictBackoff
+    from kubectl_runtime.runtime.retry_on_conflict import retry_on_conflict as retry_on_conflict
     from kubectl_runtime.runtime.running import ControllerError as ControllerError
     from kubectl_runtime.runtime.running import Running as Running
     from kubectl_runtime.runtime.store import Store as Store
     from kubectl_runtime.runtime.store import StoreNotReady as StoreNotReady
     from kubectl_runtime.runtime.store_writer import store as store
     from kubectl_runtime.runtime.triggers import ReconcileRequest as ReconcileRequest
+    from kubectl_runtime.runtime.wait import WaitStopped as WaitStopped
+    from kubectl_runtime.runtime.wait import WaitTimeout as WaitTimeout
+    from kubectl_runtime.runtime.wait import await_condition as await_condition
+    from kubectl_runtime.runtime.wait import delete_and_finalize as delete_and_finalize
     from kubectl_runtime.runtime.watcher import metadata_watcher as metadata_watcher
     from kubectl_runtime.runtime.watcher import watch_object as watch_object
     from kubectl_runtime.runtime.watcher import watcher as watcher
@@ -104,6 +115,7 @@ _HOME = {
     "Condition": "core.metav1",
     "Config": "client.config",
     "ConfigError": "core.errors",
+    "ConflictBackoff": "runtime.retry_on_conflict",
     "Context": "runtime.context",
     "Controller": "runtime.controller",
     "ControllerError": "runtime.running",
@@ -157,18 +169,28 @@ _HOME = {
     "StoreNotReady": "runtime.store",
     "SyncTimeoutError": "runtime.gate",
     "TransportError": "core.errors",
+    "WaitStopped": "runtime.wait",
+    "WaitTimeout": "runtime.wait",
     "WatchBackoff": "runtime.backoff",
     "WatchParams": "core.params",
     "WatcherConfig": "runtime.watcher_config",
     "WriteBackError": "core.errors",
     "applied_objects": "runtime.adapters",
+    "apply_crd": "runtime.apply_crd",
+    "await_condition": "runtime.wait",
+    "child_name": "core.child_name",
+    "conditions": "runtime.conditions",
+    "create_or_update": "runtime.create_or_update",
+    "delete_and_finalize": "runtime.wait",
     "dynamic": "core.dynamic",
     "metadata_watcher": "runtime.watcher",
     "pointer": "core.patch",
     "predicate_filter": "runtime.adapters",
     "predicates": "runtime.predicates",
     "reflector": "runtime.reflector",
+    "retry_on_conflict": "runtime.retry_on_conflict",
     "set_condition": "core.conditions",
+    "status": "runtime.status",
     "store": "runtime.store_writer",
     "strip_managed_fields": "core.prune",
     "touched_objects": "runtime.adapters",
@@ -177,7 +199,7 @@ _HOME = {
 }
 """Where each public name lives, below this package."""
 
-_MODULES = frozenset({"predicates"})
+_MODULES = frozenset({"conditions", "predicates", "status"})
 """Those that are modules themselves."""
 
 __all__ = sorted(_HOME)  # noqa: PLE0605 - computed from the one table above

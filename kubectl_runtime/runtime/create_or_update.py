@@ -33,9 +33,9 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
     def attempt() -> tuple[R, Outcome]:
         found = api.get_opt(name)
         obj = api.kind(name=name, namespace=api.namespace) if found is None else found
-        before = obj.to_dict()
+        before, place = obj.to_dict(), obj.namespace
         change(obj)
-        if (obj.name, obj.namespace) != (name, api.namespace if found is None else found.namespace):
+        if (obj.name, obj.namespace) != (name, place):
             raise RequestError(f"{api.place.words('replace', name)}: change() made it {obj.ref}; "
                                "an object keeps its name and namespace")
         if found is None:
