@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.core.errors import ApiError as ApiError
     from kubectl_runtime.core.errors import AuthError as AuthError
     from kubectl_runtime.core.errors import ConfigError as ConfigError
-    from kubectl_runtime.core.errors import DecodeError as DecodeError
     from kubectl_runtime.core.errors import DiscoveryError as DiscoveryError
     from kubectl_runtime.core.errors import KubeError as KubeError
     from kubectl_runtime.core.errors import PartialObjectError as PartialObjectError
@@ -53,6 +52,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.core.partial import PartialView as PartialView
     from kubectl_runtime.core.patch import Patch as Patch
     from kubectl_runtime.core.patch import pointer as pointer
+    from kubectl_runtime.core.problems import DecodeError as DecodeError
     from kubectl_runtime.core.prune import strip_managed_fields as strip_managed_fields
     from kubectl_runtime.core.refs import ObjectRef as ObjectRef
     from kubectl_runtime.core.selectors import Selector as Selector
@@ -120,7 +120,7 @@ _HOME = {
     "Controller": "runtime.controller",
     "ControllerError": "runtime.running",
     "CustomResource": "crd.customresource",
-    "DecodeError": "core.errors",
+    "DecodeError": "core.problems",
     "Delete": "runtime.events",
     "DeleteParams": "core.params",
     "DiscoveryError": "core.errors",

@@ -41,10 +41,10 @@ def run(options: argparse.Namespace) -> int:
 
 def definitions(places: Iterable[tuple[str, str]]) -> str:
     """The CustomResourceDefinitions of these (module, class) pairs, as YAML documents. Raises CommandError."""
-    import yaml
+    from kubectl_runtime.manifests.writer import documents_to_yaml
 
     found = [_definition(module, name) for module, name in places]
-    return yaml.safe_dump_all(found, sort_keys=False, allow_unicode=True, width=120)
+    return documents_to_yaml(found, sort_keys=False, width=120)
 
 
 def _place(text: str) -> tuple[str, str]:
@@ -57,7 +57,7 @@ def _place(text: str) -> tuple[str, str]:
 def _definition(module: str, name: str) -> Any:
     kind = _kind(_imported(module), name)
     try:
-        return msgspec.to_builtins(kind.crd())  # a copy without shared parts, which YAML would write as references
+        return msgspec.to_builtins(kind.crd())
     except TypeError as error:
         raise CommandError(f"{module}:{name} has no definition: {error}") from None
 

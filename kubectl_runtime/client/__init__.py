@@ -1,6 +1,7 @@
 """How a request reaches the server: configuration, credentials, middleware, retries, `Api[K]`, discovery, streams.
 
-    Api          the verbs of one kind              client/api.py, listing.py, watch.py, forms.py
+    Api          the verbs of one kind              client/api.py, api_base.py, subresources.py, listing.py, watch.py,
+                                                    forms.py
     Client       one server's connections           client/client.py, writes.py, discovery.py
     the stack    base URL, retry, auth, headers     client/layers.py, retry.py, failures.py, exchange.py
     transport    adapters, sessions, TLS, proxies   client/adapters.py, session.py, tls.py, proxies.py

@@ -14,23 +14,21 @@ any thread.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, TypeVar, overload
 
+from kubectl_runtime.client.api_base import dry
 from kubectl_runtime.client.client import Client
 from kubectl_runtime.client.failures import KindNotServedError, decode_status
-from kubectl_runtime.client.forms import Form, MetadataForm, WholeForm
 from kubectl_runtime.client.listing import ObjectList, Page, walk
-from kubectl_runtime.client.watch import ObjectEvent, WatchStream, open_watch
-from kubectl_runtime.client.writes import Write
-from kubectl_runtime.core import body as bodies
-from kubectl_runtime.core import request as requests
+from kubectl_runtime.client.subresources import Subresources
+from kubectl_runtime.client.watch import WatchEvent, WatchStream, open_watch
+from kubectl_runtime.core import request as build
 from kubectl_runtime.core.clock import seconds
 from kubectl_runtime.core.dynamic import DynamicObject, dynamic
 from kubectl_runtime.core.errors import ApiError, TransportError
 from kubectl_runtime.core.gvk import ApiResource, api_resource_of
-from kubectl_runtime.core.invalid import InvalidObject
 from kubectl_runtime.core.objects import Resource
 from kubectl_runtime.core.params import (
     IDLE_MARGIN,
@@ -43,12 +41,9 @@ from kubectl_runtime.core.params import (
 )
 from kubectl_runtime.core.partial import FieldsForm, PartialObjectMeta, PartialView
 from kubectl_runtime.core.patch import Patch
-from kubectl_runtime.core.record import Record
-from kubectl_runtime.core.refs import ObjectRef
-from kubectl_runtime.core.request import Place, Request, Retry
+from kubectl_runtime.core.request import Place, Retry
 from kubectl_runtime.core.status import Status
 from kubectl_runtime.core.stop import StopToken
-from kubectl_runtime.core.views import plain_object
 
 K = TypeVar("K")
 R = TypeVar("R", bound=Resource)
@@ -56,22 +51,12 @@ V = TypeVar("V", bound=PartialView)
 
 WATCH_TIMEOUT = 290.0
 """Seconds that the server keeps a watch open when the caller says nothing."""
-_SCALE = ApiResource("autoscaling", "v1", "Scale", "scales")
 
 
-class Api(Generic[K]):
+class Api(Subresources[K]):
     """The verbs of one kind. Made by `all`, `namespaced` or `default_namespaced`."""
 
-    __slots__ = ("_from_record", "client", "form", "kind", "place")
-
-    def __init__(self, client: Client, kind: type[K], place: Place, form: Form | None = None) -> None:
-        self.client = client
-        self.kind = kind
-        """The class of what comes back."""
-        self.place = place
-        self.form = form or (MetadataForm if place.metadata_only else WholeForm)(place.resource)
-        # Kinds are resource classes, which a type variable cannot say of views and models alike.
-        self._from_record: Callable[[Record], K] = kind.from_record  # type: ignore[attr-defined]
+    __slots__ = ()
 
     @overload
     @classmethod
@@ -114,20 +99,11 @@ class Api(Generic[K]):
         """The same place, where only the fields that the frozen `view` declares are kept of each object, read-only."""
         return Api(self.client, view, self.place, FieldsForm(self.resource, view))
 
-    @property
-    def resource(self) -> ApiResource:
-        return self.place.resource
-
-    @property
-    def namespace(self) -> str | None:
-        """None: all of them, or the kind has none."""
-        return self.place.namespace
-
     # Reading
 
     def get(self, name: str, params: GetParams | None = None) -> K:
         """One object. Raises ApiError (`is_not_found`) when there is none."""
-        return self._object(self._read(requests.get(self.place, name, params)))
+        return self._object(self._read(build.get(self.place, name, params)))
 
     def get_opt(self, name: str, params: GetParams | None = None) -> K | None:
         """One object, or None when there is none of this name. A kind that the server does not serve is an error."""
@@ -147,7 +123,7 @@ class Api(Generic[K]):
 
     def pages(self, params: ListParams | None = None) -> Iterator[ObjectList[K]]:
         """All pages, each requested when it is needed; 500 objects each unless `params` has a limit."""
-        chosen = requests.params_or_default(params, ListParams)
+        chosen = build.params_or_default(params, ListParams)
         for meta, records in walk(self.list_page, chosen, self.place.words("list")):
             yield ObjectList([self._object(record) for record in records], meta)
 
@@ -159,11 +135,11 @@ class Api(Generic[K]):
     def list_page(self, params: ListParams | None = None, *, stop: StopToken | None = None,
                   retry: Retry = Retry.SAFE) -> Page:
         """As `list`, but records: what stores hold. `stop` ends the waiting between attempts."""
-        request = replace(requests.list_(self.place, params), retry=retry)
+        request = replace(build.list_(self.place, params), retry=retry)
         return self.form.decode_list(self.client.request(request, stop=stop))
 
     def watch(self, params: WatchParams | None = None, resource_version: str | None = None,
-              stop: StopToken | None = None) -> Iterator[ObjectEvent[K]]:
+              stop: StopToken | None = None) -> Iterator[WatchEvent[K]]:
         """The events of one watch request, which opens when the first is asked for. `runtime.watcher` is the one that
         recovers.
 
@@ -181,7 +157,7 @@ class Api(Generic[K]):
             for batch in batches:
                 for event in batch:
                     found = None if event.record is None else self._object(event.record)
-                    yield ObjectEvent(event.type, found, event.resource_version, event.status)
+                    yield WatchEvent(event.type, found, event.resource_version, event.status)
 
     def open_watch(self, params: WatchParams | None = None, resource_version: str | None = None,
                    stop: StopToken | None = None) -> WatchStream:
@@ -189,9 +165,9 @@ class Api(Generic[K]):
 
         A failure is not retried: watchers wait as their own backoff says, and show what they wait for.
         """
-        chosen = requests.params_or_default(params, WatchParams)
+        chosen = build.params_or_default(params, WatchParams)
         timeout = WATCH_TIMEOUT if chosen.timeout is None else seconds(chosen.timeout)
-        request = requests.watch(self.place, replace(chosen, timeout=timeout), resource_version)
+        request = build.watch(self.place, replace(chosen, timeout=timeout), resource_version)
         request = replace(request, retry=Retry.NEVER)
         return open_watch(self.client, request, self.form, stop, read_timeout=timeout + IDLE_MARGIN)
 
@@ -199,31 +175,31 @@ class Api(Generic[K]):
 
     def create(self, body: Any, params: PostParams | None = None) -> K:
         """Create an object; it comes back with what the server added. Raises ApiError (`is_already_exists`)."""
-        return self._written("create", requests.create(self.place, body, params), _dry(params))
+        return self._written("create", build.create(self.place, body, params), dry(params))
 
     def replace(self, body: Any, params: PostParams | None = None) -> K:
         """Replace an object, which must not have changed since it was read (`is_conflict`), if it has a
         resourceVersion.
         """
-        return self._written("replace", requests.replace(self.place, body, params), _dry(params))
+        return self._written("replace", build.replace(self.place, body, params), dry(params))
 
     def patch(self, name: str, patch: Patch, params: PatchParams | None = None) -> K:
         """Patch an object: `Patch.merge({...})`, `Patch.json([...])`, `Patch.strategic({...})`, `Patch.apply(...)`."""
-        return self._written("patch", requests.patch(self.place, name, patch, params), _dry(params))
+        return self._written("patch", build.patch(self.place, name, patch, params), dry(params))
 
     def apply(self, body: Any, *, field_manager: str, force: bool = False, dry_run: bool = False) -> K:
         """Server-side apply of the fields in `body`, creating the object if need be. Raises ApiError (`is_conflict`)
         when another manager owns one of them, unless `force` takes them over."""
         request, params = self._apply(body, field_manager, force, dry_run, None)
-        return self._written("apply", request, _dry(params))
+        return self._written("apply", request, dry(params))
 
     def delete(self, name: str, params: DeleteParams | None = None) -> K | Status:
         """Delete an object. The object comes back while it waits for finalizers or its grace period, a Status when it
         is gone (some kinds answer with the object even then)."""
-        body = self.client.request(requests.delete(self.place, name, params))
+        body = self.client.request(build.delete(self.place, name, params))
         status = decode_status(body) if body else Status(status="Success")
         record = None if status is not None else self.form.decode_object(body)
-        if not _dry(params):
+        if not dry(params):
             uid = (status.details.uid if status is not None and status.details is not None else None) or ""
             self._tell("delete", name, record, uid, None)
         if record is not None:
@@ -234,96 +210,12 @@ class Api(Generic[K]):
     def delete_collection(self, params: DeleteParams | None = None,
                           selection: ListParams | None = None) -> ObjectList[K] | Status:
         """Delete every object that `selection` selects, by default all of this place; what was deleted, or a Status."""
-        body = self.client.request(requests.delete_collection(self.place, params, selection))
+        body = self.client.request(build.delete_collection(self.place, params, selection))
         status = decode_status(body) if body else Status(status="Success")
         if status is not None:
             return status
         meta, records = self.form.decode_list(body)
         return ObjectList([self._object(record) for record in records], meta)
-
-    # Subresources
-
-    def get_status(self, name: str) -> K:
-        """The object, read through its status subresource."""
-        return self._object(self._read(requests.get(self.place, name, subresource="status")))
-
-    def replace_status(self, body: Any, params: PostParams | None = None) -> K:
-        """Replace the status; everything else in `body` is ignored by the server."""
-        request = requests.replace(self.place, body, params, subresource="status")
-        return self._written("replace", request, _dry(params), "status")
-
-    def patch_status(self, name: str, patch: Patch, params: PatchParams | None = None) -> K:
-        """Patch the status."""
-        request = requests.patch(self.place, name, patch, params, subresource="status")
-        return self._written("patch", request, _dry(params), "status")
-
-    def apply_status(self, body: Any, *, field_manager: str, force: bool = False, dry_run: bool = False) -> K:
-        """Server-side apply of the status in `body`."""
-        request, params = self._apply(body, field_manager, force, dry_run, "status")
-        return self._written("apply", request, _dry(params), "status")
-
-    def get_scale(self, name: str) -> DynamicObject:
-        """The `Scale` of an object: `.spec["replicas"]`."""
-        return self._scale(requests.get(self.place, name, subresource="scale"), None, dry_run=True)
-
-    def replace_scale(self, name: str, body: Any, params: PostParams | None = None) -> DynamicObject:
-        """Replace the `Scale` of an object."""
-        request = requests.replace(self.place, body, params, subresource="scale", name=name)
-        return self._scale(request, "replace", dry_run=_dry(params))
-
-    def patch_scale(self, name: str, patch: Patch, params: PatchParams | None = None) -> DynamicObject:
-        """Patch the `Scale` of an object: `Patch.merge({"spec": {"replicas": 3}})`."""
-        request = requests.patch(self.place, name, patch, params, subresource="scale")
-        return self._scale(request, "patch", dry_run=_dry(params))
-
-    def create_subresource(self, name: str, subresource: str, body: Any,
-                           params: PostParams | None = None) -> dict[str, Any]:
-        """POST to a subresource (`eviction`, `token`, `binding`); the answer as plain JSON values.
-
-        Raises DecodeError when it is no JSON object.
-        """
-        request = requests.create(self.place, body, params, name=name, subresource=subresource)
-        answer = self.client.request(request)
-        if not _dry(params):
-            self._tell("create", name, None, "", subresource)
-        return plain_object(answer, False, ObjectRef(self.resource, name, self.namespace)) if answer else {}
-
-    # Helpers
-
-    def _read(self, request: Request) -> Record:
-        return self.form.decode_object(self.client.request(request))
-
-    def _object(self, record: Record) -> K:
-        if record.problem is not None:
-            return InvalidObject(record)  # type: ignore[return-value] # its content raises what is wrong with it
-        return self._from_record(record)
-
-    def _apply(self, body: Any, field_manager: str, force: bool, dry_run: bool,
-               subresource: str | None) -> tuple[Request, PatchParams]:
-        content = bodies.plain_body(body)
-        params = PatchParams(field_manager=field_manager, force=force, dry_run=dry_run)
-        name = (content.get("metadata") or {}).get("name") or ""
-        return requests.patch(self.place, name, Patch.apply(content), params, subresource=subresource), params
-
-    def _written(self, verb: str, request: Request, dry_run: bool, subresource: str | None = None) -> K:
-        record = self._read(request)
-        if not dry_run:
-            self._tell(verb, record.name, record, record.uid, subresource)
-        return self._object(record)
-
-    def _tell(self, verb: str, name: str, record: Record | None, uid: str, subresource: str | None) -> None:
-        if not self.client.writes:
-            return
-        ref = record.ref if record is not None else ObjectRef(self.resource, name, self.namespace)
-        self.client.writes.tell(Write(ref, verb, record.resource_version if record is not None else "",
-                                      record.uid if record is not None else uid, record, subresource))
-
-    def _scale(self, request: Request, verb: str | None, *, dry_run: bool) -> DynamicObject:
-        scale = dynamic(_SCALE).from_bytes(self.client.request(request))
-        if verb is not None and not dry_run:
-            ref = ObjectRef(self.resource, scale.name, self.namespace)
-            self.client.writes.tell(Write(ref, verb, scale.resource_version, scale.uid, None, "scale"))
-        return scale
 
     def __repr__(self) -> str:
         everywhere = "all namespaces" if self.resource.namespaced else "the cluster"
@@ -335,8 +227,3 @@ def _api(client: Client, kind: type[Any] | ApiResource, namespace: str | None) -
     if isinstance(kind, ApiResource):
         return Api(client, dynamic(kind), Place(kind, namespace))
     return Api(client, kind, Place(api_resource_of(kind), namespace))  # type: ignore[arg-type] # checked there
-
-
-def _dry(params: PostParams | PatchParams | DeleteParams | None) -> bool:
-    return params is not None and params.dry_run
-

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
+from urllib.parse import quote
 
 import msgspec
 import requests
@@ -38,7 +39,8 @@ from kubectl_runtime.client.session import Adapters, SessionRules
 from kubectl_runtime.client.stream import ByteStream
 from kubectl_runtime.client.writes import WriteObserver, WriteObservers
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, seconds
-from kubectl_runtime.core.errors import ConfigError, DecodeError
+from kubectl_runtime.core.errors import ConfigError
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.core.request import Request
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.core.version import VERSION
@@ -255,6 +257,4 @@ def _impersonation(who: Impersonation) -> dict[str, str | tuple[str, ...]]:
 
 def _encoded(key: str) -> str:
     """An extra key as part of a header's name: percent-encoded where a name may not hold the character."""
-    from urllib.parse import quote
-
     return quote(key.lower(), safe="!#$&'*+-.^_`|~")

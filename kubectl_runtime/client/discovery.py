@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from cachetools import TTLCache
 
-from kubectl_runtime.core.errors import DecodeError, DiscoveryError, KubeError
+from kubectl_runtime.core.errors import DiscoveryError, KubeError
 from kubectl_runtime.core.gvk import ApiResource, Scope, split_api_version
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.core.request import Request
 
 if TYPE_CHECKING:

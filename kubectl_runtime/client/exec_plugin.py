@@ -23,6 +23,7 @@ import msgspec
 from kubectl_runtime.client.auth import ClientCertificate, checked_header
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.errors import AuthError, ConfigError
+from kubectl_runtime.manifests.documents import read_text
 
 log = logging.getLogger(__name__)
 
@@ -194,12 +195,8 @@ def _decode(output: bytes) -> _ExecCredential:
     try:
         return msgspec.json.decode(output, type=_ExecCredential)
     except msgspec.DecodeError:
-        import yaml  # plugins may print YAML, few do
-
-        try:
-            return msgspec.convert(yaml.safe_load(output), _ExecCredential, strict=False)
-        except yaml.YAMLError as error:
-            raise ValueError("neither JSON nor YAML") from error
+        documents = read_text(output)  # plugins may print YAML, few do
+        return msgspec.convert(documents[0].value if documents else None, _ExecCredential, strict=False)
 
 
 def _tail(stderr: bytes) -> str:

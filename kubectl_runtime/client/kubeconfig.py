@@ -8,7 +8,6 @@ lists. Errors name the file and the place, never its content.
 """
 from __future__ import annotations
 
-import codecs
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_runtime.core.errors import ConfigError
+from kubectl_runtime.manifests.documents import decode_text, read_text
+from kubectl_runtime.manifests.problems import ManifestError
 
 _SECTIONS = {"clusters": "cluster", "users": "user", "contexts": "context"}
 _PATHS = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile"),
           "contexts": ()}
-_MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
 @dataclass(frozen=True)
@@ -100,28 +100,23 @@ def select(merged: Merged, context: str | None = None) -> Selected:
 
 
 def _documents(path: Path) -> list[dict[str, Any]]:
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        content = path.read_bytes()
-        encoding = next((name for mark, name in _MARKS if content.startswith(mark)), "utf-8")
-        documents = [document for document in yaml.load_all(content.decode(encoding), loader) if document is not None]
+        text = decode_text(path.read_bytes(), strict=True)
+        documents = [document.value for document in read_text(text, str(path))]
     except OSError as error:
         raise ConfigError(f"cannot read the kubeconfig {path}: {error.strerror}") from None
     except UnicodeError:
         raise ConfigError(f"the kubeconfig {path} is not text") from None
-    except yaml.YAMLError as error:
+    except ManifestError as error:
         raise ConfigError(f"the kubeconfig {path} is not valid YAML{_place(error)}") from None
     for document in documents:
         _check_document(document, path)
     return documents
 
 
-def _place(error: Exception) -> str:
+def _place(error: ManifestError) -> str:
     """Line and column; never the error's own text, which quotes the file."""
-    mark = getattr(error, "problem_mark", None)
-    return f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
+    return f" (line {error.line}, column {error.column})" if error.column else f" (line {error.line})"
 
 
 def _check_document(document: object, path: Path) -> None:

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from kubectl_runtime.core.errors import ApiError, DecodeError
+from kubectl_runtime.core.errors import ApiError
 from kubectl_runtime.core.metav1 import ListMeta
 from kubectl_runtime.core.params import ListParams
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.core.record import Record
 
 log = logging.getLogger(__name__)

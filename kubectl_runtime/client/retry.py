@@ -9,9 +9,9 @@
     the answer broke off, another status,      no                                       no
     the time is up, not trusted (TLS)
 
-The wait is `base * factor ** attempt`, capped by `maximum`, of which a random half is taken off; what the server asked
-for (`Retry-After`, `details.retryAfterSeconds`) is a floor. At most `retries` retries, and never past the call's
-deadline.
+The wait is `base * factor ** attempt`, capped by `maximum`, of which a random half is taken off (see `core.backoff`);
+what the server asked for (`Retry-After`, `details.retryAfterSeconds`) is a floor. At most `retries` retries, and never
+past the call's deadline.
 """
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
-from kubectl_runtime.core.clock import Duration, seconds
+from kubectl_runtime.core.backoff import ExponentialBackoff
+from kubectl_runtime.core.clock import Duration
 from kubectl_runtime.core.errors import RequestError
 
 _TRANSIENT = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
-_LARGEST_EXPONENT = 64  # beyond every cap; keeps the power from overflowing
+_JITTER = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,9 @@ class RetryPolicy:
     random: Callable[[], float] = field(default=random.random, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not 0 < seconds(self.base) <= seconds(self.maximum):
-            raise RequestError(f"a RetryPolicy needs 0 < base <= maximum, not base={self.base}, maximum={self.maximum}")
-        if self.factor < 1 or self.retries < 0:
-            raise RequestError("a RetryPolicy needs factor >= 1 and retries >= 0, "
-                               f"not {self.factor} and {self.retries}")
+        if self.retries < 0:
+            raise RequestError(f"a RetryPolicy needs retries >= 0, not {self.retries}")
+        _ = self._backoff  # refuses numbers that make no sense
 
     @classmethod
     def never(cls) -> RetryPolicy:
@@ -77,9 +76,11 @@ class RetryPolicy:
         """
         if attempt >= self.retries or not _may_retry(failure, repeatable):
             return None
-        delay = min(seconds(self.maximum), seconds(self.base) * self.factor ** min(attempt, _LARGEST_EXPONENT))
-        jittered = delay * (1 - self.random() / 2)
-        return max(jittered, failure.retry_after or 0.0)
+        return max(self._backoff.delay(attempt + 1, self.random), failure.retry_after or 0.0)
+
+    @property
+    def _backoff(self) -> ExponentialBackoff:
+        return ExponentialBackoff(self.base, self.factor, self.maximum, _JITTER)
 
 
 def _may_retry(failure: Failure, repeatable: bool) -> bool:

@@ -186,18 +186,3 @@ class LineSplitter:
     def rest(self) -> bytes:
         """What followed the last newline."""
         return b"".join(self._begun)
-
-
-def lines(chunks: Iterable[bytes], *, keep_tail: bool = False) -> Iterator[list[bytes]]:
-    """The complete lines of a stream in batches: one for each chunk that completes any; an empty one for an empty
-    chunk.
-
-    What follows the last newline is dropped, or with `keep_tail` is the last batch.
-    """
-    splitter = LineSplitter()
-    for chunk in chunks:
-        batch = splitter.feed(chunk)
-        if batch or not chunk:
-            yield batch
-    if keep_tail and (rest := splitter.rest()):
-        yield [rest]

@@ -17,8 +17,9 @@ import msgspec
 from kubectl_runtime.client.failures import decode_status
 from kubectl_runtime.client.forms import Form
 from kubectl_runtime.client.stream import ByteStream, LineSplitter
-from kubectl_runtime.core.errors import DecodeError, RequestTimeout, TransportError
+from kubectl_runtime.core.errors import RequestTimeout, TransportError
 from kubectl_runtime.core.head import Bookmark
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.request import Request
 from kubectl_runtime.core.status import Status
@@ -34,8 +35,9 @@ K = TypeVar("K")
 _LONGEST_STATUS = 1 << 16
 
 
-class WatchEvent(msgspec.Struct, frozen=True, gc=False):
-    """One event: ADDED, MODIFIED, DELETED (with a record), BOOKMARK (with a version), ERROR (with a status).
+class RecordEvent(msgspec.Struct, frozen=True, gc=False):
+    """One event of a `WatchStream`: ADDED, MODIFIED, DELETED (with a record), BOOKMARK (with a version), ERROR (with a
+    status).
 
     `resource_version` is where to resume after this event; empty when it does not say (errors).
     """
@@ -48,7 +50,7 @@ class WatchEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectEvent(Generic[K]):
+class WatchEvent(Generic[K]):
     """One event of `Api.watch`: ADDED, MODIFIED, DELETED with an `obj`, BOOKMARK, or ERROR with a `status`."""
 
     type: str
@@ -75,7 +77,7 @@ class WatchStream:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> list[WatchEvent]:
+    def __next__(self) -> list[RecordEvent]:
         return next(self._batches)
 
     def close(self) -> None:
@@ -101,7 +103,7 @@ def open_watch(client: Client, request: Request, form: Form, stop: StopToken | N
     return WatchStream(client.stream(request, stop=stop, read_timeout=read_timeout), request, form)
 
 
-def _batches(stream: ByteStream, request: Request, form: Form) -> Generator[list[WatchEvent]]:
+def _batches(stream: ByteStream, request: Request, form: Form) -> Generator[list[RecordEvent]]:
     splitter = LineSplitter()
     with closing(stream), closing(_pieces(stream)) as pieces:
         for piece in pieces:
@@ -115,7 +117,7 @@ def _batches(stream: ByteStream, request: Request, form: Form) -> Generator[list
             if failure is not None:
                 raise failure
     if (status := decode_status(splitter.rest())) is not None:
-        yield [WatchEvent("ERROR", status=status)]
+        yield [RecordEvent("ERROR", status=status)]
 
 
 def _pieces(stream: ByteStream) -> Generator[bytes]:
@@ -128,9 +130,9 @@ def _pieces(stream: ByteStream) -> Generator[bytes]:
         log.debug("%s; it will be asked for again", error)
 
 
-def _decoded(batch: list[bytes], form: Form) -> tuple[list[WatchEvent], DecodeError | None]:
+def _decoded(batch: list[bytes], form: Form) -> tuple[list[RecordEvent], DecodeError | None]:
     """The events of the lines, up to the first that is none, and what is wrong with that one."""
-    events: list[WatchEvent] = []
+    events: list[RecordEvent] = []
     for line in batch:
         try:
             events.append(_event(line, form))
@@ -139,22 +141,22 @@ def _decoded(batch: list[bytes], form: Form) -> tuple[list[WatchEvent], DecodeEr
     return events, None
 
 
-def _event(line: bytes, form: Form) -> WatchEvent:
+def _event(line: bytes, form: Form) -> RecordEvent:
     try:
         kind, content = form.decode_event(line)
     except DecodeError:
         status = decode_status(line)  # some servers send a bare Status instead of an ERROR event
         if status is None:
             raise
-        return WatchEvent("ERROR", status=status)
+        return RecordEvent("ERROR", status=status)
     if isinstance(content, Record):
-        return WatchEvent(kind, content, content.head.resource_version)
+        return RecordEvent(kind, content, content.head.resource_version)
     if isinstance(content, Bookmark):
-        return WatchEvent(kind, None, content.resource_version, None, content.initial_events_end)
-    return WatchEvent(kind, status=content)
+        return RecordEvent(kind, None, content.resource_version, None, content.initial_events_end)
+    return RecordEvent(kind, status=content)
 
 
-def _document(begun: list[bytes], splitter: LineSplitter, pieces: Iterator[bytes], request: Request) -> WatchEvent:
+def _document(begun: list[bytes], splitter: LineSplitter, pieces: Iterator[bytes], request: Request) -> RecordEvent:
     """The Status that an indented document is. Raises DecodeError when it is something else."""
     text = b"\n".join([*begun, splitter.rest()])
     for piece in pieces:
@@ -164,4 +166,4 @@ def _document(begun: list[bytes], splitter: LineSplitter, pieces: Iterator[bytes
     status = decode_status(text)
     if status is None:
         raise DecodeError(None, "$", f"{request.operation}: the server sent no watch events")
-    return WatchEvent("ERROR", status=status)
+    return RecordEvent("ERROR", status=status)

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import inspect
 import typing
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kubectl_runtime.core.gvk import ApiResource, GroupVersionKind, Scope
 from kubectl_runtime.core.metav1 import ObjectMeta
 from kubectl_runtime.core.views import MISSING, ViewCodec
 from kubectl_runtime.core.wire import camel
 
-if TYPE_CHECKING:
-    from kubectl_runtime.core.objects import Resource
-
 R = TypeVar("R")
+
+
+class HasViews(Protocol):
+    """An object whose top-level keys are read and replaced as views: what attributes need of a resource."""
+
+    _views: dict[str, Any]
+
+    def _view(self, key: str) -> Any: ...
 
 
 class Attribute:
@@ -30,19 +35,20 @@ class Attribute:
         self.key = camel(name)
         self.default = default
 
-    def __get__(self, obj: Resource | None, owner: type) -> Any:
+    def __get__(self, obj: HasViews | None, owner: type) -> Any:
         if obj is None:
             return self
         return obj._view(self.key)
 
-    def __set__(self, obj: Resource, value: Any) -> None:
+    def __set__(self, obj: HasViews, value: Any) -> None:
         obj._views[self.key] = value
 
 
-class ResourceType(type):
-    """Gives every resource class empty slots: readers stay small, and assigning an undeclared attribute is an error."""
+class ResourceMeta(type):
+    """The metaclass of resource classes. It gives each of them empty slots: readers stay small, and assigning an
+    undeclared attribute is an error."""
 
-    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> ResourceType:
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> ResourceMeta:
         namespace.setdefault("__slots__", ())
         return super().__new__(mcs, name, bases, namespace, **keywords)
 
@@ -118,6 +124,6 @@ def bound_class(base: type[R], resource: ApiResource) -> type[R]:
     """The subclass of `base` for `resource`: the same one for the same resource. Safe from any thread."""
     bound: type[R] | None = _bound.get((base, resource))
     if bound is None:
-        made = ResourceType(resource.kind, (base,), {"api_resource": resource, "__module__": base.__module__})
+        made = ResourceMeta(resource.kind, (base,), {"api_resource": resource, "__module__": base.__module__})
         bound = _bound.setdefault((base, resource), made)
     return bound

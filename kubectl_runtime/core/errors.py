@@ -9,7 +9,7 @@
         RequestTimeout      the call's deadline passed
       ApiError              the server answered with an error Status
       AuthError             credentials could not be obtained
-      DecodeError           an object's content is not what its type says
+      DecodeError           an object's content is not what its type says; see `core.problems`
       DiscoveryError        the server does not serve a kind
 
 Messages name the verb, kind, namespace and name, and what to do; never the content of an object or a credential.
@@ -17,12 +17,8 @@ Messages name the verb, kind, namespace and name, and what to do; never the cont
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 from kubectl_runtime.core.status import Status
-
-if TYPE_CHECKING:
-    from kubectl_runtime.core.refs import ObjectRef
 
 
 class KubeError(Exception):
@@ -67,16 +63,6 @@ class RequestTimeout(TransportError):
 
 class DiscoveryError(KubeError):
     """The server does not serve what was asked for."""
-
-
-class DecodeError(KubeError):
-    """An object's content is not what its type says. `ref` is the object, `path` the place (`$.spec.replicas`)."""
-
-    def __init__(self, ref: ObjectRef | None, path: str, problem: str) -> None:
-        super().__init__(f"{ref if ref is not None else 'object'}: {problem}")
-        self.ref = ref
-        self.path = path
-        self.problem = problem
 
 
 class ApiError(KubeError):

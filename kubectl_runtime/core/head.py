@@ -16,11 +16,10 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.core import salvage
-from kubectl_runtime.core.errors import DecodeError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.metav1 import ListMeta
-from kubectl_runtime.core.problems import DECODE_FAILURES, problem_of
-from kubectl_runtime.core.record import Head, Problem, Record
+from kubectl_runtime.core.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
+from kubectl_runtime.core.record import Head, Record
 from kubectl_runtime.core.status import Status
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"

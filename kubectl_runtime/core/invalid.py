@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_runtime.core.errors import DecodeError
 from kubectl_runtime.core.gvk import ApiResource
-from kubectl_runtime.core.record import Problem, Record
+from kubectl_runtime.core.problems import DecodeError, Problem
+from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.refs import ObjectRef
 
 _UNKNOWN = Problem("$", "does not decode")

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from typing import Any, TypeVar
 
-from kubectl_runtime.core.errors import DecodeError, RequestError
+from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.metav1 import format_micro_time, parse_time
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.core.refs import ObjectRef
 
 M = TypeVar("M")

@@ -18,14 +18,19 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
+import msgspec
+import msgspec.structs
+
 from kubectl_runtime.core import ownership
-from kubectl_runtime.core.declare import Attribute, ResourceType, attributes_of, codecs_of, declare
+from kubectl_runtime.core.declare import Attribute, ResourceMeta, attributes_of, codecs_of, declare
 from kubectl_runtime.core.encode import encode_plain, identified, new_object, written_back
-from kubectl_runtime.core.errors import DecodeError, RequestError
+from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.gvk import ApiResource, Scope
 from kubectl_runtime.core.head import decode_object
+from kubectl_runtime.core.keys import namespace_or_none
 from kubectl_runtime.core.metav1 import ObjectMeta, OwnerReference, parse_time
 from kubectl_runtime.core.models import to_model
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.core.record import Head, Record
 from kubectl_runtime.core.refs import ObjectRef
 from kubectl_runtime.core.views import plain_object
@@ -37,7 +42,7 @@ _MADE_HERE = Head()
 _NO_MAP: Mapping[str, str] = MappingProxyType({})
 
 
-class Resource(metaclass=ResourceType):
+class Resource(metaclass=ResourceMeta):
     """The base of every resource class; safe to hand out, since it shares only immutable data with the store."""
 
     __slots__ = ("_plain", "_record", "_views")
@@ -101,8 +106,14 @@ class Resource(metaclass=ResourceType):
         return None if record is not None and record.head is _MADE_HERE else record
 
     def to_record(self, *, partial: bool = False) -> Record:
-        """A record of the object as it is now, for stores. `partial` marks that parts were taken away."""
-        was_partial = self._record is not None and self._record.partial
+        """A record of the object as it is now, for stores: what was received, as long as nothing of it was looked at.
+
+        `partial` marks that parts were taken away.
+        """
+        received = self._record
+        was_partial = received is not None and received.partial
+        if received is not None and not self._views and self._plain is None:
+            return received if was_partial or not partial else msgspec.structs.replace(received, partial=True)
         record = decode_object(self.to_bytes(), self.api_resource)
         return Record(record.head, record.resource, record.raw, partial=partial or was_partial, problem=record.problem)
 
@@ -133,7 +144,7 @@ class Resource(metaclass=ResourceType):
 
     @property
     def namespace(self) -> str | None:
-        return self._head().namespace or None
+        return namespace_or_none(self._head().namespace)
 
     @property
     def uid(self) -> str:

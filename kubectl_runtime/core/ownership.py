@@ -1,16 +1,45 @@
 """Owner references, and the API's rules for them."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kubectl_runtime.core.errors import RequestError
-from kubectl_runtime.core.metav1 import OwnerReference
+from kubectl_runtime.core.gvk import ApiResource
+from kubectl_runtime.core.metav1 import ObjectMeta, OwnerReference
+from kubectl_runtime.core.refs import ObjectRef
 
-if TYPE_CHECKING:
-    from kubectl_runtime.core.objects import Resource
+
+class Owner(Protocol):
+    """What these rules ask of an object that owns others."""
+
+    @property
+    def api_resource(self) -> ApiResource: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def namespace(self) -> str | None: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def ref(self) -> ObjectRef: ...
 
 
-def owner_reference(owner: Resource, *, controller: bool, block_owner_deletion: bool) -> OwnerReference:
+class Owned(Protocol):
+    """What these rules ask of an object that is owned; its `metadata` is changed."""
+
+    @property
+    def api_resource(self) -> ApiResource: ...
+    @property
+    def namespace(self) -> str | None: ...
+    @property
+    def owner_references(self) -> tuple[OwnerReference, ...]: ...
+    @property
+    def metadata(self) -> ObjectMeta: ...
+    @property
+    def ref(self) -> ObjectRef: ...
+
+
+def owner_reference(owner: Owner, *, controller: bool, block_owner_deletion: bool) -> OwnerReference:
     """A reference to `owner`. Raises RequestError while it has no name or uid, so was never on the server."""
     if not owner.name or not owner.uid:
         raise RequestError(f"{owner.ref} has no uid yet: create it, and refer to the object that the server returns")
@@ -19,7 +48,7 @@ def owner_reference(owner: Resource, *, controller: bool, block_owner_deletion: 
                           controller=controller or None, block_owner_deletion=block_owner_deletion or None)
 
 
-def set_owner(child: Resource, owner: Resource, *, controller: bool, block_owner_deletion: bool) -> None:
+def set_owner(child: Owned, owner: Owner, *, controller: bool, block_owner_deletion: bool) -> None:
     """Add or replace the reference to `owner` in the metadata of `child`. Raises RequestError by the API's rules."""
     reference = owner_reference(owner, controller=controller, block_owner_deletion=block_owner_deletion)
     _check_places(child, owner)
@@ -31,7 +60,7 @@ def set_owner(child: Resource, owner: Resource, *, controller: bool, block_owner
     child.metadata.owner_references = [*others, reference]
 
 
-def _check_places(child: Resource, owner: Resource) -> None:
+def _check_places(child: Owned, owner: Owner) -> None:
     if not owner.api_resource.namespaced:
         return
     if not child.api_resource.namespaced:

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Literal, Protocol, Self
 
 from kubectl_runtime.core.clock import Duration, seconds
 from kubectl_runtime.core.errors import RequestError
-from kubectl_runtime.core.selectors import Selector, selector_text
+from kubectl_runtime.core.selectors import FieldSelection, LabelSelection, field_selection, label_selection
 
 IDLE_MARGIN = 5.0
 """Seconds beyond a watch's timeout after which its silence means that the connection is dead (kube-rs's number)."""
@@ -36,8 +36,8 @@ class GetParams:
 class ListParams:
     """Which objects, how many at once, and how fresh. The defaults list everything, at the most recent version."""
 
-    label_selector: Selector | str | None = None
-    field_selector: str | None = None
+    label_selector: LabelSelection | None = None
+    field_selector: FieldSelection | None = None
     limit: int | None = None
     """Objects per page. Not sent with resourceVersion "0": caches cannot page, and servers that try skip the cache."""
     continue_token: str | None = None
@@ -46,6 +46,7 @@ class ListParams:
     resource_version_match: VersionMatch | None = None
 
     def __post_init__(self) -> None:
+        keep_selections(self)
         _check_timeout(self.timeout)
         if self.limit is not None and self.limit <= 0:
             raise RequestError(f"limit={self.limit}: a page holds at least one object; None lists all at once")
@@ -64,7 +65,7 @@ class ListParams:
         return replace(self, continue_token=continue_token)
 
     def query(self) -> Query:
-        yield from _selection(self.label_selector, self.field_selector)
+        yield from _selection(self)
         yield from _timeout(self.timeout)
         if self.limit is not None and (self.continue_token or self.resource_version != "0"):
             yield "limit", str(self.limit)
@@ -81,19 +82,20 @@ class ListParams:
 class WatchParams:
     """`timeout`: how long the server keeps the watch open; any length (the watcher's own is random in [232, 290] s)."""
 
-    label_selector: Selector | str | None = None
-    field_selector: str | None = None
+    label_selector: LabelSelection | None = None
+    field_selector: FieldSelection | None = None
     timeout: Duration | None = None
     bookmarks: bool = True
     send_initial_events: bool = False
 
     def __post_init__(self) -> None:
+        keep_selections(self)
         _check_timeout(self.timeout)
         if self.send_initial_events and not self.bookmarks:
             raise RequestError("send_initial_events needs bookmarks: one of them marks the end of the initial events")
 
     def query(self) -> Query:
-        yield from _selection(self.label_selector, self.field_selector)
+        yield from _selection(self)
         yield from _timeout(self.timeout)
         if self.bookmarks:
             yield "allowWatchBookmarks", "true"
@@ -200,11 +202,25 @@ class DeleteParams:
         return options
 
 
-def _selection(label_selector: Selector | str | None, field_selector: str | None) -> Query:
-    if text := selector_text(label_selector):
+class _Selecting(Protocol):
+    @property
+    def label_selector(self) -> LabelSelection | None: ...
+    @property
+    def field_selector(self) -> FieldSelection | None: ...
+
+
+def keep_selections(params: _Selecting) -> None:
+    """For `__post_init__` of a frozen dataclass: its selectors in forms that are immutable, hashable and compare by
+    what they say, whatever was given. Raises RequestError for what is no selector."""
+    object.__setattr__(params, "label_selector", label_selection(params.label_selector))
+    object.__setattr__(params, "field_selector", field_selection(params.field_selector))
+
+
+def _selection(params: ListParams | WatchParams) -> Query:
+    if text := str(params.label_selector or ""):
         yield "labelSelector", text
-    if field_selector:
-        yield "fieldSelector", field_selector
+    if text := str(params.field_selector or ""):
+        yield "fieldSelector", text
 
 
 def _timeout(timeout: Duration | None) -> Query:

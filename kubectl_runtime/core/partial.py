@@ -14,13 +14,14 @@ from typing import Any, Generic, Self, TypeVar
 import msgspec
 
 from kubectl_runtime.core.declare import bound_class
-from kubectl_runtime.core.errors import DecodeError, RequestError
+from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.head import Bookmark, decode_event, decode_object, split_page
+from kubectl_runtime.core.keys import namespace_or_none
 from kubectl_runtime.core.metav1 import ListMeta, OwnerReference
 from kubectl_runtime.core.objects import Resource
-from kubectl_runtime.core.problems import DECODE_FAILURES, problem_of
-from kubectl_runtime.core.record import Head, Problem, Record
+from kubectl_runtime.core.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
+from kubectl_runtime.core.record import Head, Record
 from kubectl_runtime.core.status import Status
 from kubectl_runtime.core.views import plain_object, without_nulls
 
@@ -48,7 +49,7 @@ class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def namespace(self) -> str | None:
-        return self.metadata.namespace
+        return namespace_or_none(self.metadata.namespace)
 
     @property
     def uid(self) -> str:

@@ -5,11 +5,31 @@ import re
 
 import msgspec
 
+from kubectl_runtime.core.errors import KubeError
+from kubectl_runtime.core.refs import ObjectRef
+
 DECODE_FAILURES = (msgspec.MsgspecError, UnicodeError, RecursionError)
 """What msgspec raises for bytes from outside: wrong types or syntax, invalid UTF-8, too many levels."""
 
 _PATH = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
 _VALUE = re.compile(r"Invalid (?:enum )?value .*", re.DOTALL)
+
+
+class DecodeError(KubeError):
+    """An object's content is not what its type says. `ref` is the object, `path` the place (`$.spec.replicas`)."""
+
+    def __init__(self, ref: ObjectRef | None, path: str, problem: str) -> None:
+        super().__init__(f"{ref if ref is not None else 'object'}: {problem}")
+        self.ref = ref
+        self.path = path
+        self.problem = problem
+
+
+class Problem(msgspec.Struct, frozen=True, gc=False):
+    """What a DecodeError will say, kept as text: a kept exception would keep the frames it went through."""
+
+    path: str
+    text: str
 
 
 def problem_of(failure: Exception, *, enveloped: bool = False, at: str = "$") -> tuple[str, str]:

@@ -1,16 +1,45 @@
-"""Making stored objects smaller without making them partial: managedFields, which only the server uses, cut out.
+"""Making stored objects smaller: what `modify=` leaves of one.
 
-A write without managedFields keeps the server's, so an object without them may still replace the whole.
+    modify                 what is kept                        may it replace the whole object?
+    strip_managed_fields   the bytes without managedFields     yes: a write without them keeps the server's
+    any other function     what it left in the reader it got   no: the record is partial
 """
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 import msgspec.structs
 
 from kubectl_runtime.core.problems import DECODE_FAILURES
 from kubectl_runtime.core.record import Record
+
+Modify: TypeAlias = Callable[[Any], object]
+"""Changes a reader in place; what is left of the object is what gets stored."""
+
+
+class Prunable(Protocol):
+    """A reader, as every resource class is one."""
+
+    @property
+    def record(self) -> Record | None: ...
+    def to_record(self, *, partial: bool = False) -> Record: ...
+
+
+def pruned(obj: Prunable, modify: Modify) -> Record:
+    """What `modify` leaves of the object behind this reader. An object whose metadata did not decode is not shown to
+    it.
+
+    Raises what `modify` raises; the reader may be half changed then.
+    """
+    record = obj.record
+    if record is not None and record.problem is not None:
+        return record
+    if modify is strip_managed_fields:
+        return strip_managed_fields(obj.to_record())
+    modify(obj)
+    return obj.to_record(partial=True)
 
 
 class _Metadata(msgspec.Struct, rename="camel"):

@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.core.errors import DecodeError
 from kubectl_runtime.core.gvk import ApiResource
+from kubectl_runtime.core.keys import Key, key_of, namespace_or_none
 from kubectl_runtime.core.metav1 import OwnerReference
+from kubectl_runtime.core.problems import DecodeError, Problem
 from kubectl_runtime.core.refs import ObjectRef
 
 
@@ -32,13 +33,6 @@ class Head(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True, rename
     annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
     finalizers: tuple[str, ...] | None = None
-
-
-class Problem(msgspec.Struct, frozen=True, gc=False):
-    """Why a record is not valid. Text only: a kept exception would keep the frames it went through."""
-
-    path: str
-    text: str
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
@@ -63,7 +57,13 @@ class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def namespace(self) -> str | None:
-        return self.head.namespace
+        return namespace_or_none(self.head.namespace)
+
+    @property
+    def key(self) -> Key:
+        """What tells it from the other objects of its kind."""
+        head = self.head
+        return key_of(head.namespace, head.name)
 
     @property
     def uid(self) -> str:
@@ -80,7 +80,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
     @property
     def ref(self) -> ObjectRef:
         head = self.head
-        return ObjectRef(self.resource, head.name, head.namespace or None)
+        return ObjectRef(self.resource, head.name, namespace_or_none(head.namespace))
 
     @property
     def error(self) -> DecodeError | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 import msgspec
 
 from kubectl_runtime.core.gvk import ApiResource, HasApiResource, Scope, api_resource_of
+from kubectl_runtime.core.keys import Key, key_of, namespace_or_none
 
 
 class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
     """The identity of an object: group, kind, namespace and name are compared; version and plural are only carried.
 
-    A cluster-scoped object has no namespace. Immutable and hashable.
+    A cluster-scoped object has no namespace, which is None (an empty one means the same). Immutable and hashable.
     """
 
     resource: ApiResource
@@ -19,7 +20,12 @@ class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
     @classmethod
     def of(cls, kind: HasApiResource | ApiResource, name: str, namespace: str | None = None) -> ObjectRef:
         """`ObjectRef.of(ConfigMap, "a", "default")`. Raises RequestError when `kind` is none."""
-        return cls(api_resource_of(kind), name, namespace)
+        return cls(api_resource_of(kind), name, namespace_or_none(namespace))
+
+    @property
+    def key(self) -> Key:
+        """What tells it from the other objects of its kind."""
+        return key_of(self.namespace, self.name)
 
     @property
     def kind(self) -> str:
@@ -32,12 +38,12 @@ class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ObjectRef):
             return NotImplemented
-        return self.name == other.name and self.namespace == other.namespace and (
+        return self.name == other.name and (self.namespace or None) == (other.namespace or None) and (
             self.resource is other.resource
             or (self.resource.kind == other.resource.kind and self.resource.group == other.resource.group))
 
     def __hash__(self) -> int:
-        return hash((self.name, self.namespace, self.resource.kind))
+        return hash((self.name, self.namespace or None, self.resource.kind))
 
     def canonical(self, resource: ApiResource) -> ObjectRef:
         """The same object as a ref of `resource`, which has the same group and kind: its version, and no namespace when

@@ -171,7 +171,7 @@ def delete(place: Place, name: str, params: DeleteParams | None = None) -> Reque
 
 def delete_collection(place: Place, params: DeleteParams | None = None, selection: ListParams | None = None) -> Request:
     """Delete all objects of the place that `selection` selects: everything, by default."""
-    return _on_kind(place, "DELETE", "deletecollection", query=(selection or ListParams()).query(),
+    return _on_kind(place, "DELETE", "deletecollection", query=params_or_default(selection, ListParams).query(),
                     body=_delete_options(params), many=True)
 
 

@@ -5,26 +5,50 @@
     selector.matches(obj.labels)                           as the API server would
 
 As there: `!=` and `notin` also match objects without the key; an empty selector matches everything.
+
+Wherever the library asks for a selector it takes each of these forms, and raises RequestError for anything else:
+
+    labels    text | Selector | {"app": "web"} | LabelSelector | its plain form, {"matchLabels": {…}} | official model
+    fields    text | {"metadata.name": "a"}
+
+Text is sent as it is: the server is its judge.
 """
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
 
 from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.metav1 import LabelSelector
+from kubectl_runtime.core.models import from_model, is_model
 
 _OPERATORS = {"In": "in", "NotIn": "notin", "=": "=", "!=": "!=", "Exists": "exists", "DoesNotExist": "!"}
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One requirement on one label; `operator` is `=`, `!=`, `in`, `notin`, `exists`, `!`, `gt` or `lt`."""
+    """One requirement on one label; `operator` is `=`, `!=`, `in`, `notin`, `exists`, `!`, `gt` or `lt`.
+
+    Raises RequestError for another operator, and for a key or a value that no label can have: rendered, it might say
+    something else (`a,b` would be two requirements).
+    """
 
     key: str
     operator: str
     values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.operator not in _MATCHERS:
+            raise RequestError(f"label {self.key!r}: {self.operator!r} is none of {', '.join(_MATCHERS)}")
+        if not isinstance(self.key, str) or not _IS_KEY(self.key):
+            raise RequestError(f"{self.key!r} is no key of a label")
+        for value in self.values:
+            if not isinstance(value, str) or not _IS_VALUE(value):
+                raise RequestError(f"label {self.key!r}: {value!r} is no value of a label")
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         return _MATCHERS[self.operator](labels.get(self.key), self.values)
@@ -72,6 +96,14 @@ class Selector:
     def labels(cls, labels: Mapping[str, str] | None = None, /, **more: str) -> Selector:
         """Equality with each of these labels."""
         return cls(tuple(Requirement(key, "=", (value,)) for key, value in {**(labels or {}), **more}.items()))
+
+    @classmethod
+    def of(cls, selection: LabelSelection | None) -> Selector:
+        """From any form that the module's docstring names; None selects everything. Raises RequestError."""
+        found = label_selection(selection)
+        if isinstance(found, str):
+            return cls.parse(found)
+        return cls() if found is None else found
 
     @classmethod
     def is_in(cls, key: str, values: Iterable[str]) -> Selector:
@@ -126,14 +158,52 @@ class Selector:
         return ",".join(map(str, self.requirements))
 
 
-def selector_text(selector: Selector | str | None) -> str:
-    """A selector argument as a request carries it."""
-    return "" if selector is None else str(selector)
+LabelSelection: TypeAlias = Selector | LabelSelector | Mapping[str, Any] | str
+"""What selects objects by their labels; official models are taken too, which have no type here."""
+FieldSelection: TypeAlias = Mapping[str, str] | str
+"""What selects objects by their fields."""
+
+
+def label_selection(given: LabelSelection | None) -> Selector | str | None:
+    """An argument for a label selector as an immutable value; None selects everything. Raises RequestError."""
+    if given is None or isinstance(given, Selector | str):
+        return given
+    plain: Any = from_model(given) if not isinstance(given, type) and is_model(given) else given
+    if isinstance(plain, Mapping):
+        if not isinstance(plain.get("matchLabels"), Mapping) and not isinstance(plain.get("matchExpressions"), list):
+            return Selector.labels(plain)
+        try:
+            plain = msgspec.convert(dict(plain), _StrictLabelSelector)
+        except msgspec.ValidationError as error:
+            raise RequestError(f"no label selector: {error}") from None
+    if isinstance(plain, LabelSelector):
+        return Selector.from_label_selector(plain)
+    raise RequestError(f"a {type(given).__name__} is no label selector: "
+                       "give text, a Selector, a mapping of labels or a LabelSelector")
+
+
+class _StrictLabelSelector(LabelSelector, frozen=True, forbid_unknown_fields=True):
+    """What is not understood would select too much."""
+
+
+def field_selection(given: FieldSelection | None) -> str | None:
+    """An argument for a field selector as text; None selects everything. Raises RequestError."""
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, Mapping):
+        return fields(given)
+    raise RequestError(f"a {type(given).__name__} is no field selector: give text or a mapping from field to value")
 
 
 def fields(mapping: Mapping[str, str] | None = None, /, **more: str) -> str:
-    """A field selector: `fields({"metadata.name": "a"})`, or `fields(name="a", namespace="b")` for metadata fields."""
+    """A field selector: `fields({"metadata.name": "a"})`, or `fields(name="a", namespace="b")` for metadata fields.
+
+    Raises RequestError for what is no text.
+    """
     pairs = {**(mapping or {}), **{f"metadata.{key}": value for key, value in more.items()}}
+    for key, value in pairs.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise RequestError(f"field {key!r}: {value!r} is no text")
     return ",".join(f"{key}={_escape(value)}" for key, value in pairs.items())
 
 
@@ -156,6 +226,8 @@ def _split(text: str) -> list[str]:
 
 _KEY = r"(?:[A-Za-z0-9][A-Za-z0-9.-]*/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?"
+_IS_KEY = re.compile(_KEY).fullmatch
+_IS_VALUE = re.compile(_VALUE).fullmatch
 _COMPARISON = re.compile(rf"({_KEY})\s*(==|=|!=|>|<)\s*({_VALUE})$")
 _SET = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)$")
 _EXISTENCE = re.compile(rf"(!?)\s*({_KEY})$")
@@ -167,7 +239,7 @@ def _parse_requirement(part: str) -> Requirement:
         return Requirement(found[1], _SIGNS[found[2]], (found[3],))
     if found := _SET.match(part):
         values = tuple(value.strip() for value in found[3].split(","))
-        if all(re.fullmatch(_VALUE, value) for value in values):
+        if all(map(_IS_VALUE, values)):
             return Requirement(found[1], found[2], values)
     if found := _EXISTENCE.match(part):
         return Requirement(found[2], "!" if found[1] else "exists")

@@ -5,13 +5,15 @@
     stopped  nothing                              returns True at once
 
 Callbacks exist for what cannot look at the token: a thread blocked in a socket read is woken by one that shuts the
-socket down. They run in the thread that calls `set`, outside the lock, and must be short.
+socket down. They run in the thread that calls `set`, outside the lock, and must be short. All of them are told, in the
+order in which they came, whatever one of them raises: that is logged. Only a KeyboardInterrupt in the main thread,
+which comes from the person at the keyboard and not from the callback, is raised again, when all have been told.
 """
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
 
@@ -21,15 +23,13 @@ log = logging.getLogger(__name__)
 class StopToken:
     """Set once, seen by everybody. Safe from any thread; `set` takes a lock, so signal handlers must not call it."""
 
-    def __init__(self, *, clock: Clock = SYSTEM_CLOCK, parent: StopToken | None = None) -> None:
-        """A token that is not set. It is also set, with the same reason, when `parent` is."""
+    def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        """A token that is not set."""
         self._clock = clock
         self._condition = threading.Condition()
         self._stopped = False
         self._reason = ""
         self._callbacks: dict[object, Callable[[], None]] = {}
-        if parent is not None:
-            parent.on_set(lambda: self.set(parent.reason))
 
     @property
     def reason(self) -> str:
@@ -40,7 +40,10 @@ class StopToken:
         return self._stopped
 
     def set(self, reason: str = "") -> None:
-        """Stop. Only the first call counts. Does not block, except for the callbacks' own time."""
+        """Stop. Only the first call counts. Does not block, except for the callbacks' own time.
+
+        Raises nothing but a KeyboardInterrupt that came in the main thread meanwhile.
+        """
         with self._condition:
             if self._stopped:
                 return
@@ -49,8 +52,7 @@ class StopToken:
             callbacks = list(self._callbacks.values())
             self._callbacks.clear()
             self._condition.notify_all()
-        for callback in callbacks:
-            _call(callback)
+        _call(callbacks)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the token is set or `timeout` seconds have passed on the token's clock; whether it is set."""
@@ -71,7 +73,7 @@ class StopToken:
             if not stopped:
                 self._callbacks[key] = callback
         if stopped:
-            _call(callback)
+            _call([callback])
 
         def forget() -> None:
             with self._condition:
@@ -83,8 +85,15 @@ class StopToken:
         return f"<StopToken {'set: ' + self._reason if self._stopped else 'not set'}>"
 
 
-def _call(callback: Callable[[], None]) -> None:
-    try:
-        callback()
-    except Exception:  # one bad callback must not keep the others from being told
-        log.exception("a stop callback failed")
+def _call(callbacks: Iterable[Callable[[], None]]) -> None:
+    interrupt = None
+    for callback in callbacks:
+        try:
+            callback()
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                interrupt = error
+            else:
+                log.exception("a stop callback failed")
+    if interrupt is not None:
+        raise interrupt

@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.core.errors import DecodeError
-from kubectl_runtime.core.problems import DECODE_FAILURES, problem_of
+from kubectl_runtime.core.problems import DECODE_FAILURES, DecodeError, problem_of
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.refs import ObjectRef
 from kubectl_runtime.core.wire import alternatives, is_record_type, needs_renaming, with_field_names

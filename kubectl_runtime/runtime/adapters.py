@@ -17,12 +17,13 @@ from typing import Any, TypeVar
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration
 from kubectl_runtime.core.gvk import ApiResource, HasApiResource
 from kubectl_runtime.core.invalid import InvalidObject
+from kubectl_runtime.core.prune import Modify, pruned
 from kubectl_runtime.runtime import triggers
 from kubectl_runtime.runtime.events import Apply, Delete, Event, InitApply, with_obj
 from kubectl_runtime.runtime.predicates import TTL, Predicate, PredicateCache
 from kubectl_runtime.runtime.streams import closing_source
-from kubectl_runtime.runtime.triggers import Mapper, ReconcileRequest, Subscription, name_of
-from kubectl_runtime.runtime.usercode import report
+from kubectl_runtime.runtime.triggers import Mapper, ReconcileRequest, Subscription
+from kubectl_runtime.runtime.usercode import guarded, name_of
 
 K = TypeVar("K")
 
@@ -37,7 +38,7 @@ def touched_objects(events: Iterable[Event[K]]) -> Iterator[K]:
     return _objects(events, (InitApply, Apply, Delete))
 
 
-def modify(events: Iterable[Event[K]], change: Callable[[K], None]) -> Iterator[Event[K]]:
+def modify(events: Iterable[Event[K]], change: Callable[[K], object]) -> Iterator[Event[K]]:
     """Let `change` prune each object in place. A store further on keeps only what is left, marked as partial, so that
     it cannot replace the object on the server. When `change` raises, the object goes on as it came."""
     with closing_source(events):
@@ -81,23 +82,20 @@ def _objects(events: Iterable[Event[K]], kinds: tuple[type, ...]) -> Iterator[K]
 
 
 def _requests(events: Iterable[Event[Any]], subscription: Subscription) -> Iterator[ReconcileRequest]:
+    where = name_of(subscription)
     with closing_source(events):
         for event in events:
             requests: list[ReconcileRequest] = []
-            try:
-                requests.extend(subscription(event))
-            except BaseException as error:  # noqa: BLE001 - one bad object must not end the stream
-                report(error, "%s", name_of(subscription))
+            guarded(None, where, _collect, requests, subscription, event)
             yield from requests
 
 
-def _changed(obj: Any, change: Callable[[Any], None]) -> Any:
+def _collect(requests: list[ReconcileRequest], subscription: Subscription, event: Event[Any]) -> None:
+    requests.extend(subscription(event))  # what was asked for before it raised, counts
+
+
+def _changed(obj: Any, change: Modify) -> Any:
     if isinstance(obj, InvalidObject):
         return obj
     original = obj.record
-    try:
-        change(obj)
-        return type(obj).from_record(obj.to_record(partial=True))
-    except BaseException as error:  # noqa: BLE001 - as above
-        report(error, "%s, given %r,", name_of(change), obj)
-        return type(obj).from_record(original)
+    return type(obj).from_record(guarded(original, f"{name_of(change)}, given {obj!r},", pruned, obj, change))

@@ -12,18 +12,17 @@ Never raises, except KeyboardInterrupt in the main thread (a simulation's). Hold
 """
 from __future__ import annotations
 
-import threading
 from typing import Any
 
-from kubectl_runtime.core.errors import ApiError, DecodeError
+from kubectl_runtime.core.errors import ApiError
 from kubectl_runtime.core.invalid import InvalidObject
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.runtime.action import Action
 from kubectl_runtime.runtime.context import Context, Environment
 from kubectl_runtime.runtime.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.runs import GONE, SKIPPED, SUCCEEDED, Outcome, Run, enter_run
 from kubectl_runtime.runtime.store import Store
-from kubectl_runtime.runtime.triggers import name_of
-from kubectl_runtime.runtime.usercode import described
+from kubectl_runtime.runtime.usercode import described, name_of, pass_interrupt
 
 OWNED = "FieldManagerConflict"
 """The reason of a cause where an apply met a field of another manager: unlike a stale write, no retry helps."""
@@ -63,8 +62,7 @@ class Applier:
             enter_run(None)
 
     def _failed(self, obj: Any, error: BaseException, ctx: Context[Any]) -> Outcome:
-        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-            raise error
+        pass_interrupt(error)
         if isinstance(error, DecodeError) and error.ref == ctx.ref:
             return self._undecodable(obj, error)
         delay = self._delay_after(obj, error, ctx)
@@ -80,6 +78,7 @@ class Applier:
                 raise _wrong_type(self._error_policy, action, ctx.ref)
             return action.requeue_after
         except BaseException as second:
+            pass_interrupt(second)
             logger = self._environment.logger
             logger.error("the error policy %s failed on %s: %s; the default backoff applies",
                          name_of(self._error_policy), ctx.ref, described(second), exc_info=second)

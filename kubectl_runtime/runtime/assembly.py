@@ -1,90 +1,37 @@
 """A controller's parts, wired together but not running: `Running` gives them threads, a simulation steps them by hand.
 
-    Plan       what the `Controller` was told, frozen
-    Assembly   watches -> subscriptions -> runner -> applier, with gate, store and shutdown tokens
+    watches -> subscriptions -> inbox -> runner -> applier, with gate, store and shutdown tokens
 """
 from __future__ import annotations
 
-import logging
 import random
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.gvk import ApiResource, HasApiResource, api_resource_of
-from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.applier import Applier
-from kubectl_runtime.runtime.backoff import DEFAULT_BACKOFF, WatchBackoff
 from kubectl_runtime.runtime.context import Environment
-from kubectl_runtime.runtime.events import Event, InitDone
 from kubectl_runtime.runtime.executor import Executor
-from kubectl_runtime.runtime.failures import DEFAULT_KEY_BACKOFF, KeyBackoff
 from kubectl_runtime.runtime.gate import Gate
+from kubectl_runtime.runtime.inbox import Inbox
+from kubectl_runtime.runtime.plan import Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.runner import Runner
 from kubectl_runtime.runtime.runqueue import RunQueue
 from kubectl_runtime.runtime.runs import record_write
 from kubectl_runtime.runtime.scheduler import Scheduler
 from kubectl_runtime.runtime.shutdown import Shutdown
-from kubectl_runtime.runtime.sources import BULK, EXTERNAL, TriggerSource, pull, ref_of
+from kubectl_runtime.runtime.sources import pull, pull_stream
 from kubectl_runtime.runtime.store import Store
-from kubectl_runtime.runtime.streams import closing_source
-from kubectl_runtime.runtime.triggers import ReconcileRequest, Subscription, named_after, trigger_self
-from kubectl_runtime.runtime.usercode import report
-from kubectl_runtime.runtime.watch_api import WatchApi
-from kubectl_runtime.runtime.watcher_config import WatcherConfig
+from kubectl_runtime.runtime.triggers import trigger_self
+from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.watches import Watch
-
-if TYPE_CHECKING:
-    from kubectl_runtime.client.client import Client
 
 K = TypeVar("K")
 
 GIVEN_STREAM = "the given stream"
-
-
-@dataclass(frozen=True)
-class WatchPlan:
-    """One watch: what, how, and which requests follow from it."""
-
-    api: WatchApi[Any]
-    config: WatcherConfig
-    subscription: Subscription
-
-
-@dataclass(frozen=True)
-class StreamPlan:
-    """The main objects come from a stream that somebody else made, in passing a store that somebody else keeps."""
-
-    events: Iterable[Event[Any]]
-    store: Store[Any]
-    stop: StopToken | None
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything a controller was told before it starts."""
-
-    name: str
-    client: Client
-    clock: Clock
-    resource: ApiResource
-    main: WatchPlan | StreamPlan
-    related: tuple[WatchPlan, ...] = ()
-    triggers: tuple[TriggerSource, ...] = ()
-    bulk_triggers: tuple[TriggerSource, ...] = ()
-    concurrency: int = 10
-    debounce: float = 0.0
-    max_wait: float | None = None
-    backoff: KeyBackoff = DEFAULT_KEY_BACKOFF
-    sync_timeout: float | None = None
-    watch_backoff: WatchBackoff = DEFAULT_BACKOFF
-    grace: float = 30.0
-    signals: bool = False
-    stop: StopToken | None = None
 
 
 class Assembly(Generic[K]):
@@ -95,9 +42,8 @@ class Assembly(Generic[K]):
                  rng: random.Random | None = None) -> None:
         """`on_bug(what, error)` hears of defects of the library; `rng` draws all jitter."""
         self.plan = plan
-        self.logger = logging.getLogger(f"kubectl_runtime.controller.{plan.name}")
+        self.logger = guarded_logger(f"kubectl_runtime.controller.{plan.name}")
         self.shutdown = Shutdown(plan.clock)
-        self._on_bug = on_bug
         self._rng = rng or random.Random()
         self.watches: dict[str, Watch[Any]] = {}
         self.pulls: dict[str, Callable[[], None]] = {}
@@ -116,6 +62,7 @@ class Assembly(Generic[K]):
         queue = RunQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait))
         self.runner = Runner(queue, Applier(reconcile, error_policy, self.store, environment), executor,
                              concurrency=plan.concurrency, clock=plan.clock)
+        self.inbox = Inbox(plan.resource, self.store, self.runner.trigger_all, logger=self.logger, on_bug=on_bug)
         names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, StreamPlan) else [])]
         self.gate = Gate(names, on_open=self.runner.open, trouble_of=self._trouble_of, clock=plan.clock,
                          logger=self.logger, timeout=plan.sync_timeout)
@@ -127,24 +74,7 @@ class Assembly(Generic[K]):
         """Connect the watches with the runner: from now on their steps lead to runs, and runs are told of writes."""
         self.shutdown.draining.on_set(self.plan.client.on_write(record_write))
         for watch, plan, name in self._watch_plans:
-            watch.subscribe(self._with_arrival(name, plan.subscription), self.sink)
-
-    def sink(self, requests: list[ReconcileRequest]) -> None:
-        """Where all triggers go. What is not of the controller's kind is refused, with a line in the log."""
-        own = self.plan.resource
-        try:
-            accepted = requests if all(request.ref.resource is own for request in requests) else self._own(requests)
-            self.runner.trigger_all(accepted)
-        except Exception as error:  # noqa: BLE001 - a defect here: a controller that looks alive and hears nothing
-            self._on_bug("the queue", error)
-
-    def trigger(self, item: Any) -> None:
-        """Reconcile an object or ref. Raises RequestError when it is not of the controller's kind."""
-        self.sink(self._external(item))
-
-    def trigger_everything(self) -> None:
-        """Reconcile every stored object."""
-        self.sink(self._everything())
+            watch.subscribe(plan.subscription, self.inbox.sink, partial(self.gate.arrived, name))
 
     def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
         """The store of a watched kind. Raises RequestError when this controller does not watch it."""
@@ -167,57 +97,17 @@ class Assembly(Generic[K]):
         self._watch_plans.append((watch, plan, name))
 
     def _plan_pulls(self) -> None:
-        plan, draining, own = self.plan, self.shutdown.draining, self.plan.resource
+        plan, draining, own, inbox = self.plan, self.shutdown.draining, self.plan.resource, self.inbox
         if isinstance(plan.main, StreamPlan):
             self._stores.setdefault((own.group, own.kind), plan.main.store)
             if plan.main.stop is not None:
                 draining.on_set(partial(plan.main.stop.set, "the controller stops"))
-            self.pulls["stream"] = partial(self._pull_stream, plan.main)
+            self.pulls["stream"] = partial(pull_stream, plan.main.events, trigger_self(own), inbox.sink,
+                                           partial(self.gate.arrived, GIVEN_STREAM), draining)
         for number, source in enumerate(plan.triggers, 1):
-            self.pulls[f"trigger source {number}"] = partial(pull, source, self._external, self.sink, draining)
+            self.pulls[f"trigger source {number}"] = partial(pull, source, inbox.external, inbox.sink, draining)
         for number, source in enumerate(plan.bulk_triggers, 1):
-            self.pulls[f"bulk trigger source {number}"] = partial(pull, source, self._everything, self.sink, draining)
-
-    def _external(self, item: Any) -> list[ReconcileRequest]:
-        return [ReconcileRequest(ref_of(item, self.plan.resource), EXTERNAL)]
-
-    def _everything(self, _item: Any = None) -> list[ReconcileRequest]:
-        own = self.plan.resource
-        return [ReconcileRequest(record.ref.canonical(own), BULK) for record in self.store.records()]
-
-    def _pull_stream(self, main: StreamPlan) -> None:
-        subscription = self._with_arrival(GIVEN_STREAM, trigger_self(self.plan.resource))
-        try:
-            with closing_source(main.events):
-                for event in main.events:
-                    if requests := list(subscription(event)):
-                        self.sink(requests)
-                    if self.shutdown.draining.is_set():
-                        return
-        except BaseException as error:  # noqa: BLE001 - the stream is user code
-            report(error, "the stream of controller %s", self.plan.name)
-        if not self.shutdown.draining.is_set():
-            raise RuntimeError("the given stream ended, so nothing would be noticed any more")
-
-    def _with_arrival(self, name: str, subscription: Subscription) -> Subscription:
-        """`subscription`, which also tells the gate when the list of `name` is complete."""
-
-        def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:
-            if isinstance(event, InitDone):
-                self.gate.arrived(name)
-            return subscription(event)
-
-        return named_after(subscription, requests)
-
-    def _own(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
-        accepted = []
-        for request in requests:
-            try:
-                accepted.append(ReconcileRequest(ref_of(request.ref, self.plan.resource), request.reason,
-                                                 request.cause))
-            except RequestError as error:
-                self.logger.error("a trigger (%s) is ignored: %s", request.reason, error)
-        return accepted
+            self.pulls[f"bulk trigger source {number}"] = partial(pull, source, inbox.bulk, inbox.sink, draining)
 
     def _trouble_of(self, name: str) -> str:
         watch = self.watches.get(name)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
+from kubectl_runtime.core.backoff import ExponentialBackoff
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.stop import StopToken
@@ -26,15 +27,12 @@ T = TypeVar("T")
 IDLE_PAUSE = 0.05
 """Seconds until a simulated transport that had nothing ready is asked again."""
 
-_MANY = 64
-"""Doublings after which nothing grows any more; keeps the power from overflowing."""
-
-
 @dataclass(frozen=True, slots=True)
 class WatchBackoff:
     """The rule. Durations are seconds or `timedelta`; `jitter=False` waits exactly d (for tests).
 
-    Raises RequestError when a number makes no sense.
+    `maximum` bounds d, as in client-go, so with jitter up to twice as much is waited. Raises RequestError when a number
+    makes no sense.
     """
 
     initial: Duration = 0.8
@@ -44,14 +42,21 @@ class WatchBackoff:
     jitter: bool = True
 
     def __post_init__(self) -> None:
-        initial, maximum, reset_after = map(seconds, (self.initial, self.maximum, self.reset_after))
-        if not (0 < initial <= maximum and self.factor >= 1 and reset_after >= 0):
-            raise RequestError(f"a backoff needs 0 < initial <= maximum, factor >= 1 and reset_after >= 0: {self}")
+        _ = self._plain  # refuses numbers that make no sense
+        if not seconds(self.reset_after) >= 0:
+            raise RequestError(f"a backoff needs reset_after >= 0, not {self.reset_after}")
 
     def delay(self, failures: int, rng: random.Random) -> float:
         """Seconds to wait after the `failures`-th failure in a row (1 is the first)."""
-        delay = min(seconds(self.maximum), seconds(self.initial) * self.factor ** min(failures - 1, _MANY))
-        return delay * (1 + rng.random()) if self.jitter else delay
+        if not self.jitter:
+            return self._plain.delay(failures, rng.random)
+        # [d, 2d) is what is left of 2d when up to half of it is taken off.
+        doubled = ExponentialBackoff(2 * seconds(self.initial), self.factor, 2 * seconds(self.maximum), jitter=0.5)
+        return doubled.delay(failures, lambda: 1 - rng.random())
+
+    @property
+    def _plain(self) -> ExponentialBackoff:
+        return ExponentialBackoff(self.initial, self.factor, self.maximum)
 
 
 DEFAULT_BACKOFF = WatchBackoff()

@@ -12,10 +12,11 @@ from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.failures import KeyBackoff
 from kubectl_runtime.runtime.runs import Run
 from kubectl_runtime.runtime.shutdown import Shutdown
+from kubectl_runtime.runtime.store import Store
+from kubectl_runtime.runtime.usercode import GuardedLogger
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.client import Client
-    from kubectl_runtime.runtime.store import Store
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ class Environment(Generic[T]):
 
     __slots__ = ("backoff", "client", "data", "logger", "rng", "shutdown", "store_of")
 
-    def __init__(self, *, client: Client, data: T, logger: logging.Logger, shutdown: Shutdown, backoff: KeyBackoff,
+    def __init__(self, *, client: Client, data: T, logger: GuardedLogger, shutdown: Shutdown, backoff: KeyBackoff,
                  rng: random.Random, store_of: Callable[[HasApiResource | ApiResource], Store[Any]]) -> None:
         self.client = client
         self.data = data
@@ -113,7 +114,7 @@ class Context(Generic[T]):
         return self._logger
 
 
-class ReconcileLogger(logging.LoggerAdapter[logging.Logger]):
+class ReconcileLogger(logging.LoggerAdapter[GuardedLogger]):
     """Puts the object and the run's id in front of each message."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:

@@ -15,29 +15,29 @@ The methods change the controller and return it. It may be started again after i
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Duration, seconds
 from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.stop import StopToken
-from kubectl_runtime.runtime.assembly import Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.backoff import DEFAULT_BACKOFF, WatchBackoff
+from kubectl_runtime.runtime.events import Event
 from kubectl_runtime.runtime.failures import DEFAULT_KEY_BACKOFF, KeyBackoff
+from kubectl_runtime.runtime.plan import Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
 from kubectl_runtime.runtime.running import Running
 from kubectl_runtime.runtime.serve import serve
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
 from kubectl_runtime.runtime.sources import TriggerSource, check_source
-from kubectl_runtime.runtime.triggers import Mapper, name_of, trigger_others, trigger_owners, trigger_self
+from kubectl_runtime.runtime.store import Store
+from kubectl_runtime.runtime.triggers import Mapper, trigger_others, trigger_owners, trigger_self
+from kubectl_runtime.runtime.usercode import name_of
 from kubectl_runtime.runtime.watcher_config import DEFAULT_CONFIG, WatcherConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kubectl_runtime.client.api import Api
     from kubectl_runtime.client.client import Client
-    from kubectl_runtime.runtime.events import Event
-    from kubectl_runtime.runtime.store import Store
 
 K = TypeVar("K")
 

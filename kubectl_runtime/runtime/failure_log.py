@@ -9,16 +9,15 @@ says about a Secret is withheld: it may quote the content.
 """
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Any
 
 from kubectl_runtime.core.errors import ApiError, KubeError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.runtime.events import Event, Failed, Init, InitApply
-from kubectl_runtime.runtime.usercode import described
+from kubectl_runtime.runtime.usercode import described, guarded_logger
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from kubectl_runtime.core.clock import Duration, seconds
-from kubectl_runtime.core.errors import RequestError
+from kubectl_runtime.core.backoff import ExponentialBackoff
+from kubectl_runtime.core.clock import Duration
 
 K = TypeVar("K", bound=Hashable)
 
@@ -26,15 +26,11 @@ MAX_REMEMBERED_WRITES = 64
 """Per failing key; older ones are forgotten, and their echo counts as a change by somebody else."""
 
 
-_MANY = 64
-"""Doublings after which nothing grows any more; keeps the power from overflowing."""
-
-
 @dataclass(frozen=True, slots=True)
 class KeyBackoff:
     """How long a failing key waits: `initial` times `factor` per further failure, at most `maximum`.
 
-    Each delay is drawn from [(1 - jitter) d, d], so that keys which failed together do not come back together.
+    Each delay is drawn from ((1 - jitter) d, d], so that keys which failed together do not come back together.
     Durations are seconds or `timedelta`. Raises RequestError when a number makes no sense.
     """
 
@@ -44,13 +40,15 @@ class KeyBackoff:
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
-        if not (0 < seconds(self.initial) <= seconds(self.maximum) and self.factor >= 1 and 0 <= self.jitter <= 1):
-            raise RequestError(f"a backoff needs 0 < initial <= maximum, factor >= 1 and jitter within 0..1: {self}")
+        _ = self._backoff  # refuses numbers that make no sense
 
     def delay(self, failures: int, rng: random.Random) -> float:
         """Seconds to wait after the `failures`-th failure in a row (1 is the first)."""
-        exact = min(seconds(self.maximum), seconds(self.initial) * self.factor ** min(failures - 1, _MANY))
-        return exact * (1 - self.jitter * rng.random())
+        return self._backoff.delay(failures, rng.random)
+
+    @property
+    def _backoff(self) -> ExponentialBackoff:
+        return ExponentialBackoff(self.initial, self.factor, self.maximum, self.jitter)
 
 
 DEFAULT_KEY_BACKOFF = KeyBackoff()

@@ -7,13 +7,13 @@ A reconciler that runs on half a store sees children missing that exist, and mak
 """
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable
 
 from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.core.errors import KubeError
 from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.runtime.usercode import GuardedLogger
 
 WARN_EVERY = 30.0
 """Seconds between two warnings about what is missing."""
@@ -27,7 +27,7 @@ class Gate:
     """Safe to use from any thread. `on_open` and `trouble_of` are called without a lock."""
 
     def __init__(self, names: Iterable[str], *, on_open: Callable[[], None], trouble_of: Callable[[str], str],
-                 clock: Clock, logger: logging.Logger, timeout: float | None = None) -> None:
+                 clock: Clock, logger: GuardedLogger, timeout: float | None = None) -> None:
         """`names` of what has to arrive; `trouble_of(name)` is its last error, empty when there is none."""
         self._missing = dict.fromkeys(names)
         self._on_open = on_open

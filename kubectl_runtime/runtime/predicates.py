@@ -25,9 +25,9 @@ from cachetools import TTLCache
 
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.invalid import InvalidObject
+from kubectl_runtime.core.keys import Key
 from kubectl_runtime.runtime.events import Apply, Delete, Event, Init, InitApply, InitDone
-from kubectl_runtime.runtime.triggers import ReconcileRequest, Subscription, name_of, named_after
-from kubectl_runtime.runtime.usercode import report
+from kubectl_runtime.runtime.usercode import guarded, name_of
 
 TTL = 3600.0
 """Seconds without being seen after which an object passes again (kube-rs's number)."""
@@ -73,7 +73,8 @@ resource_version = Predicate(lambda obj: obj.resource_version or None)
 labels = Predicate(lambda obj: _items(obj.labels))
 annotations = Predicate(lambda obj: _items(obj.annotations))
 finalizers = Predicate(lambda obj: tuple(obj.finalizers))
-Key = tuple[str | None, str, str]
+_Seen = tuple[Key, str]
+"""The uid too: a namesake that was created later is seen for the first time."""
 
 
 class PredicateCache:
@@ -82,8 +83,8 @@ class PredicateCache:
     def __init__(self, predicate: Predicate, *, ttl: Duration = TTL, max_size: int = MAX_SIZE,
                  clock: Clock = SYSTEM_CLOCK) -> None:
         self._value = predicate.value
-        self._seen: TTLCache[Key, int] = TTLCache(max_size, seconds(ttl), timer=clock.monotonic)
-        self._listed: set[Key] | None = None
+        self._seen: TTLCache[_Seen, int] = TTLCache(max_size, seconds(ttl), timer=clock.monotonic)
+        self._listed: set[_Seen] | None = None
 
     def __len__(self) -> int:
         """How many objects are remembered."""
@@ -111,17 +112,20 @@ class PredicateCache:
             self._listed.add(key)
         if isinstance(obj, InvalidObject):
             return True
-        try:
-            value = self._value(obj)
-            if value is None:
-                return True
-            seen = hash((value, _deletion(obj)))
-        except BaseException as error:  # noqa: BLE001 - user code must not end the thread of the watch
-            report(error, "predicate %s, given %r,", name_of(self._value), obj)
+        seen = guarded(None, self._named, self._hash, obj)
+        if seen is None:
             return True
         before = self._seen.get(key)
         self._seen[key] = seen
         return before != seen
+
+    def _hash(self, obj: Any) -> int | None:
+        """What is remembered of `obj`; None when the predicate has no opinion."""
+        value = self._value(obj)
+        return None if value is None else hash((value, _deletion(obj)))
+
+    def _named(self, obj: Any) -> str:
+        return f"predicate {name_of(self._value)}, given {obj!r},"
 
     def _forget_vanished(self) -> None:
         listed, self._listed = self._listed, None
@@ -130,20 +134,8 @@ class PredicateCache:
                 self._seen.pop(key, None)
 
 
-def filtered(subscription: Subscription, predicate: Predicate, *, ttl: Duration = TTL,
-             clock: Clock = SYSTEM_CLOCK) -> Subscription:
-    """`subscription`, called only for the events that pass `predicate`. To be subscribed once: it has a memory."""
-    cache = PredicateCache(predicate, ttl=ttl, clock=clock)
-
-    def requests(event: Event[Any]) -> list[ReconcileRequest]:
-        return [*subscription(event)] if cache.passes(event) else []
-
-    return named_after(subscription, requests)
-
-
-def _key(obj: Any) -> Key:
-    ref = obj.ref
-    return ref.namespace, ref.name, obj.uid
+def _key(obj: Any) -> _Seen:
+    return obj.ref.key, obj.uid
 
 
 def _deletion(obj: Any) -> object:

@@ -22,26 +22,28 @@ Records go in and out; `reflector` is the form for streams of readers. For one t
 """
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from kubectl_runtime.core.keys import Key, key_of
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.runtime.events import INIT_DONE, Apply, Delete, Event, Init, InitApply, InitDone, with_obj
-from kubectl_runtime.runtime.store_index import Key
 from kubectl_runtime.runtime.store_writer import Observers, StoreWriter
 from kubectl_runtime.runtime.streams import closing_source
+from kubectl_runtime.runtime.usercode import guarded_logger
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 K = TypeVar("K")
 
 
 class Commit(NamedTuple):
-    """One write to the store: what it changed, in order, and who was observing when it happened."""
+    """One write to the store: what it changed, in order, who was observing when it happened, and whether it completed a
+    list."""
 
     changes: list[Event[Record]]
     observers: Observers
+    completes: bool = False
 
 
 class Reflector:
@@ -79,7 +81,7 @@ class Reflector:
 
     def _applied(self, record: Record) -> None:
         head = record.head
-        key = (head.namespace or "", head.name)
+        key = key_of(head.namespace, head.name)
         old = self._pending[key] if key in self._pending else self._writer.get(key)
         if old is not None:
             if _same_version(old, record):
@@ -95,7 +97,7 @@ class Reflector:
 
     def _deleted(self, record: Record) -> None:
         head = record.head
-        key = (head.namespace or "", head.name)
+        key = key_of(head.namespace, head.name)
         old = self._pending[key] if key in self._pending else self._writer.get(key)
         if old is not None:
             if _other_object(old, record):
@@ -111,7 +113,7 @@ class Reflector:
         if not head.name:
             _nameless(record)
             return
-        key = (head.namespace or "", head.name)
+        key = key_of(head.namespace, head.name)
         old = self._writer.get(key)
         # The stored record of an unchanged object is kept, so that two copies of everything never exist at once.
         self._buffer[key] = old if old is not None and _same_version(old, record) else record
@@ -137,7 +139,7 @@ class Reflector:
             changed[key] = record
             events.append(Apply(record, before))
         events.append(INIT_DONE)
-        return Commit(events, self._writer.replace(new, changed))
+        return Commit(events, self._writer.replace(new, changed), completes=True)
 
     def _flush(self, done: list[Commit]) -> None:
         if self._changes:

@@ -58,13 +58,13 @@ class Runner:
             self._pace.triggered(now)
             for request in requests:
                 queue.trigger(request, now)
-            self._tend_and_tell(now)
+            self._call_worker_and_tell(now)
 
     def open(self) -> None:
         """Every store is complete: runs may begin."""
         with self._lock:
             self._open = True
-            self._tend(self._clock.monotonic())
+            self._call_worker_if_due(self._clock.monotonic())
             self._changed.notify_all()
 
     def drain(self) -> int:
@@ -127,10 +127,10 @@ class Runner:
 
     def _step(self) -> float | None:
         now = self._clock.monotonic()
-        at = self._tend(now)
+        at = self._call_worker_if_due(now)
         return None if at is None else max(0.0, at - now)
 
-    def _tend(self, now: float) -> float | None:
+    def _call_worker_if_due(self, now: float) -> float | None:
         """Call a worker if it is time to; when the dispatcher has to look again, None if it has not."""
         if not self._open:
             return None
@@ -142,9 +142,9 @@ class Runner:
             return self._pace.ask_again()
         return self._queue.next_due()
 
-    def _tend_and_tell(self, now: float) -> None:
-        """`_tend`, by another thread than the dispatcher's: wake that one if it would look too late."""
-        at = self._tend(now)
+    def _call_worker_and_tell(self, now: float) -> None:
+        """The same, by another thread than the dispatcher's: wake that one if it would look too late."""
+        at = self._call_worker_if_due(now)
         if at is not None and at < self._wake_at:
             self._wake_at = at
             self._changed.notify_all()
@@ -186,5 +186,5 @@ class Runner:
                     self._changed.notify_all()
             else:
                 self._pace.began(run, now)
-            self._tend_and_tell(now)
+            self._call_worker_and_tell(now)
             return run

@@ -32,9 +32,10 @@ from typing import Any, Generic, TypeVar
 from kubectl_runtime.core.clock import Duration, seconds
 from kubectl_runtime.core.errors import KubeError
 from kubectl_runtime.core.refs import ObjectRef
-from kubectl_runtime.runtime.assembly import Assembly, Plan
+from kubectl_runtime.runtime.assembly import Assembly
 from kubectl_runtime.runtime.executor import ThreadExecutor
 from kubectl_runtime.runtime.gate import SyncTimeoutError
+from kubectl_runtime.runtime.plan import Plan
 from kubectl_runtime.runtime.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE, stack_of
 from kubectl_runtime.runtime.signals import ShutdownSignals
@@ -107,11 +108,11 @@ class Running(Generic[K]):
 
     def trigger(self, item: Any) -> None:
         """Reconcile an object or ObjectRef soon; does not block. Raises RequestError when it is of another kind."""
-        self._assembly.trigger(item)
+        self._assembly.inbox.trigger(item)
 
     def trigger_all(self) -> None:
         """Reconcile every stored object soon."""
-        self._assembly.trigger_everything()
+        self._assembly.inbox.trigger_everything()
 
     def stop(self, timeout: Duration = DEFAULT_GRACE) -> list[ObjectRef]:
         """End it: no new runs, and at most `timeout` seconds for those in progress. Returns the keys that are stuck.

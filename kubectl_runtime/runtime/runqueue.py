@@ -27,8 +27,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kubectl_runtime.core.keys import Key
 from kubectl_runtime.runtime.failures import Failures, Version
-from kubectl_runtime.runtime.runs import Key, Outcome, Run
+from kubectl_runtime.runtime.runs import Outcome, Run
 from kubectl_runtime.runtime.scheduler import Scheduler
 from kubectl_runtime.runtime.triggers import Reason, ReconcileRequest
 
@@ -75,8 +76,7 @@ class RunQueue:
         """
         if self._closed:
             return
-        ref, cause = request.ref, request.cause
-        key = (ref.namespace, ref.name)
+        key, cause = request.ref.key, request.cause
         if request.reason is Reason.OBJECT_DELETED:
             self.forget(key)
             return

@@ -10,13 +10,12 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kubectl_runtime.core.keys import Key
+from kubectl_runtime.runtime.failures import Version
+from kubectl_runtime.runtime.triggers import ReconcileRequest
+
 if TYPE_CHECKING:
     from kubectl_runtime.client.writes import Write
-    from kubectl_runtime.runtime.failures import Version
-    from kubectl_runtime.runtime.triggers import ReconcileRequest
-
-Key = tuple[str | None, str]
-"""Namespace and name. Within one controller that is the whole identity, and tuples hash far faster than refs."""
 
 MAX_ARRIVALS = 64
 """Causes remembered per run; with more, the trigger behind them counts as somebody else's change."""

@@ -14,7 +14,6 @@ the default disposition, because the kernel ignores that for process 1 of a cont
 """
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
@@ -22,7 +21,9 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any
 
-log = logging.getLogger(__name__)
+from kubectl_runtime.runtime.usercode import guarded_logger
+
+log = guarded_logger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

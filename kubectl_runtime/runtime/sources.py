@@ -1,7 +1,8 @@
-"""What triggers reconciles besides watches: iterables and queues that the user's program fills.
+"""What triggers reconciles besides watches: iterables, queues and streams that the user's program fills.
 
     reconcile_on(source)       each item is an object or a ref: reconcile it
     reconcile_all_on(source)   each item, whatever it is, means: reconcile everything in the store
+    for_stream(events, ...)    each item is an event about the controller's own kind
 
 A source is pulled by a thread of its own, in which it may block. A queue (anything with `get(timeout=)`) is asked twice
 a second whether to stop; an iterable cannot be asked, so one that blocks for ever keeps its thread until the process
@@ -9,25 +10,21 @@ ends.
 """
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from queue import Empty
 from typing import Any, Protocol
 
 from kubectl_runtime.core.errors import RequestError
-from kubectl_runtime.core.gvk import ApiResource
-from kubectl_runtime.core.refs import ObjectRef
 from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.runtime.events import Event, InitDone
 from kubectl_runtime.runtime.streams import closing_source
-from kubectl_runtime.runtime.triggers import ReconcileRequest, Sink
-from kubectl_runtime.runtime.usercode import report
+from kubectl_runtime.runtime.triggers import ReconcileRequest, Sink, Subscription
+from kubectl_runtime.runtime.usercode import guarded, guarded_logger
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 POLL = 0.5
 """Seconds a queue is waited for before the stop token is looked at again."""
-
-EXTERNAL, BULK = "external trigger", "bulk reconcile requested"
 
 
 class TriggerQueue(Protocol):
@@ -47,39 +44,51 @@ def check_source(source: object) -> None:
 
 
 def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopToken) -> None:
-    """Pass what comes out of `source` to `sink` until it ends or `stop` is set. The body of the source's thread."""
-    items = source if isinstance(source, Iterable) else _from_queue(source, stop)
-    try:
+    """Pass what comes out of `source` to `sink` until it ends or `stop` is set. The body of the source's thread.
+
+    An item that is nothing to reconcile is reported, and the next one follows.
+    """
+
+    def requests_of(item: Any) -> list[ReconcileRequest]:
+        try:
+            return list(to_requests(item))
+        except RequestError as error:
+            log.error("a trigger is ignored: %s", error)
+            return []
+
+    def pass_on() -> None:
+        items = source if isinstance(source, Iterable) else _from_queue(source, stop)
         with closing_source(items):
             for item in items:
                 if stop.is_set():
                     return
-                try:
-                    requests = list(to_requests(item))
-                except RequestError as error:
-                    log.error("a trigger is ignored: %s", error)
-                    continue
+                requests: list[ReconcileRequest] = guarded([], "an item of a trigger source", requests_of, item)
                 if requests:
                     sink(requests)
-    except BaseException as error:  # noqa: BLE001 - the iterable is user code
-        report(error, "a trigger source, a %s, ended: it", type(source).__qualname__)
+
+    guarded(None, f"a trigger source, a {type(source).__qualname__}, ended: it", pass_on)
 
 
-def ref_of(item: Any, own: ApiResource) -> ObjectRef:
-    """The ref that `item` (a ref or an object) names, of the controller's own kind, version and scope.
+def pull_stream(events: Iterable[Event[Any]], subscription: Subscription, sink: Sink, on_complete: Callable[[], None],
+                stop: StopToken) -> None:
+    """Pass what follows from `events` to `sink` until `stop` is set; call `on_complete` for each complete list.
 
-    Raises RequestError for anything else.
+    The body of the stream's thread. Raises RuntimeError when the stream ends before, whatever it raised (reported).
     """
-    ref = item if isinstance(item, ObjectRef) else getattr(item, "ref", None)
-    if not isinstance(ref, ObjectRef):
-        raise RequestError(f"{type(item).__name__} is neither an object nor an ObjectRef of {own.full_name}")
-    if ref.resource is own and (ref.namespace is not None) == own.namespaced:
-        return ref
-    if ref.kind != own.kind or ref.group != own.group:
-        raise RequestError(f"{ref} is not of the kind {own.full_name} that this controller reconciles")
-    if own.namespaced and not ref.namespace:
-        raise RequestError(f"{ref} has no namespace, but {own.full_name} are namespaced")
-    return ref.canonical(own)
+
+    def pass_on() -> None:
+        with closing_source(events):
+            for event in events:
+                if requests := [*subscription(event)]:
+                    sink(requests)
+                if isinstance(event, InitDone):
+                    on_complete()
+                if stop.is_set():
+                    return
+
+    guarded(None, "the given stream", pass_on)
+    if not stop.is_set():
+        raise RuntimeError("the given stream ended, so nothing would be noticed any more")
 
 
 def _from_queue(source: TriggerQueue, stop: StopToken) -> Iterator[Any]:

@@ -12,25 +12,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from kubectl_runtime.core.clock import Clock, Duration, seconds
 from kubectl_runtime.core.errors import KubeError, RequestError
 from kubectl_runtime.core.gvk import ApiResource
+from kubectl_runtime.core.keys import Key, key_of
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.refs import ObjectRef
-from kubectl_runtime.runtime.store_index import Indexes, Key
+from kubectl_runtime.core.selectors import LabelSelection, Selector
+from kubectl_runtime.runtime.store_index import Indexes
 
 K = TypeVar("K")
 
 Objects: TypeAlias = list[K]
 Records: TypeAlias = list[Record]
-
-
-class Matcher(Protocol):
-    """A label selector, as `kubectl_runtime.core.selectors.Selector` is one."""
-
-    def matches(self, labels: dict[str, str] | None, /) -> bool: ...
 
 
 class StoreNotReady(KubeError, TimeoutError):
@@ -124,14 +120,16 @@ class Store(Generic[K]):
         """Some object for which `predicate` is true, or None. What `predicate` raises is passed on."""
         return next(self._matching(self.records(), predicate), None)
 
-    def filter(self, wanted: Callable[[K], bool] | Matcher) -> Objects[K]:
-        """The objects for which a function is true, or whose labels a `Selector` matches."""
+    def filter(self, wanted: Callable[[K], bool] | LabelSelection) -> Objects[K]:
+        """The objects for which a function is true, or whose labels a selector matches (see `core.selectors`).
+
+        Raises RequestError for what is neither.
+        """
         records = self.records()
-        matches = getattr(wanted, "matches", None)
-        if matches is not None:
-            return [self._read(record) for record in records if matches(record.head.labels or {})]
-        assert callable(wanted)
-        return [*self._matching(records, wanted)]
+        if callable(wanted):
+            return [*self._matching(records, wanted)]
+        selector = Selector.of(wanted)
+        return [self._read(record) for record in records if selector.matches(record.head.labels)]
 
     def by_index(self, index: str, value: Hashable) -> Objects[K]:
         """The objects for which the index function `index` gave `value`. Raises RequestError for an unknown index."""
@@ -182,9 +180,9 @@ class Store(Generic[K]):
             name = key
         state = self._state
         with state.condition:
-            found = state.records.get((namespace or "", name))
+            found = state.records.get(key_of(namespace, name))
             # Objects of a namespaced kind all have a namespace, so this finds cluster-scoped ones only.
-            return found if found is not None or not namespace else state.records.get(("", name))
+            return found if found is not None or not namespace else state.records.get((None, name))
 
     def _is_own(self, ref: ObjectRef) -> bool:
         return ref.kind == self.resource.kind and ref.group == self.resource.group

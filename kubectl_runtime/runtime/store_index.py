@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+from kubectl_runtime.core.keys import Key
 from kubectl_runtime.core.record import Record
-from kubectl_runtime.runtime.usercode import report
+from kubectl_runtime.runtime.usercode import guarded
 
-Key = tuple[str, str]
-"""Namespace (empty for cluster-scoped objects) and name."""
 IndexFunction = Callable[[Record], Any]
 Values = tuple[Hashable, ...]
 
@@ -62,13 +61,7 @@ class Indexes:
     @staticmethod
     def values_of(name: str, function: IndexFunction, record: Record) -> Values:
         """What the user's function says of an object; nothing when it raises (reported). Call it without the lock."""
-        try:
-            values = _one_or_many(function(record))
-            hash(values)
-        except BaseException as error:  # noqa: BLE001 - user code must not end the thread of the watch
-            report(error, "index %s of %s", name, record.ref)
-            return ()
-        return values
+        return guarded((), lambda *_: f"index {name} of {record.ref}", _checked_values, function, record)
 
     def _remove(self, name: str, key: Key) -> None:
         buckets = self._keys[name]
@@ -77,6 +70,12 @@ class Indexes:
             bucket.discard(key)
             if not bucket:
                 del buckets[value]
+
+
+def _checked_values(function: IndexFunction, record: Record) -> Values:
+    values = _one_or_many(function(record))
+    hash(values)
+    return values
 
 
 def _one_or_many(found: Any) -> Values:

@@ -15,9 +15,10 @@ from typing import Generic, TypeVar, cast
 
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.gvk import ApiResource, HasApiResource, api_resource_of
+from kubectl_runtime.core.keys import Key
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.runtime.store import Store, StoreState
-from kubectl_runtime.runtime.store_index import Key, Values
+from kubectl_runtime.runtime.store_index import Values
 from kubectl_runtime.runtime.views import reader_of
 
 K = TypeVar("K")

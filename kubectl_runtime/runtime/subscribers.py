@@ -10,20 +10,19 @@ since it holds up the watch.
 """
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.stop import StopToken
-from kubectl_runtime.runtime.events import Event, obj_of, with_obj
-from kubectl_runtime.runtime.triggers import ReconcileRequest, Sink, Subscription, name_of
-from kubectl_runtime.runtime.usercode import report
+from kubectl_runtime.runtime.events import INIT, Event, obj_of, with_obj
+from kubectl_runtime.runtime.triggers import ReconcileRequest, Sink, Subscription
+from kubectl_runtime.runtime.usercode import guarded, guarded_logger, name_of
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 SLOW_SECONDS = 0.1
 """User code in a watch's thread that takes longer is logged by name."""
@@ -36,7 +35,9 @@ class Subscriber:
     """Safe to use from any thread."""
 
     def __init__(self, subscription: Subscription, sink: Sink, read: Callable[[Record], Any], clock: Clock,
-                 stop: StopToken) -> None:
+                 stop: StopToken, on_complete: Callable[[], None]) -> None:
+        """`on_complete` is for the watch to call, when a list is complete."""
+        self.on_complete = on_complete
         self._subscription = subscription
         self._sink = sink
         self._read = read
@@ -47,6 +48,8 @@ class Subscriber:
         self._queue: deque[Sequence[Event[Record]]] = deque()
         self._delivering = True
         self._cancelled = False
+        self._current: Event[Record] = INIT
+        """What the subscription is given at the moment. Of the thread that delivers."""
 
     def begin(self, changes: Sequence[Event[Record]]) -> None:
         """Deliver `changes`, then what has come since the subscriber was made. To be called exactly once."""
@@ -79,22 +82,30 @@ class Subscriber:
 
     def _pass(self, changes: Sequence[Event[Record]]) -> None:
         requests: list[ReconcileRequest] = []
+        left = iter(changes)
+        # Guarded as a whole and gone on with after what raised, as a guard around each event would cost each event.
+        while not guarded(False, self._told, self._collect, left, requests):
+            pass
+        if requests:
+            guarded(None, f"the sink of {self._name}", self._sink, requests)
+
+    def _collect(self, changes: Iterator[Event[Record]], requests: list[ReconcileRequest]) -> bool:
+        """Add to `requests` what follows from `changes`; True when there are no more of them."""
         monotonic = self._clock.monotonic
         for change in changes:
+            self._current = change
             began = monotonic()
             try:
                 # The reader is made for this subscription alone: what it changes in it, nobody else sees.
                 requests.extend(self._subscription(with_obj(change, self._read)))
-            except BaseException as error:  # noqa: BLE001 - user code must not end the thread of the watch
-                report(error, "%s, given %s,", self._name, _described(change))
-            if (took := monotonic() - began) > SLOW_SECONDS:
-                log.warning("%s took %.0f ms for %s: what a watch calls must not block, or its events come late",
-                            self._name, took * 1000, _described(change))
-        if requests:
-            try:
-                self._sink(requests)
-            except BaseException as error:  # noqa: BLE001 - as above
-                report(error, "the sink of %s", self._name)
+            finally:
+                if (took := monotonic() - began) > SLOW_SECONDS:
+                    log.warning("%s took %.0f ms for %s: what a watch calls must not block, or its events come late",
+                                self._name, took * 1000, _described(change))
+        return True
+
+    def _told(self, *_: object) -> str:
+        return f"{self._name}, given {_described(self._current)},"
 
 
 def _described(change: Event[Record]) -> str:

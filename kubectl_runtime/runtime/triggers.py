@@ -127,12 +127,6 @@ def _refs(found: Iterable[ObjectRef] | ObjectRef | None) -> Iterator[ObjectRef]:
         yield ref
 
 
-def name_of(function: Any) -> str:
-    """What to call a user's function in a log line."""
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    return f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
-
-
 def named_after(function: Any, wrapper: Subscription) -> Subscription:
     """`wrapper`, under the name of the user's function that it calls."""
     for attribute in ("__module__", "__name__", "__qualname__"):

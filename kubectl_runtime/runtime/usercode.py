@@ -4,38 +4,85 @@
     anything else, SystemExit included     logged with its traceback; the caller goes on
 
 A watch that ends because of one bad object or one bad callback would look healthy and be dead, so nothing else passes.
-An exception is user code too: its text is asked for by `described`, never by `str`.
+An exception is user code too: its text is asked for by `described`, never by `str`. So is a log handler: the runtime
+logs through `guarded_logger`, so that a handler that raises costs its line and nothing else.
 """
 from __future__ import annotations
 
+import contextlib
 import logging
+import sys
 import threading
+import traceback
 from collections.abc import Callable
-from typing import Any, TypeVar
-
-log = logging.getLogger(__name__)
+from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
+Where: TypeAlias = str | Callable[..., str]
+"""Which code it was, and about which object: a text, or a function that makes it of the call's arguments."""
 
-def report(error: BaseException, where: str, *args: object) -> None:
-    """Log what user code raised; `where % args` names the code and the object. Call it where the error is caught."""
-    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-        raise error
-    log.error("%s raised %s", where % args if args else where, type(error).__name__, exc_info=error)
+
+class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
+    """Logs as the logger that it wraps. What handlers and filters raise goes to stderr, as `logging` does with what it
+    catches itself, and not to the caller. Safe to use from any thread."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        try:
+            if self.logger.isEnabledFor(level):
+                # One frame more, this one, is not the origin of the line.
+                self.logger.log(level, msg, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
+        except BaseException as error:  # noqa: BLE001 - see the module docstring
+            pass_interrupt(error)
+            _tell_stderr(f"a log handler of {self.logger.name} raised", error)
+
+
+def guarded_logger(name: str) -> GuardedLogger:
+    """`logging.getLogger(name)`, which raises nothing."""
+    return GuardedLogger(logging.getLogger(name))
+
+
+log = guarded_logger(__name__)
+
+
+def guarded(default: T, where: Where, function: Callable[..., T], *args: Any) -> T:
+    """`function(*args)`; `default`, and a report, when it raises. `where`, or `where(*args)`, says in the log what it
+    was."""
+    try:
+        return function(*args)
+    except BaseException as error:  # noqa: BLE001 - see the module docstring
+        _report(error, where, args)
+        return default
 
 
 def described(error: BaseException) -> str:
     """Type and text of an exception, in which the text may fail: `ValueError: no such thing`."""
     name = type(error).__name__
-    text = guarded("<its text cannot be shown>", f"{name}.__str__", lambda: str(error))
+    text = guarded("<its text cannot be shown>", f"{name}.__str__", str, error)
     return f"{name}: {text}" if text else name
 
 
-def guarded(default: T, where: str, function: Callable[..., T], *args: Any) -> T:
-    """`function(*args)`; `default`, and a report, when it raises. `where` names the function."""
-    try:
-        return function(*args)
-    except BaseException as error:  # noqa: BLE001 - see the module docstring
-        report(error, where)
-        return default
+def name_of(function: Any) -> str:
+    """What to call a user's function in a log line."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
+
+
+def pass_interrupt(error: BaseException) -> None:
+    """Raise `error` if it is the person at the keyboard. To be called first by whoever catches everything."""
+    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        raise error
+
+
+def _report(error: BaseException, where: Where, args: tuple[Any, ...]) -> None:
+    pass_interrupt(error)
+    # How an object shows itself is user code as well.
+    text = where if isinstance(where, str) else guarded("user code", "a description", where, *args)
+    log.error("%s raised %s", text, type(error).__name__, exc_info=error)
+
+
+def _tell_stderr(what: str, error: BaseException) -> None:
+    if not logging.raiseExceptions or sys.stderr is None:
+        return
+    with contextlib.suppress(Exception):  # closed, broken or replaced by user code: there is nobody left to tell
+        sys.stderr.write(f"--- {what} ---\n{''.join(traceback.format_exception(error))}")

@@ -2,18 +2,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from kubectl_runtime.core.invalid import InvalidObject
+from kubectl_runtime.core.prune import Modify, pruned
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.runtime.events import Event, with_obj
-from kubectl_runtime.runtime.usercode import report
+from kubectl_runtime.runtime.usercode import guarded, name_of
 
 K = TypeVar("K")
-
-Modify: TypeAlias = Callable[[Any], None]
-"""Changes a reader in place; what is left of the object is what gets stored."""
-
 
 def reader_of(kind: type[K]) -> Callable[[Record], K]:
     """What makes readers of `kind`; a record whose head did not decode becomes an `InvalidObject`."""
@@ -30,16 +27,5 @@ def reader_of(kind: type[K]) -> Callable[[Record], K]:
 def modified(event: Event[Record], modify: Modify, read: Callable[[Record], Any]) -> Event[Record]:
     """The event with its record pruned by `modify`; as it was when that raises (reported) or the object is invalid."""
 
-    def prune(record: Record) -> Record:
-        if record.problem is not None:
-            return record
-        try:
-            obj = read(record)
-            modify(obj)
-            pruned: Record = obj.to_record(partial=True)
-        except BaseException as error:  # noqa: BLE001 - user code must not end the thread of the watch
-            report(error, "modify, given %s,", record.ref)
-            return record
-        return pruned
-
-    return with_obj(event, prune)
+    return with_obj(event, lambda record: guarded(record, lambda: f"{name_of(modify)}, given {record.ref},",
+                                                  lambda: pruned(read(record), modify)))

@@ -45,7 +45,6 @@ else goes on at once, at most one new watch a second, so that no behaviour of a 
 """
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
@@ -54,9 +53,10 @@ from kubectl_runtime.core.errors import ApiError, KubeError, TransportError
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.status import Status
 from kubectl_runtime.runtime.events import INIT, INIT_DONE, Apply, Delete, Event, Failed, InitApply
+from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.watch_api import WatchBatch
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 MIN_WATCH_SECONDS = 1.0
 """A watch that ends earlier is a failure if it brought nothing new; else the next one waits until then."""

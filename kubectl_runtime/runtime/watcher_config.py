@@ -4,10 +4,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 from kubectl_runtime.core.clock import Duration, seconds
 from kubectl_runtime.core.errors import RequestError
+from kubectl_runtime.core.params import keep_selections
+from kubectl_runtime.core.selectors import FieldSelection, LabelSelection
 
 
 class ListSemantic(Enum):
@@ -21,18 +22,12 @@ class ListSemantic(Enum):
     back in time."""
 
 
-class Rendered(Protocol):
-    """A selector object that renders itself with `str`."""
-
-    def __str__(self) -> str: ...
-
-
 @dataclass(frozen=True, slots=True)
 class WatcherConfig:
-    """Frozen. Raises RequestError when a number makes no sense."""
+    """Frozen. Raises RequestError when a number makes no sense or a selector is none (see `core.selectors`)."""
 
-    label_selector: str | Rendered | None = None
-    field_selector: str | Rendered | None = None
+    label_selector: LabelSelection | None = None
+    field_selector: FieldSelection | None = None
     page_size: int | None = 500
     """Objects per page of a list (client-go's and kube-rs's number); None asks for one page."""
     timeout: Duration = 290.0
@@ -43,6 +38,7 @@ class WatcherConfig:
     list_semantic: ListSemantic = ListSemantic.MOST_RECENT
 
     def __post_init__(self) -> None:
+        keep_selections(self)
         if self.page_size is not None and self.page_size < 1:
             raise RequestError(f"page_size must be at least 1 or None, not {self.page_size}")
         if seconds(self.timeout) < 1:
@@ -50,20 +46,16 @@ class WatcherConfig:
 
     @property
     def label_text(self) -> str | None:
-        return _text(self.label_selector)
+        return str(self.label_selector or "") or None
 
     @property
     def field_text(self) -> str | None:
-        return _text(self.field_selector)
+        return str(self.field_selector or "") or None
 
     def draw_timeout(self, rng: random.Random) -> int:
         """The timeout of the next watch request, in whole seconds as the API takes it."""
         longest = seconds(self.timeout)
         return max(1, round(rng.uniform(0.8 * longest, longest)))
-
-
-def _text(selector: str | Rendered | None) -> str | None:
-    return str(selector) or None if selector is not None else None
 
 
 DEFAULT_CONFIG = WatcherConfig()

@@ -8,16 +8,14 @@
     waiting     nothing before its time                            the seconds that are left
     stopped     nothing                                            None
 
-A thread calls it in a loop (`WatchThread`); a simulation calls it when it likes. The order in each step is: store,
+A thread calls it in a loop (`run`); a simulation calls it when it likes. The order in each step is: store,
 then the subscriptions, then the visible state. A subscription that comes late first gets an `Apply` of every stored
 object and `InitDone`, then everything after that, nothing twice and nothing lost: what is stored and who observes it
 change under one lock.
 """
 from __future__ import annotations
 
-import logging
 import random
-import threading
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -25,6 +23,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.prune import Modify
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.backoff import DEFAULT_BACKOFF, IDLE_PAUSE, Backoff, WatchBackoff
@@ -35,13 +34,14 @@ from kubectl_runtime.runtime.store import Store
 from kubectl_runtime.runtime.store_writer import StoreWriter
 from kubectl_runtime.runtime.subscribers import Subscriber
 from kubectl_runtime.runtime.triggers import Sink, Subscription
-from kubectl_runtime.runtime.views import Modify, modified, reader_of
+from kubectl_runtime.runtime.usercode import guarded_logger
+from kubectl_runtime.runtime.views import modified, reader_of
 from kubectl_runtime.runtime.watch_api import WatchApi
 from kubectl_runtime.runtime.watch_driver import WatchDriver
 from kubectl_runtime.runtime.watch_machine import Listing
 from kubectl_runtime.runtime.watcher_config import DEFAULT_CONFIG, WatcherConfig
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 K = TypeVar("K")
 
@@ -104,15 +104,19 @@ class Watch(Generic[K]):
     def stopped(self) -> bool:
         return self._state.phase is Phase.STOPPED
 
-    def subscribe(self, subscription: Subscription, sink: Sink) -> Callable[[], None]:
+    def subscribe(self, subscription: Subscription, sink: Sink,
+                  on_complete: Callable[[], None] = lambda: None) -> Callable[[], None]:
         """From now on pass what the watch sees through `subscription` and the requests to `sink`; returns how to end
         that.
 
-        What is stored already is passed through before this returns, by the calling thread.
+        What is stored already is passed through before this returns, by the calling thread. `on_complete` is called
+        whenever the store holds a complete list, and now if it does already. It must neither block nor raise.
         """
-        subscriber = Subscriber(subscription, sink, self._read, self._clock, self.stop)
+        subscriber = Subscriber(subscription, sink, self._read, self._clock, self.stop, on_complete)
         ready, records = self._writer.attach(subscriber)
         subscriber.begin([*map(Apply, records), INIT_DONE] if ready else [])
+        if ready:
+            on_complete()
 
         def unsubscribe() -> None:
             subscriber.cancel()
@@ -166,6 +170,8 @@ class Watch(Generic[K]):
             for observer in commit.observers:
                 assert isinstance(observer, Subscriber)
                 observer.deliver(commit.changes)
+                if commit.completes and not self.stop.is_set():
+                    observer.on_complete()
         last = events[-1]
         if last is INIT_DONE:
             self._relists += 1
@@ -200,18 +206,3 @@ class Watch(Generic[K]):
             self._driver.close()
             self._writer.end(self.stop.reason or "stopped")
             self._state = msgspec.structs.replace(self._state, phase=Phase.STOPPED, since=self._clock.monotonic())
-
-
-class WatchThread:
-    """Runs a watch in a thread of its own, named after what is watched, until its stop token is set."""
-
-    def __init__(self, watch: Watch[K]) -> None:
-        self._thread = threading.Thread(target=watch.run, name=f"watch {watch.target}", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def join(self, timeout: float | None = None) -> bool:
-        """Wait for the thread to end; whether it has. Does not stop it."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kubectl_runtime.testing.tls import Certificate
+    from kubectl_runtime.certificates.authority import Certificate
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,92 +9,61 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from kubectl_runtime.core.objects import Resource
+from kubectl_runtime.manifests.documents import Document, read_text
+from kubectl_runtime.manifests.files import read_files
+from kubectl_runtime.manifests.objects import objects_of
+from kubectl_runtime.manifests.problems import ManifestError
 from kubectl_runtime.testing.apiserver.access import ADMIN
-from kubectl_runtime.testing.apiserver.controllers.client import path_of
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.core import ApiCore
+from kubectl_runtime.testing.apiserver.loopback import path_of
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
-
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.core import ApiCore
 
 Object = dict[str, Any]
 Manifests = str | Path | Object | Iterable[Object | Resource]
 
 _CRD = "CustomResourceDefinition"
-_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def load_objects(core: ApiCore, manifests: Manifests) -> int:
     """Load everything; returns the number of objects. Raises ValueError naming what was refused and where it stands,
     and OSError."""
     count = 0
-    for place, document in _documents(manifests):
-        for obj in _objects(document, place):
-            _load(core, obj, place)
+    for value, place in _values(manifests):
+        for obj, stands in objects_of(value, place):
+            _load(core, obj, stands)
             count += 1
     return count
 
 
-def _documents(manifests: Manifests) -> Iterator[tuple[str, Any]]:
-    """The documents, each with where it stands."""
+def _values(manifests: Manifests) -> Iterator[tuple[Any, str]]:
+    """The values of the documents, each with where it stands."""
     if isinstance(manifests, dict):
-        yield "the object given", manifests
-    elif isinstance(manifests, Path):
-        yield from _of_files(manifests)
-    elif isinstance(manifests, str):
-        if "\n" not in manifests and Path(manifests).exists():
-            yield from _of_files(Path(manifests))
-        else:
-            yield from _of_text(manifests, "the YAML text")
+        yield manifests, "the object given"
+    elif isinstance(manifests, str | Path):
+        for document in _documents(manifests):
+            yield document.value, document.place
     else:
         for number, obj in enumerate(manifests, 1):
-            yield f"object {number}", obj
+            yield obj.to_dict() if isinstance(obj, Resource) else obj, f"object {number}"
 
 
-def _of_files(path: Path) -> Iterator[tuple[str, Any]]:
-    files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES) if path.is_dir() else [path]
-    for file in files:
-        try:
-            text = file.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{file} is no UTF-8: {error}") from None
-        yield from _of_text(text, str(file))
-
-
-def _of_text(text: str, source: str) -> Iterator[tuple[str, Any]]:
-    import yaml
-
-    from kubectl_runtime.testing.apiserver.encoding.yaml_body import json_types_loader
-
-    try:
-        documents = list(yaml.load_all(text, Loader=json_types_loader()))
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
-        raise ValueError(f"{source} is no YAML: {error}") from None
-    for number, document in enumerate(documents, 1):
-        if document is not None:
-            yield source if len(documents) == 1 else f"{source}, document {number}", document
-
-
-def _objects(document: Any, place: str) -> Iterator[Object]:
-    """The object in a document, or those of a list. Items of a typed list (``PodList``) may leave out their kind."""
-    if isinstance(document, Resource):
-        document = document.to_dict()
-    if not isinstance(document, dict):
-        hint = f"; there is no file {document!r} either" if isinstance(document, str) else ""
-        raise ValueError(f"{place} holds {type(document).__name__} where a Kubernetes object is expected{hint}")
-    kind, items = document.get("kind"), document.get("items")
-    if not (isinstance(kind, str) and kind.endswith("List") and isinstance(items, list)):
-        yield document
-        return
-    item_kind = kind.removesuffix("List")
-    typed = {"apiVersion": document.get("apiVersion"), "kind": item_kind} if item_kind else {}
-    for number, item in enumerate(items, 1):
-        yield from _objects({**typed, **item} if isinstance(item, dict) else item, f"{place}, item {number}")
+def _documents(manifests: str | Path) -> Iterator[Document]:
+    if isinstance(manifests, Path):
+        yield from read_files(manifests)
+    elif "\n" not in manifests and Path(manifests).exists():
+        yield from read_files(Path(manifests))
+    else:
+        documents = read_text(manifests, "the YAML text")
+        if len(documents) == 1 and isinstance(documents[0].value, str):
+            raise ManifestError("the YAML text", f"it is no Kubernetes object, and there is no file "
+                                                 f"{documents[0].value!r} either")
+        yield from documents
 
 
 def _load(core: ApiCore, obj: Object, place: str) -> None:
@@ -103,13 +72,13 @@ def _load(core: ApiCore, obj: Object, place: str) -> None:
         raise ValueError(f"{place} is no Kubernetes object: apiVersion and kind are texts, metadata is a mapping")
     name = metadata.get("name") or metadata.get("generateName") or ""
     group, _, version = api_version.rpartition("/")
-    resource_type = core.registry.by_kind(group, version, kind)
+    resource_type = core.cluster.registry.by_kind(group, version, kind)
     if resource_type is None:
         raise ValueError(f"cannot load {kind or 'an object without kind'} {name!r} ({place}): the server does not "
                          f"serve {kind!r} of {api_version!r}; load its CustomResourceDefinition first")
     namespace = str(metadata.get("namespace") or "default") if resource_type.namespaced else ""
     title = f"{kind} {namespace + '/' if namespace else ''}{name} ({place})"
-    if namespace and core.storage.get("/namespaces", "", namespace) is None:
+    if namespace and core.cluster.storage.get("/namespaces", "", namespace) is None:
         _check(title, _send(core, "POST", "/api/v1/namespaces",
                             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
     response = _send(core, "POST", path_of(resource_type, namespace), obj)
@@ -137,7 +106,7 @@ def _settle(core: ApiCore, kind: str) -> None:
         core.tick()
 
 
-def _replace(core: ApiCore, resource_type: ResourceType, namespace: str, obj: Object) -> HttpResponse:
+def _replace(core: ApiCore, resource_type: ServedResource, namespace: str, obj: Object) -> HttpResponse:
     path = path_of(resource_type, namespace, obj["metadata"]["name"])
     current = msgspec.json.decode(_send(core, "GET", path).body)
     metadata = {**obj["metadata"], "resourceVersion": current.get("metadata", {}).get("resourceVersion")}

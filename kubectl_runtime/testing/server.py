@@ -16,9 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
+from kubectl_runtime.certificates.authority import HOSTS, Authority
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration
-from kubectl_runtime.testing.apiserver.access import ADMIN, Access, AuthorizationMode, Tokens, as_user, users_by_token
-from kubectl_runtime.testing.apiserver.context import User
+from kubectl_runtime.testing.apiserver.access import (
+    ADMIN,
+    Access,
+    AuthorizationMode,
+    Tokens,
+    User,
+    as_user,
+    users_by_token,
+)
 from kubectl_runtime.testing.apiserver.controllers.catalog import build_controllers
 from kubectl_runtime.testing.apiserver.core import DEFAULT_COMPACTION, ApiCore
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
@@ -27,7 +35,7 @@ from kubectl_runtime.testing.housekeeper import Housekeeper
 from kubectl_runtime.testing.http.listener import Listener
 from kubectl_runtime.testing.kubeconfig import Credentials, kubeconfig
 from kubectl_runtime.testing.loading import Manifests, load_objects
-from kubectl_runtime.testing.tls import HOSTS, Authority, ServerTls
+from kubectl_runtime.testing.tls import ServerTls
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.client import Client
@@ -175,7 +183,7 @@ class ApiServer:
         `timeout` is the deadline of each call (see `Config`): a short one suits a server that is told never to answer.
         Raises ValueError as `credentials`, RuntimeError before the first start.
         """
-        from kubectl_runtime.client.client import Client
+        from kubectl_runtime.client.client import Client  # here, as the server works without the library
         from kubectl_runtime.client.config import Config
 
         shown = self.credentials(user, certificate=certificate)
@@ -201,7 +209,7 @@ class ApiServer:
 
     def transport(self) -> ApiTransport:
         """A `requests` adapter over the same data without sockets and threads, for simulation."""
-        from kubectl_runtime.testing.transport import ApiTransport
+        from kubectl_runtime.testing.transport import ApiTransport  # here, as it loads requests
 
         transport = ApiTransport(self)
         self._transports.add(transport)

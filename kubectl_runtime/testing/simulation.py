@@ -71,10 +71,10 @@ class SimulatedController(Generic[K]):
         return self.assembly.runner.depth()
 
     def trigger(self, item: Any) -> None:
-        self.assembly.trigger(item)
+        self.assembly.inbox.trigger(item)
 
     def trigger_all(self) -> None:
-        self.assembly.trigger_everything()
+        self.assembly.inbox.trigger_everything()
 
     def begin_stop(self, grace: Duration = 30) -> None:
         """As `Running.stop`, without the waiting: step on to see it end."""

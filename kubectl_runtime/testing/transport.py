@@ -13,7 +13,7 @@ one within its data here.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
@@ -24,18 +24,15 @@ from requests.adapters import BaseAdapter
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse, parse_query
 from kubectl_runtime.testing.faults import Exchange, RecordedRequest, Wait
 from kubectl_runtime.testing.http.messages import head, whole_head
-from kubectl_runtime.testing.transport_bodies import Line, PlannedBody, WatchBody
-
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.server import ApiServer
+from kubectl_runtime.testing.transport_bodies import Line, PlannedBody, Service, WatchBody
 
 
 class ApiTransport(BaseAdapter):
     """See the module. For the thread that runs the simulation; no lock is held while a request is answered."""
 
-    def __init__(self, server: ApiServer) -> None:
+    def __init__(self, service: Service) -> None:
         super().__init__()
-        self._server = server
+        self._service = service
         self._watches: WeakSet[WatchBody] = WeakSet()
         self._late: list[tuple[float, HttpRequest, Exchange, RecordedRequest]] = []  # (when it is handled, …)
 
@@ -45,12 +42,12 @@ class ApiTransport(BaseAdapter):
         Blocks, on the clock, for delays and at most for the read timeout of a stall. Raises requests.ConnectionError
         and ReadTimeout where a fault breaks the connection or keeps the answer back.
         """
-        wanted, server = _read(request), self._server
-        line = Line(server, _read_timeout(timeout))
+        wanted, service = _read(request), self._service
+        line = Line(service, _read_timeout(timeout))
         try:
-            line.wait_for(server.faults.connect(), b"")
-            entry = line.entry = server.requests.add(wanted)
-            exchange = server.faults.begin(wanted) or Exchange(server.clock)
+            line.wait_for(service.faults.connect(), b"")
+            entry = line.entry = service.requests.add(wanted)
+            exchange = service.faults.begin(wanted) or Exchange(service.clock)
             self._delay(line, wanted, exchange, entry)
             answer = self._answer(wanted, exchange, entry)
             line.pause(answer.delay)
@@ -71,7 +68,7 @@ class ApiTransport(BaseAdapter):
     def _delay(self, line: Line, wanted: HttpRequest, exchange: Exchange, entry: RecordedRequest) -> None:
         """Let what is to pass before a request pass. A client that gives up meanwhile does not undo the request: the
         server handles it at its time, when nobody listens any more."""
-        due = self._server.clock.monotonic() + sum(step.seconds for step in exchange.before if isinstance(step, Wait))
+        due = self._service.clock.monotonic() + sum(step.seconds for step in exchange.before if isinstance(step, Wait))
         try:
             line.wait_for(exchange.before, b"")
         except urllib3.exceptions.ReadTimeoutError:
@@ -83,36 +80,36 @@ class ApiTransport(BaseAdapter):
         for effect in exchange.effects:
             effect()
         answer = exchange.answer(exchange.instead or self._handle(wanted))
-        self._server.requests.answered(entry, answer.status)
+        self._service.requests.answered(entry, answer.status)
         return answer
 
     def _handle(self, wanted: HttpRequest) -> HttpResponse:
         self.settle()
-        answer = self._server.core.handle(wanted)
+        answer = self._service.core.handle(wanted)
         self.settle()
         return answer
 
     def settle(self) -> None:
         """Do what is due by the clock: late requests, controllers, compaction."""
-        core, now = self._server.core, self._server.clock.monotonic()
+        core, now = self._service.core, self._service.clock.monotonic()
         due = [late for late in self._late if late[0] <= now]
         self._late = [late for late in self._late if late[0] > now]
         for _, wanted, exchange, entry in due:
             answer = self._answer(wanted, exchange, entry)
             if answer.stream is not None:
                 answer.stream.close()
-        while (wakeup := core.next_wakeup()) is not None and wakeup <= self._server.clock.monotonic():
+        while (wakeup := core.next_wakeup()) is not None and wakeup <= self._service.clock.monotonic():
             core.tick()
 
     def _response(self, request: requests.PreparedRequest, exchange: Exchange, answer: HttpResponse,
                   line: Line) -> requests.Response:
         headers = urllib3.HTTPHeaderDict(answer.headers)
-        now = self._server.clock.now()
+        now = self._service.clock.now()
         body: WatchBody | PlannedBody
         if answer.stream is not None:
             start = head(answer, now, [])
             rest = line.wait_for(exchange.head(start), start)
-            body = WatchBody(self._server.clock, self.settle, exchange, answer.stream, line, rest)
+            body = WatchBody(self._service.clock, self.settle, exchange, answer.stream, line, rest)
             self._watches.add(body)
         else:
             start = whole_head(answer, now, close=False)

@@ -9,24 +9,49 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import urllib3
 
 from kubectl_runtime.core.clock import Clock
-from kubectl_runtime.testing.apiserver.wire import WatchStream
-from kubectl_runtime.testing.faults import Close, Exchange, Plan, RecordedRequest, Reset, Send, Wait
+from kubectl_runtime.testing.apiserver.core import ApiCore
+from kubectl_runtime.testing.apiserver.wire import EventStream
+from kubectl_runtime.testing.faults import (
+    Close,
+    Exchange,
+    Faults,
+    Plan,
+    RecordedRequest,
+    Recording,
+    Reset,
+    Send,
+    Wait,
+)
 
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.server import ApiServer
+
+class Service(Protocol):
+    """The server behind a transport, as `server.ApiServer` is one. Its core may change from one request to the next: a
+    server that begins anew has another."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def core(self) -> ApiCore: ...
+
+    @property
+    def faults(self) -> Faults: ...
+
+    @property
+    def requests(self) -> Recording: ...
 
 
 class Line:
     """The connection of one request: carries out plans on the clock, as far as the client would notice."""
 
-    def __init__(self, server: ApiServer, timeout: float | None) -> None:
+    def __init__(self, service: Service, timeout: float | None) -> None:
         self.entry: RecordedRequest | None = None
-        self._server, self._timeout = server, timeout
+        self._service, self._timeout = service, timeout
         self._silent = 0.0  # seconds since the client last heard something
 
     def wait_for(self, plan: Plan, expected: bytes) -> Plan:
@@ -75,7 +100,7 @@ class Line:
             raise urllib3.exceptions.ReadTimeoutError(None, "", "Read timed out.")  # type: ignore[arg-type]
 
     def _sleep(self, seconds: float | None) -> None:
-        clock, condition = self._server.clock, threading.Condition()
+        clock, condition = self._service.clock, threading.Condition()
         if seconds == float("inf"):
             seconds = None  # for ever: a simulated clock tells that nobody will end this
         deadline = None if seconds is None else clock.monotonic() + seconds
@@ -91,7 +116,7 @@ class Line:
     def note(self, how: str) -> None:
         """Record how the connection ended."""
         if self.entry is not None:
-            self._server.requests.answered(self.entry, None, how)
+            self._service.requests.answered(self.entry, None, how)
 
 
 class PlannedBody:
@@ -131,7 +156,7 @@ class WatchBody:
     headers: urllib3.HTTPHeaderDict
     status: int
 
-    def __init__(self, clock: Clock, settle: Callable[[], None], exchange: Exchange, stream: WatchStream, line: Line,
+    def __init__(self, clock: Clock, settle: Callable[[], None], exchange: Exchange, stream: EventStream, line: Line,
                  plan: Plan) -> None:
         self._clock, self._settle = clock, settle
         self._exchange, self._stream, self._line = exchange, stream, line

@@ -169,7 +169,7 @@ def main(count: int = 20_000, watches: int = 50, changes: int = 2_000) -> int:
         server.load(pods(count))
         loaded, held = time.perf_counter() - begun, resident_mib() - before
         spent = updates(server, min(count, 1_000))
-        seconds, complete = fan_out(port_of(server), str(server.core.storage.rv), watches, changes)
+        seconds, complete = fan_out(port_of(server), str(server.core.cluster.storage.rv), watches, changes)
     posted = post_from_another_process(count)
     print(json.dumps({
         "what": "embedded API server", "pods": count, "load_s": round(loaded, 2), "pods_mib": round(held),

@@ -11,6 +11,7 @@ import yaml
 
 import kubectl_runtime
 from kubectl_runtime.cli.main import main
+from tests.examples.programs import Program
 
 KINDS = '''
 from __future__ import annotations
@@ -107,9 +108,7 @@ def test_crd_looks_in_the_current_folder_and_imports_no_server(folder: Path) -> 
 
 
 def test_server_serves_until_a_signal() -> None:
-    with subprocess.Popen([sys.executable, "-m", "kubectl_runtime", "server", "--controllers", "none"],
-                          stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("ready http://127.0.0.1:")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+    with Program("-m", "kubectl_runtime", "server", "--controllers", "none") as server:
+        assert server.until("ready").startswith("ready http://127.0.0.1:")
+        server.send(signal.SIGTERM)
+        assert server.end() == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from wire_server import WireServer, answering, config_map, says, status
 
 from kubectl_runtime import (
     Api,
@@ -18,6 +17,7 @@ from kubectl_runtime.client.discovery import Discovery
 from kubectl_runtime.client.writes import Write
 from kubectl_runtime.core.status import Status
 from kubectl_runtime.resources import ConfigMap, Deployment
+from tests.client.wire_server import WireServer, answering, config_map, says, status
 
 
 class TestAnswers:

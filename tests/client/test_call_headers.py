@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from wire_server import Peer, Received, WireServer, answering, config_map, says
 
 from kubectl_runtime import (
     Api,
@@ -22,6 +21,7 @@ from kubectl_runtime.client.config import Impersonation
 from kubectl_runtime.client.layers import Answer, Call, Send
 from kubectl_runtime.core.request import Request, Retry
 from kubectl_runtime.resources import ConfigMap
+from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says
 
 RESOURCE = ApiResource("", "v1", "ConfigMap", "configmaps")
 GET = Request(
@@ -154,6 +154,16 @@ class TestHeaders:
             'get configmaps default/a: the API server warns: v1 is "old"',
             "get configmaps default/a: the API server warns: unknown field",
         ]
+
+    def test_a_server_that_always_warns_of_something_else_fills_neither_memory_nor_log(
+            self, caplog: pytest.LogCaptureFixture) -> None:
+        answers = [says(headers=["Warning: " + ", ".join(f'299 - "{answer}-{number}"' for number in range(110))])
+                   for answer in range(10)]
+        with WireServer(answering(*answers)) as server, server.client() as client:
+            for _ in answers:
+                client.request(GET)
+            assert len(client._warned) == 1000
+        assert len(caplog.records) == 1000
 
 
 class TestLayers:

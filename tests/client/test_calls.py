@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 import pytest
-from wire_server import Peer, Received, WireServer, answering, says, status
 
 from kubectl_runtime import (
     Api,
@@ -24,6 +23,7 @@ from kubectl_runtime import (
 from kubectl_runtime.client.layers import Answer, Call, Send
 from kubectl_runtime.core.request import Request, Retry
 from kubectl_runtime.resources import Secret
+from tests.client.wire_server import Peer, Received, WireServer, answering, says, status
 
 RESOURCE = ApiResource("", "v1", "ConfigMap", "configmaps")
 GET = Request(
@@ -273,6 +273,14 @@ class TestErrors:
         error = self.error(says(code, body, kind=kind))
         assert (error.code, error.reason) == (code, reason)
         assert message in str(error)
+
+    @pytest.mark.parametrize(("body", "kept"), [
+        (b"x" * 5000, "x" * 1024),
+        (b"<html><head><title>%s</title></head></html>" % (b"x" * 5000),
+         f"HTTP 502 Bad Gateway with a web page: {'x' * 200} (is a proxy or another server in the way?)"),
+    ])
+    def test_a_long_body_that_is_no_status_is_cut(self, body: bytes, kept: str) -> None:
+        assert str(self.error(says(502, body, kind="text/html"))) == f"get configmaps default/a: {kept}"
 
     def test_a_plain_404_is_an_unknown_kind(self) -> None:
         error = self.error(says(404, b"404 page not found\n", kind="text/plain"))

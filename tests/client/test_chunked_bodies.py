@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.client.chunked import ChunkedDecoder, FramingError
-from kubectl_runtime.client.stream import lines
+from kubectl_runtime.client.stream import LineSplitter
 
 BODIES = st.lists(st.binary(min_size=1, max_size=40), max_size=8)
 
@@ -86,41 +86,38 @@ def test_what_follows_the_body_is_ignored() -> None:
 )
 def test_however_it_is_cut_the_lines_are_the_same(text: list[str], at: list[int]) -> None:
     data = "".join(line + "\n" for line in text).encode()
-    assert [line.decode() for batch in lines(cut(data, at)) for line in batch] == text
+    splitter = LineSplitter()
+    assert [line.decode() for chunk in cut(data, at) for line in splitter.feed(chunk)] == text
+    assert splitter.rest() == b""
 
 
 @given(data=st.binary(max_size=200), at=st.lists(st.integers(0, 10_000), max_size=20))
-def test_with_the_tail_no_byte_is_lost(data: bytes, at: list[int]) -> None:
-    assert b"\n".join(line for batch in lines(cut(data, at), keep_tail=True) for line in batch) == (
-        data[:-1] if data.endswith(b"\n") else data
-    )
+def test_with_the_rest_no_byte_is_lost(data: bytes, at: list[int]) -> None:
+    splitter = LineSplitter()
+    found = [line for chunk in cut(data, at) for line in splitter.feed(chunk)]
+    assert b"\n".join([*found, splitter.rest()]) == data
 
 
 def test_a_line_comes_with_its_newline_not_with_the_next_line() -> None:
-    arrived: list[bytes] = []
-
-    def chunks() -> object:
-        yield b"one"
-        assert arrived == []
-        yield b"\n"
-        assert arrived == [b"one"]
-        yield b"two\nthree\nfo"
-        assert arrived == [b"one", b"two", b"three"]
-
-    for batch in lines(chunks()):  # type: ignore[arg-type]
-        arrived += batch
+    splitter = LineSplitter()
+    assert splitter.feed(b"one") == []
+    assert splitter.feed(b"\n") == [b"one"]
+    assert splitter.feed(b"two\nthree\nfo") == [b"two", b"three"]
+    assert splitter.rest() == b"fo"
 
 
-def test_an_empty_chunk_is_an_empty_batch() -> None:
-    assert list(lines([b"", b"a\n", b""])) == [[], [b"a"], []]
+def test_an_empty_chunk_brings_no_line_and_loses_nothing() -> None:
+    splitter = LineSplitter()
+    assert [splitter.feed(chunk) for chunk in (b"", b"a", b"", b"\n", b"")] == [[], [], [], [b"a"], []]
 
 
 def test_a_long_line_takes_time_in_proportion() -> None:
     def seconds(size: int) -> float:
         pieces = [b"x" * 64] * (size // 64) + [b"\n"]
+        splitter = LineSplitter()
         begin = time.perf_counter()
-        for _ in lines(pieces):
-            pass
+        for piece in pieces:
+            splitter.feed(piece)
         return time.perf_counter() - begin
 
     seconds(1 << 16)

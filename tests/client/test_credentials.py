@@ -273,8 +273,8 @@ class TestExecPlugin:
         assert "gehe" not in str(error.value)
 
     def test_output_may_be_yaml(self, plugin: Plugin) -> None:
-        (plugin.folder / "stdout").write_text("kind: ExecCredential\nstatus:\n  token: y\n")
-        assert plugin.credentials().header() == "Bearer y"
+        (plugin.folder / "stdout").write_text("kind: ExecCredential\nstatus:\n  token: abc\n")
+        assert plugin.credentials().header() == "Bearer abc"
 
     def test_a_certificate_comes_instead_of_a_token(self, plugin: Plugin) -> None:
         plugin.prints(None, clientCertificateData="CERT", clientKeyData="KEY")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from wire_server import Peer, WireServer, config_map
 
 from kubectl_runtime import Api, ApiResource, RetryPolicy, StopToken, TransportError
+from kubectl_runtime.certificates.authority import Authority
+from kubectl_runtime.certificates.contexts import server_context
 from kubectl_runtime.core.request import Request
 from kubectl_runtime.resources import ConfigMap
+from tests.client.wire_server import Peer, WireServer, config_map
 
 RESOURCE = ApiResource("", "v1", "ConfigMap", "configmaps")
 LIST = Request("GET", "/api/v1/configmaps", "list", RESOURCE, "list configmaps in all namespaces")
@@ -48,9 +50,9 @@ def test_a_call_ends_when_its_token_is_set_whatever_the_server_has_said(part: Ca
 
     context, trust = None, {}
     if tls:
-        certificates = pytest.importorskip("kubectl_runtime.testing.tls", exc_type=ImportError)
-        authority = certificates.Authority()
-        context = certificates.server_context(authority.server(("127.0.0.1",)), authority.pem)
+        pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
+        authority = Authority()
+        context = server_context(authority.server(("127.0.0.1",)), authority.pem)
         trust = {"ca_data": authority.pem}
     with WireServer(serve, tls=context) as server, server.client(timeout=TOO_LONG, **trust) as client:
         with pytest.raises(TransportError, match="list configmaps in all namespaces: given up, as the test says so"):

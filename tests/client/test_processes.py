@@ -11,10 +11,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from wire_server import Peer, WireServer, answering, config_map, says
 
 from kubectl_runtime import Api, Client, Config
 from kubectl_runtime.resources import ConfigMap
+from tests.client.wire_server import Peer, WireServer, answering, config_map, says
 
 ROOT = Path(__file__).parents[2]
 

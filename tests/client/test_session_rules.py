@@ -11,12 +11,12 @@ import requests
 import requests_mock
 import responses
 from requests.adapters import HTTPAdapter
-from wire_server import Peer, Received, WireServer, answering, config_map, says, status
 
 import kubectl_runtime
 from kubectl_runtime import Api, ApiError, Client, Config, ConfigError, ListParams, RetryPolicy, TransportError
 from kubectl_runtime.client.adapters import ApiAdapter
 from kubectl_runtime.resources import ConfigMap
+from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status
 
 URL = "https://cluster.example.com:6443"
 PATH = "/api/v1/namespaces/default/configmaps"

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from wire_server import Peer, Serve, WireServer, answering, says
 
 from kubectl_runtime import ApiResource, RequestTimeout, StopToken, TransportError
-from kubectl_runtime.client.stream import ByteStream, _raw_file, lines
+from kubectl_runtime.client.stream import ByteStream, LineSplitter, _raw_file
 from kubectl_runtime.core.request import Request
+from tests.client.wire_server import Peer, Serve, WireServer, answering, says
 
 RESOURCE = ApiResource("", "v1", "ConfigMap", "configmaps")
 WATCH = Request("GET", "/api/v1/configmaps", "watch", RESOURCE, "watch configmaps", query=(("watch", "true"),))
@@ -39,9 +39,16 @@ def raw(data: bytes) -> object:
     return lambda peer: peer.send(data)
 
 
+def lines(stream: ByteStream) -> Iterator[bytes]:
+    """The complete lines, each as soon as it is there."""
+    splitter = LineSplitter()
+    for chunk in stream.chunks():
+        yield from splitter.feed(chunk)
+
+
 def read(server: WireServer, **options: object) -> list[bytes]:
     with server.client() as client, client.stream(WATCH, **options) as stream:  # type: ignore[arg-type]
-        return [line for batch in lines(stream.chunks()) for line in batch]
+        return list(lines(stream))
 
 
 @pytest.fixture(params=["plain", "tls"])
@@ -50,7 +57,8 @@ def secure(request: pytest.FixtureRequest) -> tuple[ssl.SSLContext | None, dict[
     if request.param == "plain":
         return None, {}
     pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
-    from kubectl_runtime.testing.tls import Authority, server_context
+    from kubectl_runtime.certificates.authority import Authority
+    from kubectl_runtime.certificates.contexts import server_context
 
     authority = Authority()
     return server_context(authority.server(), authority.pem), {"ca_data": authority.pem}
@@ -71,7 +79,7 @@ def test_chunked_bodies_over_plain_and_tls(secure: tuple[ssl.SSLContext | None, 
     long = b"x" * 100_000
     with WireServer(streaming(b"one\ntw", b"o\n", long + b"\n", Peer.end_stream), tls=tls) as server:
         with server.client(**config) as client, client.stream(WATCH) as stream:
-            assert [line for batch in lines(stream.chunks()) for line in batch] == [b"one", b"two", long]
+            assert list(lines(stream)) == [b"one", b"two", long]
 
 
 def test_a_character_cut_in_two_stays_whole() -> None:
@@ -116,8 +124,7 @@ def test_a_connection_that_breaks_off_is_a_transport_error_after_what_came(end: 
     got: list[bytes] = []
     with WireServer(streaming(b"one\nhal", end)) as server, server.client() as client, client.stream(WATCH) as stream:
         with pytest.raises(TransportError, match=r"watch configmaps.*broke off"):
-            for batch in lines(stream.chunks()):
-                got += batch
+            got += lines(stream)  # one by one: what came before the error stays
     assert got in ([b"one"], [])  # a reset may overtake what was sent before it
 
 

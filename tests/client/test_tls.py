@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 import requests
-from wire_server import Peer, WireServer, answering, config_map, says
 
 from kubectl_runtime import Api, Client, Config, ConfigError, RetryPolicy, TransportError
 from kubectl_runtime.client.auth import ClientCertificate
 from kubectl_runtime.client.tls import build_context
 from kubectl_runtime.resources import ConfigMap
+from tests.client.wire_server import Peer, WireServer, answering, config_map, says
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
-from kubectl_runtime.testing.tls import Authority, Certificate, server_context
+from kubectl_runtime.certificates.authority import Authority, Certificate
+from kubectl_runtime.certificates.contexts import server_context
 
 NEVER = {"retry": RetryPolicy.never()}
 

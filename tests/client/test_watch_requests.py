@@ -7,11 +7,11 @@ import threading
 from typing import Any
 
 import pytest
-from wire_server import Peer, WireServer, config_map, status
 
 from kubectl_runtime import Api, ApiError, DecodeError, RequestTimeout, StopToken, WatchParams
-from kubectl_runtime.client.watch import WatchEvent
+from kubectl_runtime.client.watch import RecordEvent
 from kubectl_runtime.resources import ConfigMap
+from tests.client.wire_server import Peer, WireServer, config_map, status
 
 
 def event(kind: str, content: dict[str, Any]) -> bytes:
@@ -37,13 +37,13 @@ def stream(*steps: Any, head: bool = True) -> Any:
     return serve
 
 
-def watched(*steps: Any, **how: Any) -> list[WatchEvent]:
+def watched(*steps: Any, **how: Any) -> list[RecordEvent]:
     with WireServer(stream(*steps, **how)) as server, server.client() as client:
         with Api.all(client, ConfigMap).open_watch(None, "5") as batches:
             return [seen for batch in batches for seen in batch]
 
 
-def summary(events: list[WatchEvent]) -> list[tuple[str, str]]:
+def summary(events: list[RecordEvent]) -> list[tuple[str, str]]:
     return [(seen.type, seen.resource_version) for seen in events]
 
 

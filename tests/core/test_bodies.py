@@ -8,7 +8,8 @@ import pytest
 from kubernetes import client as official
 
 from kubectl_runtime.core.body import plain_body
-from kubectl_runtime.core.errors import DecodeError, RequestError
+from kubectl_runtime.core.errors import RequestError
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.resources import Deployment, Lease, Pod
 from tests.core.examples import encoded, metadata
 

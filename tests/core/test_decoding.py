@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.errors import DecodeError
 from kubectl_runtime.core.head import Bookmark, decode_event, decode_list, decode_object
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.status import Status
 from tests.core.examples import PODS, encoded, event, metadata

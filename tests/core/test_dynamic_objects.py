@@ -9,11 +9,12 @@ import pytest
 
 from kubectl_runtime.core.body import plain_body, whole_body
 from kubectl_runtime.core.dynamic import dynamic
-from kubectl_runtime.core.errors import DecodeError, PartialObjectError, RequestError
+from kubectl_runtime.core.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.head import decode_event, decode_object
 from kubectl_runtime.core.invalid import InvalidObject
 from kubectl_runtime.core.partial import FieldsForm, PartialObjectMeta, PartialView
-from kubectl_runtime.core.prune import strip_managed_fields
+from kubectl_runtime.core.problems import DecodeError
+from kubectl_runtime.core.prune import pruned, strip_managed_fields
 from kubectl_runtime.core.record import Record
 from tests.core.examples import DEPLOYMENTS, PODS, Widget, encoded, event, metadata
 
@@ -156,3 +157,36 @@ def test_managed_fields_that_are_not_certain_stay() -> None:
     for raw in (msgspec.json.encode(twice), spaced):
         record = decode_object(raw, PODS)
         assert strip_managed_fields(record) is record
+
+
+def widget(**meta: Any) -> Widget:
+    return Widget.from_dict({"metadata": {"name": "a", "managedFields": MANAGED, **meta}, "spec": {"size": 1}})
+
+
+def test_pruning_with_a_function_leaves_what_it_left_and_marks_it_as_partial() -> None:
+    record = pruned(widget(), lambda obj: obj["spec"].clear())
+    assert record.partial
+    assert msgspec.json.decode(record.raw)["spec"] == {}
+
+
+def test_a_function_that_looks_at_nothing_costs_no_encoding() -> None:
+    reader = widget()
+    record = pruned(reader, lambda obj: None)
+    assert record.partial
+    assert record.raw is reader.record.raw  # type: ignore[union-attr]
+    assert Widget.from_record(record).to_record() is record
+
+
+def test_stripping_managed_fields_is_a_pruning_after_which_the_object_may_replace_the_whole() -> None:
+    record = pruned(widget(), strip_managed_fields)
+    assert b"managedFields" not in record.raw
+    assert not record.partial
+    changed = widget()
+    changed["spec"]["size"] = 2
+    record = pruned(changed, strip_managed_fields)
+    assert (b"managedFields" in record.raw, msgspec.json.decode(record.raw)["spec"]) == (False, {"size": 2})
+
+
+def test_an_object_that_did_not_decode_is_not_shown_to_the_function() -> None:
+    record = decode_object(b'{"metadata":{"name":"a","labels":7}}', PODS)
+    assert pruned(InvalidObject(record), lambda obj: 1 / 0) is record  # type: ignore[arg-type]

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubectl_runtime.core.errors import DecodeError, RequestError
+from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.gvk import Scope
 from kubectl_runtime.core.head import decode_event, decode_object
 from kubectl_runtime.core.metav1 import ObjectMeta, OwnerReference
 from kubectl_runtime.core.objects import Resource
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.core.record import Record
 from tests.core.examples import (
     PODS,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubectl_runtime.core import request as requests
+from kubectl_runtime.core import request as build
 from kubectl_runtime.core.errors import RequestError
 from kubectl_runtime.core.gvk import ApiResource, Scope
 from kubectl_runtime.core.params import (
@@ -56,11 +56,11 @@ def test_paths(place: Place, name: str | None, subresource: str | None, path: st
 
 
 def test_operations_are_said_in_words() -> None:
-    assert requests.get(PLACE, "a").operation == "get pods ns/a"
-    assert requests.get(Place(DEPLOYMENTS, "ns"), "a",
+    assert build.get(PLACE, "a").operation == "get pods ns/a"
+    assert build.get(Place(DEPLOYMENTS, "ns"), "a",
                         subresource="scale").operation == "get deployments.apps/scale ns/a"
-    assert requests.list_(Place(PODS)).operation == "list pods in all namespaces"
-    assert requests.list_(Place(NODES)).operation == "list nodes"
+    assert build.list_(Place(PODS)).operation == "list pods in all namespaces"
+    assert build.list_(Place(NODES)).operation == "list nodes"
 
 
 def test_a_namespace_on_a_cluster_scoped_kind_is_refused() -> None:
@@ -72,59 +72,59 @@ def test_a_namespace_on_a_cluster_scoped_kind_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b"])
 def test_what_cannot_be_a_name_is_refused_before_any_request(name: str) -> None:
-    for build in (requests.get, requests.delete):
+    for verb in (build.get, build.delete):
         with pytest.raises(RequestError):
-            build(PLACE, name)
+            verb(PLACE, name)
     with pytest.raises(RequestError):
-        requests.patch(PLACE, name, Patch.merge({}))
+        build.patch(PLACE, name, Patch.merge({}))
 
 
 def test_what_is_no_parameters_is_named() -> None:
     with pytest.raises(RequestError, match=r"'default' stands where GetParams\(…\) is expected"):
-        requests.get(PLACE, "a", "default")  # type: ignore[arg-type]
+        build.get(PLACE, "a", "default")  # type: ignore[arg-type]
     with pytest.raises(RequestError, match=r"'a=b' stands where ListParams"):
-        requests.list_(PLACE, "a=b")  # type: ignore[arg-type]
+        build.list_(PLACE, "a=b")  # type: ignore[arg-type]
 
 
 def test_an_object_of_a_namespaced_kind_needs_a_namespace() -> None:
-    for build in (lambda: requests.get(Place(PODS), "a"),
-                  lambda: requests.create(Place(PODS), {"metadata": {"name": "a"}})):
+    for verb in (lambda: build.get(Place(PODS), "a"),
+                  lambda: build.create(Place(PODS), {"metadata": {"name": "a"}})):
         with pytest.raises(RequestError, match="which namespace"):
-            build()
+            verb()
 
 
 def test_get() -> None:
-    request = requests.get(PLACE, "a", GetParams(resource_version="0"))
+    request = build.get(PLACE, "a", GetParams(resource_version="0"))
     assert (request.method, request.verb, request.target, request.body, request.retry) == (
         "GET", "get", "/api/v1/namespaces/ns/pods/a?resourceVersion=0", None, Retry.SAFE)
     assert header(request, "Accept") == "application/json"
 
 
 def test_a_plain_list_says_nothing_of_versions() -> None:
-    request = requests.list_(PLACE)
+    request = build.list_(PLACE)
     assert (request.query, request.verb) == ((), "list")
 
 
 def test_a_list_from_the_cache_has_version_0_and_no_limit() -> None:
-    assert query(requests.list_(PLACE, ListParams(limit=5).match_any())) == {
+    assert query(build.list_(PLACE, ListParams(limit=5).match_any())) == {
         "resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"}
 
 
 def test_a_list_at_a_version_is_exact() -> None:
-    assert query(requests.list_(PLACE, ListParams(limit=5).at("20"))) == {
+    assert query(build.list_(PLACE, ListParams(limit=5).at("20"))) == {
         "limit": "5", "resourceVersion": "20", "resourceVersionMatch": "Exact"}
 
 
 def test_a_following_page_has_no_version_of_its_own() -> None:
-    assert query(requests.list_(PLACE, ListParams(limit=5).at("20").page("tok"))) == {"limit": "5", "continue": "tok"}
-    assert query(requests.list_(PLACE, ListParams(limit=5).match_any().page("tok"))) == {"limit": "5",
+    assert query(build.list_(PLACE, ListParams(limit=5).at("20").page("tok"))) == {"limit": "5", "continue": "tok"}
+    assert query(build.list_(PLACE, ListParams(limit=5).match_any().page("tok"))) == {"limit": "5",
                                                                                          "continue": "tok"}
 
 
 def test_selectors_and_timeouts_of_lists() -> None:
     params = ListParams(label_selector=Selector.labels(app="web") & Selector.is_in("tier", ["a", "b"]),
                         field_selector="spec.nodeName=n", timeout=timedelta(seconds=30))
-    request = requests.list_(PLACE, params)
+    request = build.list_(PLACE, params)
     assert query(request) == {"labelSelector": "app=web,tier in (a,b)", "fieldSelector": "spec.nodeName=n",
                               "timeoutSeconds": "30"}
     assert "labelSelector=app%3Dweb%2Ctier%20in%20%28a%2Cb%29" in request.target
@@ -152,33 +152,33 @@ def test_options_that_make_no_sense_are_refused(build: Any) -> None:
 
 
 def test_watch() -> None:
-    request = requests.watch(PLACE, WatchParams(timeout=400, label_selector="app=web"), "17")
+    request = build.watch(PLACE, WatchParams(timeout=400, label_selector="app=web"), "17")
     assert query(request) == {"watch": "true", "labelSelector": "app=web", "timeoutSeconds": "400",
                               "allowWatchBookmarks": "true", "resourceVersion": "17"}
     assert header(request, "Accept-Encoding") == "identity"
 
 
 def test_a_streaming_list_asks_for_initial_events() -> None:
-    request = requests.watch(PLACE, WatchParams(send_initial_events=True))
+    request = build.watch(PLACE, WatchParams(send_initial_events=True))
     assert query(request) == {"watch": "true", "allowWatchBookmarks": "true", "sendInitialEvents": "true",
                               "resourceVersionMatch": "NotOlderThan"}
 
 
 def test_bookmarks_can_be_turned_off() -> None:
-    assert "allowWatchBookmarks" not in query(requests.watch(PLACE, WatchParams(bookmarks=False)))
+    assert "allowWatchBookmarks" not in query(build.watch(PLACE, WatchParams(bookmarks=False)))
 
 
 def test_metadata_is_asked_for_by_the_accept_header() -> None:
     place = Place(PODS, "ns", metadata_only=True)
-    assert header(requests.get(place, "a"), "Accept") == METADATA
-    assert header(requests.list_(place), "Accept") == METADATA_LIST
-    assert header(requests.watch(place), "Accept") == METADATA
-    patch = requests.patch(place, "a", Patch.merge({"metadata": {"labels": {"a": "b"}}}))
+    assert header(build.get(place, "a"), "Accept") == METADATA
+    assert header(build.list_(place), "Accept") == METADATA_LIST
+    assert header(build.watch(place), "Accept") == METADATA
+    patch = build.patch(place, "a", Patch.merge({"metadata": {"labels": {"a": "b"}}}))
     assert (header(patch, "Accept"), header(patch, "Content-Type")) == (METADATA, "application/merge-patch+json")
 
 
 def test_create() -> None:
-    request = requests.create(PLACE, {"metadata": {"name": "a"}},
+    request = build.create(PLACE, {"metadata": {"name": "a"}},
                               PostParams(dry_run=True, field_manager="m", field_validation="Strict"))
     assert (request.method, request.path, request.name, request.retry) == (
         "POST", "/api/v1/namespaces/ns/pods", "a", Retry.UNSENT_ONLY)
@@ -187,9 +187,9 @@ def test_create() -> None:
 
 
 def test_create_takes_a_generated_name_but_not_none() -> None:
-    assert requests.create(PLACE, {"metadata": {"generateName": "a-"}}).name is None
+    assert build.create(PLACE, {"metadata": {"generateName": "a-"}}).name is None
     with pytest.raises(RequestError, match="neither a name nor a generateName"):
-        requests.create(PLACE, {})
+        build.create(PLACE, {})
 
 
 @pytest.mark.parametrize("content", [
@@ -199,17 +199,17 @@ def test_create_takes_a_generated_name_but_not_none() -> None:
     {"metadata": "a"},
 ])
 def test_a_body_that_is_of_something_else_is_refused(content: dict[str, Any]) -> None:
-    for build in (requests.create, requests.replace):
+    for verb in (build.create, build.replace):
         with pytest.raises(RequestError):
-            build(PLACE, content)
+            verb(PLACE, content)
     with pytest.raises(RequestError):
-        requests.patch(PLACE, "a", Patch.apply(content), PatchParams.apply("m"))
+        build.patch(PLACE, "a", Patch.apply(content), PatchParams.apply("m"))
 
 
 def test_replace_sends_the_version_that_guards_it() -> None:
     obj = widget(spec={"replicas": 1, "hidden": 2})
     obj.spec.replicas = 3
-    request = requests.replace(WIDGETS, obj, PostParams(field_manager="m"))
+    request = build.replace(WIDGETS, obj, PostParams(field_manager="m"))
     assert (request.method, request.path, request.retry) == (
         "PUT", "/apis/demo.example.com/v1/namespaces/ns/widgets/a", Retry.SAFE)
     assert body(request)["metadata"]["resourceVersion"] == "5"
@@ -217,21 +217,23 @@ def test_replace_sends_the_version_that_guards_it() -> None:
 
 
 def test_replace_of_a_status_goes_to_its_path() -> None:
-    request = requests.replace(WIDGETS, widget(status={"readyReplicas": 1}), subresource="status")
+    request = build.replace(WIDGETS, widget(status={"readyReplicas": 1}), subresource="status")
     assert request.path.endswith("/widgets/a/status")
     assert body(request)["kind"] == "Widget"
 
 
 def test_replace_checks_the_name() -> None:
     with pytest.raises(RequestError, match="named 'a'"):
-        requests.replace(WIDGETS, widget("a"), name="b")
+        build.replace(WIDGETS, widget("a"), name="b")
 
 
 def test_apply_identifies_the_object_and_leaves_out_what_is_the_servers() -> None:
-    bare = Widget.from_dict({"metadata": metadata(managedFields=[{"manager": "x"}],
-                                                  creationTimestamp="2026-01-01T00:00:00Z",
+    bare = Widget.from_dict({"metadata": metadata(managedFields=[{"manager": "x"}], generateName="a-",
+                                                  creationTimestamp="2026-01-01T00:00:00Z", selfLink="/a",
+                                                  deletionTimestamp="2026-01-01T00:00:00Z",
+                                                  deletionGracePeriodSeconds=30,
                                                   generation=3, labels={"a": "b"}), "spec": {"replicas": 2}})
-    request = requests.patch(WIDGETS, "a", Patch.apply(bare), PatchParams.apply("mgr").forced())
+    request = build.patch(WIDGETS, "a", Patch.apply(bare), PatchParams.apply("mgr").forced())
     assert (request.method, request.verb, request.retry) == ("PATCH", "apply", Retry.SAFE)
     assert header(request, "Content-Type") == "application/apply-patch+yaml"
     assert query(request) == {"fieldManager": "mgr", "force": "true"}
@@ -242,29 +244,29 @@ def test_apply_identifies_the_object_and_leaves_out_what_is_the_servers() -> Non
 def test_apply_to_the_status_goes_to_its_path_with_its_own_body() -> None:
     obj = Widget(name="a", namespace="ns")
     obj["status"] = {"readyReplicas": 1}
-    request = requests.patch(WIDGETS, "a", Patch.apply(obj), PatchParams.apply("mgr"), subresource="status")
+    request = build.patch(WIDGETS, "a", Patch.apply(obj), PatchParams.apply("mgr"), subresource="status")
     assert request.path.endswith("/widgets/a/status")
     assert body(request)["status"] == {"readyReplicas": 1}
 
 
 def test_apply_without_a_manager_is_refused() -> None:
     with pytest.raises(RequestError, match="field_manager"):
-        requests.patch(PLACE, "a", Patch.apply({}))
+        build.patch(PLACE, "a", Patch.apply({}))
 
 
 def test_a_patch_says_of_which_kind_it_is() -> None:
     with pytest.raises(RequestError, match=r"patch pods ns/a: what kind of patch is it\? Use Patch\.merge"):
-        requests.patch(PLACE, "a", {"data": {}})  # type: ignore[arg-type]
+        build.patch(PLACE, "a", {"data": {}})  # type: ignore[arg-type]
 
 
 def test_force_is_for_apply_only() -> None:
     with pytest.raises(RequestError, match="force"):
-        requests.patch(PLACE, "a", Patch.merge({}), PatchParams(force=True))
+        build.patch(PLACE, "a", Patch.merge({}), PatchParams(force=True))
 
 
 def test_apply_to_another_name_is_refused() -> None:
     with pytest.raises(RequestError, match="name is 'b'"):
-        requests.patch(PLACE, "a", Patch.apply({"metadata": {"name": "b"}}), PatchParams.apply("m"))
+        build.patch(PLACE, "a", Patch.apply({"metadata": {"name": "b"}}), PatchParams.apply("m"))
 
 
 @pytest.mark.parametrize(("patch", "content_type", "retry"), [
@@ -276,7 +278,7 @@ def test_apply_to_another_name_is_refused() -> None:
 ])
 def test_patches_have_their_content_types_and_are_safe_when_guarded(patch: Patch, content_type: str,
                                                                     retry: Retry) -> None:
-    request = requests.patch(PLACE, "a", patch, PatchParams(field_manager="m", dry_run=True))
+    request = build.patch(PLACE, "a", patch, PatchParams(field_manager="m", dry_run=True))
     assert (header(request, "Content-Type"), request.retry, query(request)) == (
         content_type, retry, {"dryRun": "All", "fieldManager": "m"})
     assert body(request) == patch.body
@@ -303,32 +305,38 @@ def test_pointers_are_escaped_in_the_right_order() -> None:
      {"dryRun": ["All"], "gracePeriodSeconds": 0, "preconditions": {"uid": "u", "resourceVersion": "5"}}),
 ])
 def test_delete(params: DeleteParams | None, options: dict[str, Any] | None) -> None:
-    request = requests.delete(PLACE, "a", params)
+    request = build.delete(PLACE, "a", params)
     assert (request.method, request.path, body(request)) == ("DELETE", "/api/v1/namespaces/ns/pods/a", options)
 
 
 def test_delete_collection_sends_the_whole_selection() -> None:
-    request = requests.delete_collection(PLACE, DeleteParams.background(), ListParams(label_selector="a=b", limit=3))
+    request = build.delete_collection(PLACE, DeleteParams.background(), ListParams(label_selector="a=b", limit=3))
     assert (request.verb, request.path, query(request)) == (
         "deletecollection", "/api/v1/namespaces/ns/pods", {"labelSelector": "a=b", "limit": "3"})
     assert body(request) == {"propagationPolicy": "Background"}
 
 
+@pytest.mark.parametrize("selection", [{}, {"app": "web"}, "app=web", "", PLACE])
+def test_delete_collection_takes_nothing_else_for_a_selection_least_of_all_for_everything(selection: Any) -> None:
+    with pytest.raises(RequestError, match="where ListParams"):
+        build.delete_collection(PLACE, None, selection)
+
+
 def test_subresources_have_bodies_of_their_own() -> None:
     scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 3}}
     place = Place(DEPLOYMENTS, "ns")
-    assert body(requests.replace(place, scale, subresource="scale")) == scale
-    assert body(requests.patch(place, "a", Patch.merge({"spec": {"replicas": 3}}), subresource="scale")) == {
+    assert body(build.replace(place, scale, subresource="scale")) == scale
+    assert body(build.patch(place, "a", Patch.merge({"spec": {"replicas": 3}}), subresource="scale")) == {
         "spec": {"replicas": 3}}
-    eviction = requests.create(PLACE, {"kind": "Eviction"}, name="a", subresource="eviction")
+    eviction = build.create(PLACE, {"kind": "Eviction"}, name="a", subresource="eviction")
     assert (eviction.path, eviction.retry) == ("/api/v1/namespaces/ns/pods/a/eviction", Retry.UNSENT_ONLY)
 
 
 def test_no_repr_shows_a_body() -> None:
     secret = {"metadata": {"name": "a"}, "data": {"k": "hunter2"}}
-    assert "hunter2" not in repr(requests.create(PLACE, secret)) + repr(Patch.merge(secret))
+    assert "hunter2" not in repr(build.create(PLACE, secret)) + repr(Patch.merge(secret))
 
 
 def test_values_that_json_cannot_carry_are_refused() -> None:
     with pytest.raises(RequestError, match="not a JSON value"):
-        requests.create(PLACE, {"metadata": {"name": "a"}, "data": object()})
+        build.create(PLACE, {"metadata": {"name": "a"}, "data": object()})

@@ -1,8 +1,12 @@
 """Stop tokens: set once, seen by everybody, on whatever clock."""
 from __future__ import annotations
 
+import gc
 import logging
+import sys
 import threading
+import weakref
+from collections.abc import Callable
 
 import pytest
 
@@ -51,16 +55,6 @@ def test_a_waiting_thread_is_woken() -> None:
     assert woken == [True]
 
 
-def test_a_child_stops_with_its_parent_but_not_the_reverse() -> None:
-    parent = StopToken()
-    child, sibling = StopToken(parent=parent), StopToken(parent=parent)
-    child.set("alone")
-    assert not parent.is_set()
-    parent.set("all")
-    assert (child.reason, sibling.reason) == ("alone", "all")
-    assert StopToken(parent=parent).reason == "all"
-
-
 def test_callbacks_run_once_and_late_ones_at_once() -> None:
     token, calls = StopToken(), []
     token.on_set(lambda: calls.append("early"))
@@ -80,6 +74,65 @@ def test_callbacks_run_outside_the_lock_and_one_that_fails_stops_no_other(caplog
         token.set()
     assert calls == [True]
     assert "stop callback failed" in caplog.text
+
+
+@pytest.mark.parametrize("raised", [SystemExit("enough"), KeyboardInterrupt(), GeneratorExit(), RuntimeError("no")])
+def test_all_callbacks_are_told_whatever_one_of_them_raises(
+    raised: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    token, told = StopToken(), []
+
+    def fails() -> None:
+        raise raised
+
+    token.on_set(lambda: told.append("first"))
+    token.on_set(fails)
+    token.on_set(lambda: told.append("last"))
+    thread = threading.Thread(target=lambda: [token.set("over"), told.append("set returned")])
+    thread.start()
+    thread.join(10)
+    assert told == ["first", "last", "set returned"]
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert caplog.records[0].exc_info is not None
+    assert caplog.records[0].exc_info[1] is raised
+
+
+def test_a_late_callback_that_wants_to_exit_ends_nothing_either(caplog: pytest.LogCaptureFixture) -> None:
+    token = StopToken()
+    token.set()
+    token.on_set(sys.exit)
+    assert "stop callback failed" in caplog.text
+
+
+def test_an_interrupt_from_the_keyboard_passes_when_all_have_been_told() -> None:
+    token, told = StopToken(), []
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    token.on_set(interrupted)
+    token.on_set(lambda: told.append("told"))
+    with pytest.raises(KeyboardInterrupt):
+        token.set()
+    assert told == ["told"]
+    assert token.is_set()
+
+
+def test_callbacks_that_were_taken_back_or_called_are_not_kept() -> None:
+    token = StopToken()
+    kept = [weakref.ref(callback) for callback in (_subscribed(token) for _ in range(100)) if callback]
+    gc.collect()
+    assert all(reference() is None for reference in kept)
+
+
+def _subscribed(token: StopToken) -> Callable[[], None]:
+    """A callback that was asked for and taken back."""
+
+    def callback() -> None:
+        pass
+
+    token.on_set(callback)()
+    return callback
 
 
 def test_the_system_clock_is_real() -> None:

@@ -1,6 +1,8 @@
 """A class, its definition and its objects against a server: what is declared is served, what is hidden survives."""
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from kubectl_runtime.client.api import Api
 from kubectl_runtime.client.client import Client
+from kubectl_runtime.client.failures import KindNotServedError
 from kubectl_runtime.core.dynamic import dynamic
 from kubectl_runtime.core.errors import ApiError
 from kubectl_runtime.crd.customresource import CustomResource
@@ -45,7 +48,20 @@ class GadgetBySize(Gadget):
 def client() -> Iterator[Client]:
     with ApiServer() as server, server.client() as client:
         Api.all(client, CustomResourceDefinition).create(Gadget.crd())
+        until_served(Api.namespaced(client, Gadget, "default"))
         yield client
+
+
+def until_served(api: Api[Any]) -> None:
+    """A CRD is answered before its kind is served: block until it is, as every user of a new CRD has to."""
+    deadline, pause = time.monotonic() + 20, threading.Event()
+    while True:
+        try:
+            api.list()
+            return
+        except KindNotServedError:
+            assert time.monotonic() < deadline, "the CRD is there, but its kind is not served"
+            pause.wait(0.01)
 
 
 def test_objects_of_the_class_are_served(client: Client) -> None:

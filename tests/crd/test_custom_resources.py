@@ -15,8 +15,9 @@ from kubectl_runtime.core.gvk import Scope
 from kubectl_runtime.core.wire import MapKeys
 from kubectl_runtime.crd.customresource import CustomResource, PrinterColumn
 from kubectl_runtime.crd.schema import object_schema
-from kubectl_runtime.testing.apiserver.schemas.structural import apply_defaults, prune
-from kubectl_runtime.testing.apiserver.schemas.validation import schema_causes
+from kubectl_runtime.schema.defaulting import apply_defaults
+from kubectl_runtime.schema.pruning import prune
+from kubectl_runtime.schema.validation import schema_causes
 
 
 class Color(enum.Enum):

@@ -55,6 +55,10 @@ class Program:
                 return self.lines[-1]
         raise AssertionError(f"{part!r} was never printed:\n{self.text}")
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 

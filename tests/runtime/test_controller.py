@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.errors import ApiError, RequestError
+from kubectl_runtime.core.errors import ApiError, DecodeError, RequestError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.refs import ObjectRef
 from kubectl_runtime.core.status import Status, StatusCause, StatusDetails
@@ -323,6 +323,34 @@ def test_an_object_that_does_not_decode_is_reported_once_per_version_and_hinders
         calls.wait_for(lambda seen: ("bad", 7) in seen)
 
 
+def test_a_child_that_does_not_decode_is_a_failure_that_its_parent_retries(
+        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Only an undecodable object itself waits for a change: when its child is mended, nothing changes the parent."""
+    cluster.put(Parent, "a")
+    cluster.put_raw(Child, "a", b'{"apiVersion":"test.example/v1","kind":"Child","metadata":{"name":"a","namespace":'
+                                b'"default","uid":"u","resourceVersion":"@VERSION"},"spec":{"value":"many"}}')
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        if ctx.attempt < 3:
+            child = ctx.store(Child).get("a", "default")
+            assert child is not None
+            raise AssertionError(f"it decodes: {child.spec}")
+        return Action.await_change()
+
+    asked: list[type[BaseException]] = []
+
+    def policy(obj: Parent, error: BaseException, ctx: Context[Any]) -> Action:
+        asked.append(type(error))
+        return Action.requeue(ctx.backoff_delay)
+
+    calls = Calls(answer)
+    controller = Controller(cluster.api(Parent), concurrency=1).watches(cluster.api(Child), lambda child: [])
+    with controller.start(calls, error_policy=policy):
+        calls.wait_for(lambda seen: len(seen) == 3)
+    assert asked == [DecodeError, DecodeError]
+    assert "Parent.v1.test.example/a.default: reconcile failed (attempt 2" in caplog.text
+
+
 def test_an_object_whose_metadata_does_not_decode_is_never_shown_to_the_reconciler(
         cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.put_raw(Parent, "bad",
@@ -544,6 +572,33 @@ def test_a_reconciler_that_never_returns_is_named_by_key_and_stack_and_returned(
         assert "in answer_that_hangs" in caplog.text
     finally:
         release.set()
+
+
+def test_threads_get_a_moment_to_end_however_short_the_grace(
+        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    begun, awaited = threading.Event(), threading.Event()
+    sources: list[threading.Thread] = []
+
+    def source() -> Iterator[Any]:
+        """Its thread ends once somebody waits for that."""
+        thread = threading.current_thread()
+        join = thread.join
+
+        def joined(timeout: float | None = None) -> None:
+            awaited.set()
+            join(timeout)
+
+        thread.join = joined  # type: ignore[method-assign]
+        sources.append(thread)
+        begun.set()
+        awaited.wait(LIMIT)
+        yield from ()
+
+    running = Controller(cluster.api(Parent), concurrency=1).reconcile_on(source()).start(Calls())
+    assert begun.wait(LIMIT)
+    assert running.stop(0) == []
+    assert not sources[0].is_alive()
+    assert "does not end" not in caplog.text
 
 
 def test_a_stop_from_inside_a_reconciler_begins_the_end_and_does_not_wait_for_itself(cluster: FakeCluster) -> None:

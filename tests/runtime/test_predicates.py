@@ -9,10 +9,9 @@ import pytest
 from kubectl_runtime.runtime import predicates
 from kubectl_runtime.runtime.adapters import applied_objects, modify, predicate_filter, touched_objects
 from kubectl_runtime.runtime.events import INIT, INIT_DONE, Apply, Delete, Event, InitApply
-from kubectl_runtime.runtime.predicates import Predicate, PredicateCache, filtered
+from kubectl_runtime.runtime.predicates import Predicate, PredicateCache
 from kubectl_runtime.runtime.reflector import reflector
 from kubectl_runtime.runtime.store_writer import StoreWriter
-from kubectl_runtime.runtime.triggers import trigger_self
 from kubectl_runtime.runtime.views import reader_of
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.watch_fakes import THING, Thing, broken, thing
@@ -138,15 +137,15 @@ def test_an_undecodable_object_passes() -> None:
     assert cache.passes(Apply(reader_of(Thing)(broken("bad", 1))))
 
 
-def test_a_filtered_subscription_is_called_for_what_passes() -> None:
-    subscription = filtered(trigger_self(Thing), predicates.generation)
+def test_events_without_an_object_and_deletions_pass_and_a_repeated_value_does_not() -> None:
+    cache = PredicateCache(predicates.generation)
     events: list[Event[Thing]] = [
         Apply(obj(generation=1)),
         Apply(obj(rv=2, generation=1)),
         INIT_DONE,
         Delete(obj(rv=3, generation=1)),
     ]
-    assert [len(list(subscription(event))) for event in events] == [1, 0, 0, 1]
+    assert [cache.passes(event) for event in events] == [True, False, True, True]
 
 
 EVENTS: list[Event[Thing]] = [INIT, InitApply(obj("listed")), INIT_DONE, Apply(obj("applied")), Delete(obj("deleted"))]

@@ -119,6 +119,7 @@ def test_a_batch_is_one_commit_and_a_completed_list_one_of_its_own(writer: Store
     mirror = Reflector(writer)
     commits = mirror.commits([*listed(A), Apply(B), Apply(thing("a", 5))])
     assert [len(commit.changes) for commit in commits] == [2, 2]
+    assert [commit.completes for commit in commits] == [True, False]
 
 
 def test_an_undecodable_object_is_kept_and_told_once_per_version(writer: StoreWriter) -> None:

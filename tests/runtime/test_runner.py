@@ -13,11 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kubectl_runtime.core.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.gvk import ApiResource
+from kubectl_runtime.core.keys import Key
 from kubectl_runtime.core.refs import ObjectRef
 from kubectl_runtime.runtime.executor import ThreadExecutor
 from kubectl_runtime.runtime.runner import Runner
 from kubectl_runtime.runtime.runqueue import RunQueue
-from kubectl_runtime.runtime.runs import SKIPPED, SUCCEEDED, Key, Outcome, Run
+from kubectl_runtime.runtime.runs import SKIPPED, SUCCEEDED, Outcome, Run
 from kubectl_runtime.runtime.scheduler import Scheduler
 from kubectl_runtime.runtime.triggers import Reason, ReconcileRequest
 from kubectl_runtime.testing.clock import SimClock

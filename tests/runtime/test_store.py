@@ -18,12 +18,8 @@ from tests.runtime.watch_fakes import THING, Foo, Thing, thing
 OTHER = ApiResource("other.example", "v1", "Thing", "things")
 
 
-def key_of(record: Record) -> tuple[str, str]:
-    return record.namespace or "", record.name
-
-
 def fill(writer: StoreWriter, *records: Record) -> None:
-    new = {key_of(record): record for record in records}
+    new = {record.key: record for record in records}
     writer.replace(new, dict(new))
 
 
@@ -97,7 +93,10 @@ def test_find_and_filter_by_function_and_by_selector(writer: StoreWriter, store:
     assert found.name == "b"
     assert store.find(lambda obj: obj.name == "zzz") is None
     assert [obj.name for obj in store.filter(lambda obj: obj.name > "a")] == ["b", "c"]
-    assert [obj.name for obj in store.filter(Selector.parse("app in (web)"))] == ["a"]
+    for selection in (Selector.parse("app in (web)"), "app=web", {"app": "web"}, {"matchLabels": {"app": "web"}}):
+        assert [obj.name for obj in store.filter(selection)] == ["a"]
+    with pytest.raises(RequestError):
+        store.filter(["app"])  # type: ignore[arg-type]
     assert sorted(obj.name for obj in store) == ["a", "b", "c"]
 
 
@@ -182,11 +181,11 @@ def test_an_index_follows_changes_deletions_and_new_lists(writer: StoreWriter, s
     fill(writer, a, b)
     assert names(store, "app", "web") == ["a", "b"]
     moved = thing("a", 2, labels={"app": "db"})
-    writer.commit({key_of(moved): moved})
+    writer.commit({moved.key: moved})
     assert (names(store, "app", "web"), names(store, "app", "db")) == (["b"], ["a"])
-    writer.commit({key_of(b): None})
+    writer.commit({b.key: None})
     assert names(store, "app", "web") == []
-    writer.replace({}, {key_of(moved): None})
+    writer.replace({}, {moved.key: None})
     assert names(store, "app", "db") == []
 
 
@@ -246,8 +245,9 @@ def test_a_change_while_an_index_is_being_built_is_not_lost(writer: StoreWriter,
     assert names(store, "app", "old") == []
 
 
+@pytest.mark.parametrize("a_list", [True, False])
 def test_an_index_that_is_declared_while_a_write_is_prepared_gets_that_write(
-    writer: StoreWriter, store: Store[Thing]
+    writer: StoreWriter, store: Store[Thing], a_list: bool
 ) -> None:
     declared: list[bool] = []
 
@@ -258,6 +258,10 @@ def test_an_index_that_is_declared_while_a_write_is_prepared_gets_that_write(
         return "all"
 
     store.add_index("first", first)
-    fill(writer, thing("a", labels={"app": "web"}))
+    a = thing("a", labels={"app": "web"})
+    if a_list:
+        fill(writer, a)
+    else:
+        writer.commit({a.key: a})
     assert names(store, "second", "web") == ["a"]
     assert names(store, "first", "all") == ["a"]

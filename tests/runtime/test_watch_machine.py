@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_runtime.core.errors import DecodeError, TransportError
+from kubectl_runtime.core.errors import TransportError
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.runtime.events import INIT, INIT_DONE, Apply, Delete, Failed, InitApply
 from kubectl_runtime.runtime.watch_machine import (
     BEGIN,

@@ -19,7 +19,7 @@ from kubectl_runtime.runtime.events import Apply, Event, Init, InitDone
 from kubectl_runtime.runtime.triggers import ReconcileRequest
 from kubectl_runtime.runtime.watcher import metadata_watcher, watch_object, watcher
 from kubectl_runtime.runtime.watcher_config import ListSemantic, WatcherConfig
-from kubectl_runtime.runtime.watches import Phase, Watch, WatchThread
+from kubectl_runtime.runtime.watches import Phase, Watch
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.faults.rule import Rule
 from kubectl_runtime.testing.server import ApiServer
@@ -40,7 +40,7 @@ class Followed:
         self.known: dict[str, str] = {}
         self.heard = threading.Condition()
         self.watch.subscribe(self._hear, lambda _: None)
-        self.thread = WatchThread(self.watch)
+        self.thread = threading.Thread(target=self.watch.run, daemon=True)
 
     def _hear(self, event: Event[ConfigMap]) -> list[ReconcileRequest]:
         with self.heard:
@@ -68,6 +68,11 @@ class Followed:
             assert time.monotonic() < deadline, self.watch.state
             self.stop.wait(0.01)
 
+    def ended(self) -> bool:
+        """Blocks until the watch's thread has ended; False when it does not."""
+        self.thread.join(PATIENCE)
+        return not self.thread.is_alive()
+
     def write(self, *names: str) -> None:
         for name in names:
             self.api.apply({"metadata": {"name": name}, "data": {"at": str(time.monotonic())}}, field_manager="test")
@@ -92,7 +97,7 @@ def follow(server: ApiServer) -> Iterator[Callable[..., Followed]]:
     yield begin
     for followed in begun:
         followed.stop.set("the test is over")
-        assert followed.thread.join(PATIENCE), "the watch's thread does not end"
+        assert followed.ended(), "the watch's thread does not end"
         followed.client.close()
 
 
@@ -234,7 +239,7 @@ def test_stopping_wakes_an_idle_watch_at_once(server: ApiServer, follow: Callabl
     followed.agrees()
     begun = time.monotonic()
     followed.stop.set("enough")
-    assert followed.thread.join(PATIENCE)
+    assert followed.ended()
     assert time.monotonic() - begun < 2
     assert followed.watch.state.phase is Phase.STOPPED
 
@@ -246,7 +251,7 @@ def test_stopping_wakes_a_half_open_watch_at_once(server: ApiServer, follow: Cal
     followed.until(lambda: set(followed.known) == {"a"})
     begun = time.monotonic()
     followed.stop.set("enough")
-    assert followed.thread.join(PATIENCE)
+    assert followed.ended()
     assert time.monotonic() - begun < 2
 
 

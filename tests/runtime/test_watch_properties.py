@@ -15,10 +15,11 @@ from typing import Any
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from kubectl_runtime.core.errors import DecodeError, RequestTimeout, TransportError
+from kubectl_runtime.core.errors import RequestTimeout, TransportError
 from kubectl_runtime.core.gvk import ApiResource
 from kubectl_runtime.core.metav1 import ListMeta
 from kubectl_runtime.core.params import ListParams, WatchParams
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.core.record import Record
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.events import Apply, Delete, Event, InitDone

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.errors import DecodeError, RequestError, RequestTimeout, TransportError
+from kubectl_runtime.core.errors import RequestError, RequestTimeout, TransportError
 from kubectl_runtime.core.params import WatchParams
+from kubectl_runtime.core.problems import DecodeError
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime.backoff import WatchBackoff
 from kubectl_runtime.runtime.events import Apply, Failed, InitApply

@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
+from kubectl_runtime.core.head import decode_object
+from kubectl_runtime.core.prune import strip_managed_fields
 from kubectl_runtime.core.stop import StopToken
 from kubectl_runtime.runtime import predicates
 from kubectl_runtime.runtime.backoff import WatchBackoff
 from kubectl_runtime.runtime.events import Apply, Delete, Event, InitDone
-from kubectl_runtime.runtime.predicates import filtered
+from kubectl_runtime.runtime.predicates import PredicateCache
 from kubectl_runtime.runtime.store import StoreNotReady
 from kubectl_runtime.runtime.subscribers import Subscriber
 from kubectl_runtime.runtime.triggers import ReconcileRequest, trigger_others, trigger_self
-from kubectl_runtime.runtime.watches import Phase, Watch, WatchThread
+from kubectl_runtime.runtime.watches import Phase, Watch
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.watch_fakes import (
     EXPIRED,
@@ -98,6 +100,27 @@ def test_a_failure_is_visible_and_waited_out_even_by_who_steps_too_early() -> No
     assert (state.phase, state.consecutive_failures, state.last_error, state.last_event) == (Phase.WATCHING, 0, "", 0.8)
 
 
+def test_since_is_when_the_phase_began_not_when_something_last_happened_in_it() -> None:
+    world = World([page(1, A, token="t"), page(1, B), page(9)],
+                  [[[bookmark(3)], [modified(thing("a", 30))], [error_event(**EXPIRED)]], [[]]])
+    watch = world.watch
+    seen = [(watch.state.phase, watch.state.since)]
+    for _ in range(7):
+        world.clock.advance(10)
+        watch.step()
+        seen.append((watch.state.phase, watch.state.since))
+    world.clock.advance(10)
+    world.stop.set("shutdown")
+    watch.step()
+    seen.append((watch.state.phase, watch.state.since))
+    listing, watching, waiting, stopped = Phase.LISTING, Phase.WATCHING, Phase.WAITING, Phase.STOPPED
+    assert seen == [
+        (listing, 0), (listing, 0),  # a page, and more to come
+        (watching, 20), (watching, 20), (watching, 20), (watching, 20),  # a list, its watch, a bookmark, a change
+        (waiting, 60), (watching, 70), (stopped, 80),
+    ]
+
+
 def test_relists_are_counted_and_arrivals_dated() -> None:
     world = World(
         [page(1), page(5), page(9)], [[Late(60), [bookmark(3)], [error_event(**EXPIRED)]], api_error(**EXPIRED), [[]]]
@@ -120,6 +143,42 @@ def test_a_stopped_watch_closes_its_stream_and_tells_who_waits() -> None:
     with pytest.raises(StoreNotReady, match="shutdown"):
         world.watch.store.wait_until_ready()
     assert world.watch.step() is None
+
+
+def test_whoever_waits_for_a_complete_list_is_told_after_its_requests_and_at_once_when_late() -> None:
+    world = World([page(1, A, token="t"), page(1, B), page(40, B)],
+                  [[[modified(thing("a", 30))], [error_event(**EXPIRED)]], [[]]])
+    told: list[str] = []
+    world.watch.subscribe(world.ears, lambda requests: told.extend(request.ref.name for request in requests),
+                          lambda: told.append(f"complete: {world.watch.store.is_ready}"))
+    world.watch.step()
+    assert told == []
+    world.watch.step()
+    assert told == ["a", "b", "complete: True"]
+    late: list[str] = []
+    forget = world.watch.subscribe(world.ears, lambda requests: late.append(f"{len(requests)} requests"),
+                                   lambda: late.append("complete"))
+    assert late == ["2 requests", "complete"]
+    forget()
+    world.run()
+    assert told == ["a", "b", "complete: True", "a", "a", "complete: True"]
+    assert late == ["2 requests", "complete"]
+
+
+def test_a_watch_that_was_told_to_stop_completes_nothing() -> None:
+    world, told = World([page(1, A)]), []
+    world.watch.subscribe(world.ears, world.ears.sink, lambda: told.append("complete"))
+    list_page = world.api.list_page
+
+    def stopped_meanwhile(*args: Any, **options: Any) -> Any:
+        found = list_page(*args, **options)
+        world.stop.set("shutdown")
+        return found
+
+    world.api.list_page = stopped_meanwhile  # type: ignore[method-assign]
+    world.watch.step()
+    assert world.watch.store.is_ready
+    assert told == []
 
 
 def test_a_subscription_hears_the_difference_that_each_list_makes() -> None:
@@ -254,7 +313,8 @@ def test_a_predicate_before_a_trigger() -> None:
             ]
         ],
     )
-    world.watch.subscribe(filtered(trigger_self(Thing), predicates.generation, clock=world.clock), world.ears.sink)
+    cache, itself = PredicateCache(predicates.generation, clock=world.clock), trigger_self(Thing)
+    world.watch.subscribe(lambda event: itself(event) if cache.passes(event) else (), world.ears.sink)
     world.run()
     assert [request.cause for request in world.ears.requests] == [("uid-a", "1"), ("uid-a", "3"), ("uid-a", "4")]
 
@@ -274,6 +334,16 @@ def test_modify_prunes_before_anything_is_stored_or_heard() -> None:
     (record,) = world.watch.store.records()
     assert b"large" not in record.raw
     assert record.partial
+
+
+def test_managed_fields_can_be_stripped_before_anything_is_stored_and_nothing_is_partial_then() -> None:
+    raw = decode_object(thing("a", managedFields=[{"manager": "m"}]).raw.replace(b": ", b":"), A.resource)
+    world = World([page(1, raw)], [[[]]], modify=strip_managed_fields)
+    world.subscribed().run()
+    (record,) = world.watch.store.records()
+    assert b"managedFields" in raw.raw
+    assert b"managedFields" not in record.raw
+    assert not record.partial
 
 
 def test_relist_triggers_makes_everything_heard_again() -> None:
@@ -299,18 +369,19 @@ def test_a_defect_inside_leads_to_a_new_list_and_is_logged(
     assert {obj.name for obj in world.watch.store} == {"a", "b"}
 
 
-def test_a_thread_runs_the_watch_until_the_token_is_set() -> None:
+def test_run_steps_in_its_thread_until_the_token_is_set() -> None:
     clock = SimClock()
     stop = StopToken(clock=clock)
     api = ScriptedApi(stop, [page(1, A), api_error(500)], [api_error(**EXPIRED)])
     watch: Watch[Thing] = Watch(api, stop=stop, clock=clock)
-    thread = WatchThread(watch)
+    thread = threading.Thread(target=watch.run)
     thread.start()
     watch.store.wait_until_ready(60)
     clock.settle()  # it waits in its backoff
-    assert any(t.name == "watch things.test.example" for t in threading.enumerate())
+    assert thread.is_alive()
     stop.set()
-    assert thread.join(10)
+    thread.join(10)
+    assert not thread.is_alive()
     assert watch.stopped
 
 

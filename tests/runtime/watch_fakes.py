@@ -13,7 +13,8 @@ from kubectl_runtime.core.head import decode_object
 from kubectl_runtime.core.metav1 import ListMeta
 from kubectl_runtime.core.objects import Resource
 from kubectl_runtime.core.params import ListParams, WatchParams
-from kubectl_runtime.core.record import Head, Problem, Record
+from kubectl_runtime.core.problems import Problem
+from kubectl_runtime.core.record import Head, Record
 from kubectl_runtime.core.status import Status, StatusCause, StatusDetails
 from kubectl_runtime.core.stop import StopToken
 

@@ -78,14 +78,14 @@ def test_manifests_are_loaded_from_text_files_folders_and_objects(server, tmp_pa
     ({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}},
      "Gadget 'g'.*CustomResourceDefinition"),
     ({"metadata": {"name": "nameless"}}, "without kind"),
-    ("a: [", "no YAML"),
-    ("- a\n- b\n", "list where a Kubernetes object is expected"),
+    ("a: [", r"the YAML text, document 1, line \d: yaml: "),
+    ("- a\n- b\n", "there is a list where a Kubernetes object is expected"),
     ("manifest.yaml", "there is no file 'manifest.yaml' either"),
-    ("kind: ConfigMap\napiVersion: v1\nmetadata: 5\n", "the YAML text is no Kubernetes object"),
-    ("kind: [x]\napiVersion: v1\n", "the YAML text is no Kubernetes object"),
-    ("kind: A\napiVersion: 1\n", "the YAML text is no Kubernetes object"),
+    ("kind: ConfigMap\napiVersion: v1\nmetadata: 5\n", "the YAML text, document 1, line 1 is no Kubernetes object"),
+    ("kind: [x]\napiVersion: v1\n", "the YAML text, document 1, line 1 is no Kubernetes object"),
+    ("kind: A\napiVersion: 1\n", "the YAML text, document 1, line 1 is no Kubernetes object"),
     ("{apiVersion: v1, kind: ConfigMap, metadata: {name: ok}}\n---\n---\n{kind: List, items: [5]}\n",
-     "the YAML text, document 3, item 1 holds int"),
+     "the YAML text, document 2, line 4, item 1: there is a number where"),
     ([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ok"}},
       {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": 5}}],
      r"cannot load ConfigMap default/a \(object 2\): .*cannot unmarshal number"),
@@ -102,10 +102,10 @@ def test_what_cannot_be_loaded_is_named(server, manifest, complaint):
 def test_a_file_that_cannot_be_loaded_is_named_with_its_document(server, tmp_path):
     manifest = tmp_path / "two.yaml"
     manifest.write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Nothing}")
-    with pytest.raises(ValueError, match=r"two\.yaml, document 2"):
+    with pytest.raises(ValueError, match=r"two\.yaml, document 2, line 3"):
         server.load(tmp_path)
-    manifest.write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match=r"two\.yaml is no UTF-8"):
+    manifest.write_text("kind: [")
+    with pytest.raises(ValueError, match=r"two\.yaml, document 1, line \d: yaml"):
         server.load(manifest)
 
 
@@ -194,7 +194,7 @@ def test_a_seed_makes_uids_and_generated_names_reproducible(mode):
     def everything():
         server = ApiServer(seed=7, authorization_mode=mode)
         server.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "a-"}})
-        return [(version.name, version.uid) for bucket in server.core.storage.buckets.values()
+        return [(version.name, version.uid) for bucket in server.core.cluster.storage.buckets.values()
                 for version in bucket.objects.values()]
 
     assert everything() == everything()

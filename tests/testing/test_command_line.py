@@ -6,13 +6,12 @@ import os
 import signal
 import socket
 import stat
-import subprocess
-import sys
 
 import pytest
 
 from kubectl_runtime.testing import ApiServer
 from kubectl_runtime.testing.__main__ import main
+from tests.examples.programs import Program
 
 
 @pytest.mark.parametrize(("arguments", "complaint"), [
@@ -72,13 +71,12 @@ def listening():
 @pytest.mark.skipif(not os.path.exists("/proc/net/tcp"), reason="the sockets of a process are told by Linux only")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_serves_on_loopback_alone_until_a_signal(number):
-    with subprocess.Popen([sys.executable, "-m", "kubectl_runtime.testing"], stdout=subprocess.PIPE, text=True) as run:
+    with Program("-m", "kubectl_runtime.testing") as run:
         try:
-            said = run.stdout.readline()
-            assert said.startswith("ready http://127.0.0.1:")
+            assert run.until("ready").startswith("ready http://127.0.0.1:")
             links = [os.readlink(f"/proc/{run.pid}/fd/{name}") for name in os.listdir(f"/proc/{run.pid}/fd")]
             mine = [address for address, inode in listening() if f"socket:[{inode}]" in links]
             assert mine == [socket.inet_aton("127.0.0.1")[::-1].hex().upper()]
         finally:
-            run.send_signal(number)
-        assert run.wait(10) == 0
+            run.send(number)
+        assert run.end() == 0

@@ -12,7 +12,7 @@ Where things are, in the order in which a request meets them (``core``, `ApiCore
 ``encoding``                from the bytes of a body to JSON values: JSON and YAML as Go reads them, repeated fields
 ``patching``                the object after a JSON patch, merge patch or strategic merge patch
 ``handlers``                one module for each family of verbs and for special subresources
-``writes``                  what creates, updates and patches share, up to the stored version
+``writes``, ``admission``   what creates, updates and patches share, up to the stored version; what may forbid one
 ``output``                  the form of the answer: JSON, YAML, metadata only, rows of a table
 ``errors``                  every refusal
 ==========================  ==========================================================================================
@@ -28,8 +28,10 @@ What holds for which object, and where objects are:
 ``crds``                    CustomResourceDefinitions: the kind, its controller, and the custom resources themselves
 ``schemas``                 shapes of built-in and custom values: pruning, defaults, checks
 ``managedfields``           who owns which field; server-side apply
+``cluster``                 what all parts share: the two below, the lock over them, the clock, chance, the way back in
 ``registry``, ``storage``   which types are served; the objects and their history
 ``controllers``             what a cluster's controllers do, run by the core on its clock
+``loopback``                how these, and some handlers, make requests of their own
 ==========================  ==========================================================================================
 
 The rim (``testing/http``) and the simulation know ``wire`` and `ApiCore`; nothing here knows them.

@@ -5,38 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kubectl_runtime.testing.apiserver.access import Access, User
+from kubectl_runtime.testing.apiserver.cluster import Cluster
 from kubectl_runtime.testing.apiserver.output.negotiation import Media
 from kubectl_runtime.testing.apiserver.query.options import WriteOptions
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.route import RequestInfo
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.core import ApiCore
-
 Object = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """Who asks."""
-
-    name: str
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(slots=True)
 class RequestContext:
     """The request, what it is about, and what is collected for its answer. Implements `strategy.StrategyContext`."""
 
-    core: ApiCore
+    cluster: Cluster
+    access: Access
     request: HttpRequest
     info: RequestInfo
-    type: ResourceType
+    type: ServedResource
     media: Media
     user_info: User
     now: datetime
@@ -67,7 +57,7 @@ class RequestContext:
         return self.info.namespace if self.type.namespaced else ""
 
     def objects(self, group: str, plural: str) -> Iterator[Object]:
-        """All objects of a type in storage form; the core's lock is held."""
-        bucket = self.core.storage.buckets.get(f"{group}/{plural}")
+        """All objects of a type in storage form; the cluster's lock is held."""
+        bucket = self.cluster.storage.buckets.get(f"{group}/{plural}")
         for version in list(bucket.objects.values()) if bucket else ():
             yield version.decode()

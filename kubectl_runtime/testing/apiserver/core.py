@@ -1,8 +1,8 @@
 """`ApiCore`: the API server without sockets and threads. `handle` takes a request and gives an answer; time is
 injected.
 
-One lock guards storage and registry: handlers hold it for a read or a write, never while something is sent or a
-callback runs. What a change makes ready (watches, controllers) is called once the lock is free, see `locked`.
+What the server holds, and the one lock over it, is its `Cluster`; the core leads each request through access, the
+handlers and the form of the answer, and runs the controllers.
 
 `tick()` does what is due by the clock: compaction and the controllers' steps. `next_wakeup()` tells when that is.
 Whoever drives the core (the server's housekeeping thread, a simulated transport) calls them; no thread is started here.
@@ -11,25 +11,25 @@ Whoever drives the core (the server's housekeeping thread, a simulated transport
 from __future__ import annotations
 
 import logging
-import random
-import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.testing.apiserver import discovery, errors, openapi
-from kubectl_runtime.testing.apiserver.access import Access
-from kubectl_runtime.testing.apiserver.context import RequestContext, User
-from kubectl_runtime.testing.apiserver.controllers import Controller
+from kubectl_runtime.testing.apiserver.access import Access, User
+from kubectl_runtime.testing.apiserver.access.authn import AUTHENTICATED, MASTERS
+from kubectl_runtime.testing.apiserver.cluster import Cluster
+from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.controllers.bootstrap import create_defaults
+from kubectl_runtime.testing.apiserver.controllers.loop import ControlLoop
 from kubectl_runtime.testing.apiserver.crds.controller import CrdController
 from kubectl_runtime.testing.apiserver.encoding.body import PROTOBUF, check_readable
 from kubectl_runtime.testing.apiserver.handlers.answers import page_not_found
 from kubectl_runtime.testing.apiserver.handlers.dispatch import handle_resource
 from kubectl_runtime.testing.apiserver.kinds.catalog import builtin_types
 from kubectl_runtime.testing.apiserver.output.negotiation import (
+    Media,
     accept,
     encode,
     error_media,
@@ -39,79 +39,45 @@ from kubectl_runtime.testing.apiserver.output.negotiation import (
     warning_headers,
 )
 from kubectl_runtime.testing.apiserver.query.durations import duration_error
-from kubectl_runtime.testing.apiserver.registry import Registry, ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.route import RequestInfo, parse
-from kubectl_runtime.testing.apiserver.storage import Storage
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
 
 Object = dict[str, Any]
-Virtual = Callable[[RequestContext, Object], Object]
 
 log = logging.getLogger(__name__)
 
 DEFAULT_COMPACTION = 300.0  # seconds, as kube-apiserver's --etcd-compaction-interval
-_RECREATED = "unable to create new content in namespace {} because it is being terminated"
 
 
 class ApiCore:
     """See the module. Safe to use from any thread."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, *, compaction_interval: float = DEFAULT_COMPACTION,
-                 controllers: Iterable[Controller] = (), access: Access | None = None, seed: int | None = None) -> None:
+                 controllers: Iterable[ControlLoop] = (), access: Access | None = None,
+                 seed: int | None = None) -> None:
         """`compaction_interval` is in seconds, 0 never compacts. `access` None lets everybody do everything.
 
         `seed` makes uids and generated names reproducible.
         """
         self.clock = clock
-        self.random = random.Random(seed)
         # Names the cluster in every answer, as kube-apiserver's API Priority and Fairness does. Never from the seed:
         # what begins anew is another cluster.
         self._flow = (("X-Kubernetes-Pf-Flowschema-Uid", str(uuid.uuid4())),
                       ("X-Kubernetes-Pf-Prioritylevel-Uid", str(uuid.uuid4())))
-        self.storage = Storage()
-        self.registry = Registry(builtin_types())
-        self.virtual: dict[tuple[str, str], Virtual] = {}  # reviews: answered without being stored, by (group, plural)
+        self.cluster = Cluster(clock, builtin_types(), self._loopback, seed=seed)
         self.access = access or Access()
-        self._lock = threading.RLock()
-        self._depth = 0
-        self._callbacks: dict[Callable[[], None], None] = {}
         self._wake: Callable[[], None] | None = None
         self._compaction_interval = compaction_interval
         self._next_compaction = clock.monotonic() + compaction_interval
         self._compact_to = 0
-        self._crds = CrdController()
-        self._controllers = [self._crds, *controllers]
-        with self.locked():
+        self._controllers: list[ControlLoop] = [CrdController(), *controllers]
+        with self.cluster.locked():
             for controller in self._controllers:
-                controller.start(self)
-            create_defaults(self)
-        self.access.attach(self)
+                controller.start(self.cluster)
+            create_defaults(self.cluster)
+        self.access.attach(self.cluster)
         self.compact()  # as on a server that has run for a while: nobody can go back to its first versions
-
-    # --- the lock -----------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock; callbacks that became due meanwhile run after it is free, also when the block raises: a
-        refused request may have written before (a deletion of a collection that a precondition stops half-way)."""
-        callbacks: list[Callable[[], None]] = []
-        try:
-            with self._lock:
-                self._depth += 1
-                try:
-                    yield
-                finally:
-                    self._depth -= 1
-                    if self._depth == 0 and self._callbacks:
-                        callbacks = list(self._callbacks)
-                        self._callbacks.clear()
-        finally:
-            for callback in callbacks:
-                callback()
-
-    def call_unlocked(self, callback: Callable[[], None]) -> None:
-        """Call back once the lock, which the caller holds, is free; the same callback once only."""
-        self._callbacks[callback] = None
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -143,8 +109,9 @@ class ApiCore:
         if info.verb != "watch" and (wrong := duration_error(request.param("timeout") or "0")):
             raise errors.bad_request(f"invalid timeout specified in the request URL - {wrong}")
         user = user or self.access.admit(request, info)
-        with self.locked():
-            answer = discovery.respond(self.registry, request) or openapi.respond(self.registry, request)
+        with self.cluster.locked():
+            registry = self.cluster.registry
+            answer = discovery.respond(registry, request) or openapi.respond(registry, request)
             if answer is not None:
                 return answer
             resource_type = self._resource_type(info)
@@ -155,14 +122,15 @@ class ApiCore:
         if request.method not in ("GET", "HEAD"):
             check_readable(request)
         media = accept(request, watch=info.verb in ("list", "watch"), custom=resource_type.is_custom)
-        ctx = RequestContext(self, request, info, resource_type, media, user, self.clock.now(), warnings=warnings)
+        ctx = RequestContext(self.cluster, self.access, request, info, resource_type, media, user, self.clock.now(),
+                             warnings=warnings)
         return handle_resource(ctx)
 
-    def _resource_type(self, info: RequestInfo) -> ResourceType | None:
+    def _resource_type(self, info: RequestInfo) -> ServedResource | None:
         """The type that a path names, None for the plain-text 404, or raises the 404 with a Status."""
         if not info.is_resource:
             return None
-        found = self.registry.get(info.group, info.version, info.resource)
+        found = self.cluster.registry.get(info.group, info.version, info.resource)
         in_namespace = bool(info.namespace) and (info.resource != "namespaces" or info.name != info.namespace)
         misplaced = found is not None and (found.namespaced if info.name and not info.namespace else
                                            in_namespace and not found.namespaced)
@@ -171,37 +139,20 @@ class ApiCore:
         if found is not None and not misplaced:
             return found
         # A group that serves custom resources only answers in plain text.
-        builtin = any(not other.is_custom for other in self.registry if other.group == info.group)
+        builtin = any(not other.is_custom for other in self.cluster.registry if other.group == info.group)
         if builtin:
             raise errors.no_such_resource()
         return None
 
-    def authorize_create(self, ctx: RequestContext) -> None:
-        """An apply that creates needs the right to create too; raises the 403."""
-        self.access.require_create(ctx.user_info, ctx.info)
-
-    def admit_write(self, ctx: RequestContext, new: Object, old: Object | None) -> None:
-        """A Role or binding must not grant more than its writer has; raises the 403. The lock is held."""
-        self.access.check_write(ctx.user_info, ctx.type.group, ctx.type.plural, new, old)
-
-    def admit_create(self, ctx: RequestContext, meta: Object) -> None:
-        """Whether the namespace takes new objects, and the CRD new instances; the lock is held."""
-        self._crds.admit_create(ctx, meta)
-        namespace = meta.get("namespace", "")
-        if not namespace or not ctx.type.strategy.checks_namespace:
-            return
-        found = self.storage.get("/namespaces", "", namespace)
-        if found is None:
-            raise errors.not_found("", "namespaces", namespace)
-        if found.deleting:
-            name = meta.get("name") or ""
-            raise errors.forbidden(ctx.type.group, ctx.type.plural, name, _RECREATED.format(namespace), [
-                errors.Cause("NamespaceTerminating", f"namespace {namespace} is being terminated",
-                             "metadata.namespace")])
-
-    def new_uid(self) -> str:
-        """A fresh uid."""
-        return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
+    def _loopback(self, request: HttpRequest, component: str) -> HttpResponse:
+        """Answer a component of the cluster itself, which may do everything; raises StatusError."""
+        info = parse(request)
+        resource_type = self.cluster.registry.get(info.group, info.version, info.resource)
+        if resource_type is None:
+            raise errors.no_such_resource()
+        user = User(f"system:{component}", groups=(MASTERS, AUTHENTICATED))
+        return handle_resource(RequestContext(self.cluster, self.access, request, info, resource_type, Media(), user,
+                                              self.clock.now()))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -220,23 +171,23 @@ class ApiCore:
     def tick(self) -> None:
         """Do what is due now. Returns after a bounded piece of work: `next_wakeup` tells if there is more."""
         now = self.clock.monotonic()
-        with self.locked():
+        with self.cluster.locked():
             if self._compaction_interval and now >= self._next_compaction:
                 # As the real server does it: each time up to where the last time was, so that history
                 # reaches back between one and two intervals.
-                self.storage.compact(self._compact_to)
-                self._compact_to = self.storage.rv
+                self.cluster.storage.compact(self._compact_to)
+                self._compact_to = self.cluster.storage.rv
                 self._next_compaction = now + self._compaction_interval
         for controller in self._controllers:
             due = controller.due()
             if due is not None and due <= now:
-                with self.locked():
-                    controller.step(self)
+                with self.cluster.locked():
+                    controller.step(self.cluster)
 
     def compact(self) -> None:
         """Forget all changes so far: every older resourceVersion has expired."""
-        with self.locked():
-            self.storage.compact(self.storage.rv)
+        with self.cluster.locked():
+            self.cluster.storage.compact(self.cluster.storage.rv)
 
     def next_wakeup(self) -> float | None:
         """When `tick` has work next, in monotonic seconds; None: not until something is written."""
@@ -249,8 +200,8 @@ class ApiCore:
 
     def dump(self) -> Any:
         """The stored objects, for `restore`; opaque."""
-        with self.locked():
-            return self.storage.dump()
+        with self.cluster.locked():
+            return self.cluster.storage.dump()
 
     def restore(self, state: Any, *, rewind: bool = False) -> None:
         """Put a dumped state in place: watches end and older resourceVersions have expired.
@@ -258,10 +209,10 @@ class ApiCore:
         The resourceVersion goes on from the present one, so that clients notice; with `rewind` it goes back in time
         too.
         """
-        with self.locked():
-            self.storage.load(state, rv=None if rewind else self.storage.rv + 1)
+        with self.cluster.locked():
+            self.cluster.storage.load(state, rv=None if rewind else self.cluster.storage.rv + 1)
             for controller in self._controllers:
-                controller.start(self)
+                controller.start(self.cluster)
 
 
 def refusal(request: HttpRequest, error: errors.StatusError) -> HttpResponse:

@@ -16,7 +16,7 @@ from kubectl_runtime.testing.apiserver.encoding.body import JSON, MEDIA_TYPES, Y
 from kubectl_runtime.testing.apiserver.health import CHECKS, health
 from kubectl_runtime.testing.apiserver.output import negotiation
 from kubectl_runtime.testing.apiserver.output.negotiation import Media, clauses, encode, negotiated, render
-from kubectl_runtime.testing.apiserver.registry import Registry, ResourceType, Subresource
+from kubectl_runtime.testing.apiserver.registry import Registry, ServedResource, Subresource
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
 
 Object = dict[str, Any]
@@ -173,7 +173,7 @@ def _group(registry: Registry, group: str, *, alone: bool = False) -> Object:
     return {**head, "name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _resource_list(group: str, version: str, types: Iterable[ResourceType]) -> Object:
+def _resource_list(group: str, version: str, types: Iterable[ServedResource]) -> Object:
     resources: list[Object] = []
     for resource_type in sorted(types, key=lambda found: found.plural):
         resources.append(_resource(resource_type))
@@ -182,14 +182,14 @@ def _resource_list(group: str, version: str, types: Iterable[ResourceType]) -> O
     return {**head, "groupVersion": f"{group}/{version}" if group else version, "resources": resources}
 
 
-def _verbs(resource_type: ResourceType) -> list[str]:
+def _verbs(resource_type: ServedResource) -> list[str]:
     if not resource_type.is_custom:
         return list(resource_type.verbs)
     hidden = _HIDDEN_AT_END if resource_type.terminating else ()
     return [verb for verb in _CUSTOM_VERBS if verb in resource_type.verbs and verb not in hidden]
 
 
-def _resource(found: ResourceType) -> Object:
+def _resource(found: ServedResource) -> Object:
     entry: Object = {"name": found.plural, "singularName": found.singular, "namespaced": found.namespaced,
                      "kind": found.kind, "verbs": _verbs(found)}
     if found.short_names:
@@ -201,7 +201,7 @@ def _resource(found: ResourceType) -> Object:
     return entry
 
 
-def _subresource(found: ResourceType, sub: Subresource) -> Object:
+def _subresource(found: ServedResource, sub: Subresource) -> Object:
     entry: Object = {"name": f"{found.plural}/{sub.name}", "singularName": "", "namespaced": found.namespaced}
     if sub.group:
         entry.update(group=sub.group, version=sub.version)
@@ -215,7 +215,7 @@ def _aggregated_group(registry: Registry, group: str) -> Object:
     return {"metadata": {"name": group} if group else {}, "versions": versions}
 
 
-def _aggregated(found: ResourceType) -> Object:
+def _aggregated(found: ServedResource) -> Object:
     entry: Object = {"resource": found.plural, "responseKind": _kind(found, "", "", found.kind),
                      "scope": "Namespaced" if found.namespaced else "Cluster", "singularResource": found.singular,
                      "verbs": _verbs(found)}
@@ -230,7 +230,7 @@ def _aggregated(found: ResourceType) -> Object:
     return entry
 
 
-def _kind(found: ResourceType, group: str, version: str, kind: str) -> Object:
+def _kind(found: ServedResource, group: str, version: str, kind: str) -> Object:
     """The kind of an answer. Built-in types leave the path's group and version out; CRDs fill them in."""
     if found.is_custom and not group:
         group, version = found.group, found.version

@@ -2,40 +2,68 @@
 refusal.
 
 Texts follow the real server's, since kubectl prints them and controllers match them. A `Cause` is one field that is
-wrong; the helpers below build the causes of the real server's ``field.Error`` kinds.
+wrong; it and its constructors are those of `schema.causes`, known here by the same names.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from kubectl_runtime.schema.causes import (
+    Cause,
+    duplicate,
+    forbidden_field,
+    go_value,
+    immutable,
+    invalid_value,
+    not_found_value,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+    type_invalid,
+)
+
+__all__ = [
+    "MODIFIED",
+    "BodyDecodeError",
+    "Cause",
+    "StatusError",
+    "already_exists",
+    "bad_request",
+    "bare_500",
+    "conflict",
+    "duplicate",
+    "expired",
+    "forbidden",
+    "forbidden_field",
+    "go_quoted",
+    "go_value",
+    "immutable",
+    "internal",
+    "invalid",
+    "invalid_value",
+    "method_not_allowed",
+    "no_such_resource",
+    "not_acceptable",
+    "not_found",
+    "not_found_value",
+    "not_supported",
+    "qualified",
+    "required",
+    "resource_version_too_large",
+    "too_large",
+    "too_long",
+    "too_many",
+    "type_invalid",
+    "unauthorized",
+    "unsupported_media_type",
+]
 
 Object = dict[str, Any]
 _GO_ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r",
                "\t": "\\t", "\v": "\\v"}
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One cause in ``details.causes``: the reason (FieldValueInvalid, ...), the message without the field, and the
-    field."""
-
-    reason: str
-    message: str
-    field: str = ""
-
-    def text(self) -> str:
-        """The cause as it stands in the Status's message."""
-        return f"{self.field}: {self.message}" if self.field else self.message
-
-    def to_dict(self) -> Object:
-        """The cause as JSON."""
-        entry: Object = {"reason": self.reason, "message": self.message}
-        if self.field:
-            entry["field"] = self.field
-        return entry
 
 
 class StatusError(Exception):
@@ -69,7 +97,7 @@ class StatusError(Exception):
         return status
 
 
-class DecodeError(ValueError):
+class BodyDecodeError(ValueError):
     """A value that does not fit the typed object of a built-in kind; the text is the real decoder's."""
 
 
@@ -194,15 +222,6 @@ def bare_500(message: str) -> StatusError:
     return StatusError(500, "", message)
 
 
-def go_value(value: Any) -> str:
-    """A value as the real server prints it in a cause: strings quoted, the rest as JSON."""
-    if value is None:
-        return "null"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
 def go_quoted(text: str) -> str:
     """A text in double quotes with what cannot be printed escaped, as Go's ``%q``."""
     return '"' + "".join(_GO_ESCAPES.get(character) or _go_printed(character) for character in text) + '"'
@@ -213,56 +232,3 @@ def _go_printed(character: str) -> str:
     if character.isprintable():
         return character
     return f"\\x{number:02x}" if number < 0x80 else f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
-
-
-def required(field: str, detail: str = "") -> Cause:
-    """A field that must be there."""
-    return Cause("FieldValueRequired", f"Required value: {detail}" if detail else "Required value", field)
-
-
-def invalid_value(field: str, value: Any, detail: str) -> Cause:
-    """A field with a value that is not allowed."""
-    text = f"Invalid value: {go_value(value)}"
-    return Cause("FieldValueInvalid", f"{text}: {detail}" if detail else text, field)
-
-
-def immutable(field: str, value: Any) -> Cause:
-    """A field that cannot be changed."""
-    return invalid_value(field, value, "field is immutable")
-
-
-def forbidden_field(field: str, detail: str) -> Cause:
-    """A field that may not be set, or not so."""
-    return Cause("FieldValueForbidden", f"Forbidden: {detail}", field)
-
-
-def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:
-    """A field with a value outside its enumeration."""
-    known = ", ".join(json.dumps(choice) for choice in supported)
-    return Cause("FieldValueNotSupported", f"Unsupported value: {go_value(value)}: supported values: {known}", field)
-
-
-def duplicate(field: str, value: Any) -> Cause:
-    """A value that occurs twice."""
-    return Cause("FieldValueDuplicate", f"Duplicate value: {go_value(value)}", field)
-
-
-def not_found_value(field: str, value: Any) -> Cause:
-    """A reference to something that is not there."""
-    return Cause("FieldValueNotFound", f"Not found: {go_value(value)}", field)
-
-
-def too_long(field: str, limit: int) -> Cause:
-    """A text that is too long."""
-    unit = "byte" if limit == 1 else "bytes"
-    return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} {unit}", field)
-
-
-def too_many(field: str, count: int, limit: int) -> Cause:
-    """A list that is too long."""
-    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
-
-
-def type_invalid(field: str, value: Any, detail: str) -> Cause:
-    """A value of the wrong type."""
-    return Cause("FieldValueTypeInvalid", f"Invalid value: {go_value(value)}: {detail}", field)

@@ -20,7 +20,7 @@ from kubectl_runtime.testing.apiserver.names import (
     path_segment_errors,
     qualified_name_errors,
 )
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.strategy import Strategy
 
 Object = dict[str, Any]
@@ -168,7 +168,7 @@ def _change(new: Object, old: Object) -> list[Cause]:
     return causes + _parts(new)
 
 
-def warnings(metadata: Object, old: Object | None, resource_type: ResourceType) -> list[str]:
+def warnings(metadata: Object, old: Object | None, resource_type: ServedResource) -> list[str]:
     """Warnings about finalizers of custom resources that are new with this write."""
     if not resource_type.is_custom:
         return []

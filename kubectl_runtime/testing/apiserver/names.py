@@ -20,6 +20,7 @@ _label_1035 = re.compile(_LABEL_1035)
 _subdomain = re.compile(_SUBDOMAIN)
 _qualified = re.compile(_QUALIFIED)
 _label_value = re.compile(_LABEL_VALUE)
+_port_name = re.compile("[-a-z0-9]+")
 
 LABEL_MESSAGE = ("a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
                  "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
@@ -114,3 +115,17 @@ def qualified_name_errors(key: str) -> list[str]:
     if not _qualified.fullmatch(parts[-1]):
         errors.append(f"name part {_QUALIFIED_MESSAGE}")
     return errors
+
+
+def port_name_errors(name: str) -> list[str]:
+    """Names of ports: IANA service names, at most 15 characters."""
+    found = [] if len(name) <= 15 else ["must be no more than 15 characters"]
+    if not _port_name.fullmatch(name):
+        found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search("[a-z]", name):
+        found.append("must contain at least one letter (a-z)")
+    if "--" in name:
+        found.append("must not contain consecutive hyphens")
+    if name.startswith("-") or name.endswith("-"):
+        found.append("must not begin or end with a hyphen")
+    return found

@@ -1,8 +1,8 @@
 """Which resource types the server serves: built-in kinds and those that CustomResourceDefinitions add at run time.
 
-`ResourceType` is one served (group, version, plural); versions of one type share `storage` and differ in `version`.
-Thread safety: the registry is changed and walked under the core's lock, `get` and `by_kind` are safe anywhere; a
-`ResourceType` never changes.
+`ServedResource` is one served (group, version, plural); versions of one type share `storage` and differ in `version`.
+Thread safety: the registry is changed and walked under the cluster's lock, `get` and `by_kind` are safe anywhere; a
+`ServedResource` never changes.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from kubectl_runtime.testing.apiserver.output.column import Column
+from kubectl_runtime.testing.apiserver.schemas import Schema
 from kubectl_runtime.testing.apiserver.strategy import Strategy
-
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.output.table import Column
-    from kubectl_runtime.testing.apiserver.schemas import Schema
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -33,7 +30,7 @@ class Subresource:
 
 
 @dataclass(frozen=True, eq=False)
-class ResourceType:
+class ServedResource:
     """One served resource type; compared by identity."""
 
     group: str
@@ -95,16 +92,16 @@ class ResourceType:
 class Registry:
     """Resource types by (group, version, plural); groups and versions in the order in which discovery lists them."""
 
-    def __init__(self, types: Iterable[ResourceType] = ()) -> None:
-        self._types: dict[tuple[str, str, str], ResourceType] = {}
-        self._by_kind: dict[tuple[str, str, str], ResourceType] = {}
-        self._by_storage: dict[str, list[ResourceType]] = {}
+    def __init__(self, types: Iterable[ServedResource] = ()) -> None:
+        self._types: dict[tuple[str, str, str], ServedResource] = {}
+        self._by_kind: dict[tuple[str, str, str], ServedResource] = {}
+        self._by_storage: dict[str, list[ServedResource]] = {}
         self._groups: dict[str, list[str]] = {"": []}
         self.revision = 0  # rises with every change, for caches of discovery and OpenAPI
         for resource_type in types:
             self.add(resource_type)
 
-    def add(self, resource_type: ResourceType) -> None:
+    def add(self, resource_type: ServedResource) -> None:
         """Serve a type, in place of one of the same group, version and plural."""
         key = (resource_type.group, resource_type.version, resource_type.plural)
         if key in self._types:
@@ -119,7 +116,7 @@ class Registry:
                 versions.sort(key=version_priority)
         self.revision += 1
 
-    def remove(self, resource_type: ResourceType) -> None:
+    def remove(self, resource_type: ServedResource) -> None:
         """Serve a type no longer; a version or group without types goes too."""
         key = (resource_type.group, resource_type.version, resource_type.plural)
         if self._types.get(key) is not resource_type:
@@ -134,19 +131,19 @@ class Registry:
                 del self._groups[key[0]]
         self.revision += 1
 
-    def get(self, group: str, version: str, plural: str) -> ResourceType | None:
+    def get(self, group: str, version: str, plural: str) -> ServedResource | None:
         """The type, or None."""
         return self._types.get((group, version, plural))
 
-    def by_kind(self, group: str, version: str, kind: str) -> ResourceType | None:
+    def by_kind(self, group: str, version: str, kind: str) -> ServedResource | None:
         """The type of a kind, or None."""
         return self._by_kind.get((group, version, kind))
 
-    def of(self, group: str, version: str) -> list[ResourceType]:
+    def of(self, group: str, version: str) -> list[ServedResource]:
         """The types of a group and version, in order of registration."""
         return [t for t in self._types.values() if t.group == group and t.version == version]
 
-    def of_storage(self, storage: str) -> list[ResourceType]:
+    def of_storage(self, storage: str) -> list[ServedResource]:
         """The served types (one for each version) of a storage key."""
         return list(self._by_storage.get(storage, ()))
 
@@ -158,7 +155,7 @@ class Registry:
         """The versions of a group, the preferred one first."""
         return list(self._groups.get(group, ()))
 
-    def __iter__(self) -> Iterator[ResourceType]:
+    def __iter__(self) -> Iterator[ServedResource]:
         return iter(list(self._types.values()))
 
 

@@ -14,7 +14,7 @@ delete         the object before   the object before, with    DELETED
                                    the deletion's version
 =============  ==================  =========================  ==================
 
-Thread safety: none of its own. The core holds its one lock around every call; `Version` and `Change` may be read
+Thread safety: none of its own. The cluster's one lock is held around every call; `Version` and `Change` may be read
 anywhere.
 """
 

@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from kubectl_runtime.testing.apiserver.errors import Cause
-from kubectl_runtime.testing.apiserver.managedfields.tracking import Reset, reset_for
+from kubectl_runtime.testing.apiserver.managedfields.tracking import ResetFields, reset_for
 from kubectl_runtime.testing.apiserver.metadata_checks import USUAL, MetadataChecks
 from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors
 
@@ -81,9 +81,9 @@ class Strategy:
 
         Empty optional fields go, fields that are always written (``status: {}``, ``firstTimestamp: null``) come, times
         and quantities get their canonical form, unknown fields are dropped. Returns the paths of the unknown ones in
-        order of appearance (``metadata.wrong``, ``spec.containers[0].x``). Raises `DecodeError` (errors.py) for a value
-        of the wrong JSON type; its text follows ``ConfigMap in version "v1" cannot be handled as a ConfigMap: ``. The
-        default does nothing.
+        order of appearance (``metadata.wrong``, ``spec.containers[0].x``). Raises `BodyDecodeError` (errors.py) for a
+        value of the wrong JSON type; its text follows ``ConfigMap in version "v1" cannot be handled as a ConfigMap: ``.
+        The default does nothing.
         """
         return []
 
@@ -133,7 +133,7 @@ class Strategy:
         """
         return False
 
-    def reset(self, subresource: str) -> Reset:
+    def reset(self, subresource: str) -> ResetFields:
         """What a request cannot write, and so does not own in managedFields."""
         return reset_for(subresource, has_status=self.has_status)
 

@@ -3,13 +3,13 @@
 The rim (``testing/http``) and the simulated transport (``testing/transport.py``) speak these types and nothing else, so
 that the core never sees a socket and the rim never sees an object.
 
-A `WatchStream` is pulled by one thread (the one that serves the connection) and pushed by whichever thread writes:
+An `EventStream` is pulled by one thread (the one that serves the connection) and pushed by whichever thread writes:
 
 =================  =====================================================================================================
 ``poll()``         next chunk (whole lines of JSON), or None: nothing is ready, or the stream has ended (``closed``)
 ``closed``         the server has nothing more to say; chunks that are still queued come first
 ``deadline``       monotonic seconds at which ``poll()`` has something to do although nobody writes (bookmark, timeout)
-``on_ready(f)``    f() is called, without the core's lock, whenever a chunk may be ready or the stream has ended
+``on_ready(f)``    f() is called, without the cluster's lock, whenever a chunk may be ready or the stream has ended
 ``close()``        the client went away: the core forgets the watch
 =================  =====================================================================================================
 """
@@ -32,7 +32,7 @@ def parse_query(text: str) -> Query:
     return parse_qsl("&".join(pairs), keep_blank_values=True)
 
 
-class WatchStream(Protocol):
+class EventStream(Protocol):
     """The events of one watch, encoded; see the module's table."""
 
     @property
@@ -92,7 +92,7 @@ class HttpResponse:
     status: int
     headers: list[tuple[str, str]] = field(default_factory=list)
     body: bytes = b""
-    stream: WatchStream | None = None
+    stream: EventStream | None = None
     delay: float = 0.0  # seconds on the clock before the answer is sent (the 3 s of a resourceVersion from the future)
 
     def header(self, name: str) -> str | None:

@@ -1,20 +1,21 @@
 """Create and update, from a decoded body to the stored version: what POST, PUT, PATCH and subresources share.
 
-The functions run under the core's lock; `ctx` collects warnings. See strategy.py for the order of the hooks.
+The functions run under the cluster's lock; `ctx` collects warnings. See strategy.py for the order of the hooks.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from kubectl_runtime.core.jsonvalues import same_json
 from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors, managedfields, metadata
+from kubectl_runtime.testing.apiserver.admission import admit_create, admit_write
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.encoding.field_validation import Keys, warning_texts
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import same_json
 from kubectl_runtime.testing.apiserver.names import generated_name
 from kubectl_runtime.testing.apiserver.query.gonumbers import parse_uint
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.schemas import ANY, Schema
 from kubectl_runtime.testing.apiserver.storage import ObjectTooLarge, Version, make_version
 
@@ -47,7 +48,7 @@ def decode(ctx: RequestContext, obj: Object, keys: Keys) -> None:
     kind, version = ctx.type.kind, ctx.type.version
     try:
         unknown = ctx.type.strategy.decode(obj)
-    except errors.DecodeError as error:
+    except errors.BodyDecodeError as error:
         raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
     refuse_fields(ctx, f"{version}.{kind}", keys.problems(unknown, mixed=not ctx.type.is_custom))
     obj["metadata"] = obj.get("metadata") or {}
@@ -77,20 +78,21 @@ def check_name(ctx: RequestContext, obj: Object) -> None:
             f"the name of the object ({name}) does not match the name on the URL ({ctx.info.name})")
 
 
-def schema_of(resource_type: ResourceType) -> Schema:
+def schema_of(resource_type: ServedResource) -> Schema:
     """The schema for patches and ownership; a type without one takes anything."""
     return resource_type.schema or ANY
 
 
 def version_schemas(ctx: RequestContext) -> dict[str, Schema] | None:
     """The schemas of the other served versions, None if there is only one."""
-    served = ctx.core.registry.of_storage(ctx.type.storage)
+    served = ctx.cluster.registry.of_storage(ctx.type.storage)
     return {other.api_version: schema_of(other) for other in served} if len(served) > 1 else None
 
 
 def _put(ctx: RequestContext, obj: Object, fields: dict[str, str]) -> Version:
     try:
-        return ctx.core.storage.put(ctx.type.storage, obj, fields, max_bytes=MAX_CUSTOM if ctx.type.is_custom else None)
+        limit = MAX_CUSTOM if ctx.type.is_custom else None
+        return ctx.cluster.storage.put(ctx.type.storage, obj, fields, max_bytes=limit)
     except ObjectTooLarge:
         raise errors.bare_500("etcdserver: request is too large") from None
 
@@ -116,8 +118,8 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
     if not applied:
         obj = with_managers(ctx, None, obj, "")
         meta = obj["metadata"]
-    ctx.core.admit_create(ctx, meta)
-    ctx.core.admit_write(ctx, obj, None)
+    admit_create(ctx, meta)
+    admit_write(ctx, obj, None)
     obj = strategy.to_storage(obj, ctx.type.version)
     meta = obj["metadata"]
     _stamp(ctx, meta)
@@ -146,15 +148,15 @@ def _stamp(ctx: RequestContext, meta: Object) -> None:
     prefix = meta.get("generateName") or ""
     if prefix and not meta.get("name"):
         for _ in range(_GENERATE_ATTEMPTS):
-            meta["name"] = generated_name(prefix, ctx.core.random)
-            if ctx.core.storage.get(ctx.type.storage, meta.get("namespace", ""), meta["name"]) is None:
+            meta["name"] = generated_name(prefix, ctx.cluster.random)
+            if ctx.cluster.storage.get(ctx.type.storage, meta.get("namespace", ""), meta["name"]) is None:
                 break
-    meta["uid"] = ctx.core.new_uid()
+    meta["uid"] = ctx.cluster.new_uid()
     meta["creationTimestamp"] = format_time(ctx.now)
 
 
 def _refuse_existing(ctx: RequestContext, meta: Object) -> None:
-    existing = ctx.core.storage.get(ctx.type.storage, meta.get("namespace", ""), meta["name"])
+    existing = ctx.cluster.storage.get(ctx.type.storage, meta.get("namespace", ""), meta["name"])
     if existing is None:
         return
     error = errors.already_exists(ctx.type.group, ctx.type.plural, meta["name"],
@@ -193,7 +195,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     strategy.prepare_update(new, before, subresource, ctx)
     meta = new["metadata"]
     _restore(meta, before["metadata"])
-    ctx.core.admit_write(ctx, new, before)
+    admit_write(ctx, new, before)
     _raise_generation(ctx, new, before, subresource)
     _validate(ctx, new, before, subresource)
     strategy.canonicalize(new, ctx)
@@ -204,7 +206,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     if "deletionTimestamp" in meta and is_finished(ctx.type, new):
         answer = make_version(new, current.rv, fields)
         if not ctx.dry_run:
-            ctx.core.storage.delete(ctx.type.storage, current)
+            ctx.cluster.storage.delete(ctx.type.storage, current)
         return answer
     if not current.partial and same_json(_without_times(new), _without_times(before)):
         return current  # an apply that only defaults make equal has got a new time in managedFields: no change either
@@ -213,7 +215,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     return _put(ctx, new, fields)
 
 
-def is_finished(resource_type: ResourceType, obj: Object) -> bool:
+def is_finished(resource_type: ServedResource, obj: Object) -> bool:
     """Whether nothing keeps a deleted object any more."""
     meta = obj["metadata"]
     return (not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")

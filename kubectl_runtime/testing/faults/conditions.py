@@ -6,15 +6,15 @@ import random
 from typing import Self
 
 from kubectl_runtime.core.clock import Duration, seconds
-from kubectl_runtime.testing.faults.match import Chance, Condition, Counted, Lasting
+from kubectl_runtime.testing.faults.match import Chance, Counted, Filter, Lasting
 
 
 class Conditions:
-    """A chain of conditions, see `match`; each method adds one and returns the object."""
+    """A chain of conditions, each a `Filter` (see `match`); each method adds one and returns the object."""
 
     def __init__(self, seed: str) -> None:
         self._seed = seed
-        self._conditions: list[Condition] = []
+        self._conditions: list[Filter] = []
         self.seen = 0
         """How many requests matched."""
         self.taken = 0
@@ -58,7 +58,7 @@ class Conditions:
         """Requests for so many seconds on the clock, from the first one on."""
         return self._only(Lasting(seconds(duration)))
 
-    def _only(self, condition: Condition) -> Self:
+    def _only(self, condition: Filter) -> Self:
         self._conditions.append(condition)
         return self
 

@@ -1,4 +1,5 @@
-"""Which requests a rule is about: what they must look like (`Match`), and which of those it takes (the conditions).
+"""Which requests a rule is about: what they must look like (`Match`), and which of those it takes (the conditions,
+each a `Filter`).
 
 Conditions form a chain: each sees only the requests that the one before it let pass, and counts those. So
 ``after(2).first(3)`` takes the third to the fifth request, ``every(2).first(3)`` the second, fourth and sixth.
@@ -73,7 +74,7 @@ class Match:
                 and (self.where is None or self.where(request)))
 
 
-class Condition(Protocol):
+class Filter(Protocol):
     """Takes some of the requests that it is shown; `now` is monotonic seconds."""
 
     def takes(self, now: float, /) -> bool: ...

@@ -12,7 +12,7 @@ through. A rule is in force from its first action on, until `remove()`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from kubectl_runtime.core.clock import Duration, seconds
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
@@ -31,10 +31,17 @@ from kubectl_runtime.testing.faults.exchange import Exchange
 from kubectl_runtime.testing.faults.match import Match
 from kubectl_runtime.testing.faults.plan import Ending, Reset, Wait, ending
 
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.faults import Faults
-
 EXPIRED = "too old resource version: 1 (2)"
+
+
+class Script(Protocol):
+    """What a rule asks of the fault script that it belongs to; see `script.Faults`."""
+
+    def enforce(self, rule: Rule) -> None: ...
+
+    def remove(self, rule: Rule) -> None: ...
+
+    def expire_history(self) -> None: ...
 
 
 class Rule(Conditions):
@@ -43,10 +50,10 @@ class Rule(Conditions):
     that its bad day took place.
     """
 
-    def __init__(self, faults: Faults, match: Match, seed: str) -> None:
+    def __init__(self, script: Script, match: Match, seed: str) -> None:
         super().__init__(seed)
         self.match = match
-        self._faults = faults
+        self._script = script
         self._actions: list[Callable[[Exchange], None]] = []
 
     def __repr__(self) -> str:
@@ -59,11 +66,11 @@ class Rule(Conditions):
 
     def remove(self) -> None:
         """Take the rule out of force. What it has begun goes on."""
-        self._faults.remove(self)
+        self._script.remove(self)
 
     def _does(self, action: Callable[[Exchange], None]) -> Rule:
         self._actions.append(action)
-        self._faults.enforce(self)
+        self._script.enforce(self)
         return self
 
     # -- instead of handling the request
@@ -116,7 +123,7 @@ class Rule(Conditions):
 
     def expire_history(self) -> Rule:
         """Before the request is handled, compact: every older resourceVersion and continue token has expired then."""
-        return self.run(self._faults.expire_history)
+        return self.run(self._script.expire_history)
 
     def delay(self, duration: Duration, *, handled: bool = False) -> Rule:
         """Let time pass before the request is handled or, with `handled`, between that and its answer."""

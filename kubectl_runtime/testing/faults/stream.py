@@ -1,6 +1,6 @@
 """`ShapedStream`: a watch whose events pass through shapers, and come late if told so.
 
-It is a `WatchStream` like the one inside it, so that neither the HTTP rim nor the simulated transport need to know:
+It is an `EventStream` like the one inside it, so that neither the HTTP rim nor the simulated transport need to know:
 only how it ends (`ending`, `cut`) is asked by the exchange that made it.
 """
 
@@ -10,15 +10,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from kubectl_runtime.core.clock import Clock
-from kubectl_runtime.testing.apiserver.wire import WatchStream
+from kubectl_runtime.testing.apiserver.wire import EventStream
 from kubectl_runtime.testing.faults.plan import Ending
 from kubectl_runtime.testing.faults.shapers import Cut, EventShaper
 
 
 class ShapedStream:
-    """See the module. Pulled by one thread, as every `WatchStream`."""
+    """See the module. Pulled by one thread, as every `EventStream`."""
 
-    def __init__(self, inner: WatchStream, shapers: Sequence[EventShaper], clock: Clock, lag: float = 0.0) -> None:
+    def __init__(self, inner: EventStream, shapers: Sequence[EventShaper], clock: Clock, lag: float = 0.0) -> None:
         """Feed the events of `inner` through `shapers` in order; each then comes `lag` seconds later."""
         self._inner, self._shapers, self._clock, self._lag = inner, list(shapers), clock, lag
         self._queue: deque[tuple[float, bytes]] = deque()

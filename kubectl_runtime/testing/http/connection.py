@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kubectl_runtime.core.clock import Clock
-from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse, WatchStream
+from kubectl_runtime.testing.apiserver.wire import EventStream, HttpRequest, HttpResponse
 from kubectl_runtime.testing.faults import Close, Exchange, Faults, Plan, RecordedRequest, Recording, Send, Stall, Wait
 from kubectl_runtime.testing.http.messages import BadMessage, chunk, head, whole_head
 from kubectl_runtime.testing.http.reader import Reader
@@ -44,7 +44,7 @@ class Tls(Protocol):
 
 
 @dataclass(frozen=True)
-class Service:
+class ServingInfo:
     """What all connections of a server share."""
 
     handle: Callable[[HttpRequest], HttpResponse]
@@ -66,9 +66,9 @@ class Drop(Exception):
 class Connection:
     """A connection; `run` serves it to its end, `stop` ends it from another thread."""
 
-    def __init__(self, connection: socket.socket, service: Service) -> None:
+    def __init__(self, connection: socket.socket, serving: ServingInfo) -> None:
         self._socket = connection
-        self._service = service
+        self._serving = serving
         self._condition = threading.Condition()
         self._events = 0  # counts notifications, so that none is missed between a poll and a wait
         self._gone = False
@@ -103,9 +103,9 @@ class Connection:
     def run(self) -> None:
         """Serve requests until one side ends it; raises nothing."""
         try:
-            self._carry(self._service.faults.connect())
-            if self._service.tls is not None:
-                self._socket = self._service.tls.accept(self._socket)
+            self._carry(self._serving.faults.connect())
+            if self._serving.tls is not None:
+                self._socket = self._serving.tls.accept(self._socket)
             self._serve()
         except Drop as drop:
             if drop.how == "reset":  # lingering for no time makes close send an RST
@@ -133,7 +133,7 @@ class Connection:
 
     def _serve(self) -> None:
         reader = Reader(self._socket)
-        subject = self._service.tls.subject(self._socket) if self._service.tls is not None else None
+        subject = self._serving.tls.subject(self._socket) if self._serving.tls is not None else None
         while not self._stopping:
             try:
                 request = reader.next()
@@ -175,7 +175,7 @@ class Connection:
             return not self._stopping
 
     def _answer(self, request: HttpRequest, *, close: bool) -> None:
-        service = self._service
+        service = self._serving
         self._entry = service.recording.add(request) if service.recording is not None else None
         exchange = service.faults.begin(request) or Exchange(service.clock)
         self._carry(exchange.before)
@@ -195,11 +195,11 @@ class Connection:
         # about the server itself, which Go answers below the API
         if request.path == "*" and request.method == "OPTIONS":
             return HttpResponse(200)
-        return self._service.handle(request)
+        return self._serving.handle(request)
 
     def _note(self, status: int | None, ended: str = "") -> None:
-        if self._entry is not None and self._service.recording is not None:
-            self._service.recording.answered(self._entry, status, ended)
+        if self._entry is not None and self._serving.recording is not None:
+            self._serving.recording.answered(self._entry, status, ended)
 
     def _carry(self, plan: Plan) -> None:
         """Do what a plan says; raises Drop where it ends the connection."""
@@ -207,7 +207,7 @@ class Connection:
             if isinstance(step, Send):
                 self._send(step.data)
             elif isinstance(step, Wait):
-                self._wait(self._service.clock.monotonic() + step.seconds, lambda: False)
+                self._wait(self._serving.clock.monotonic() + step.seconds, lambda: False)
             elif isinstance(step, Stall):
                 self._stall()
             else:
@@ -218,15 +218,15 @@ class Connection:
     def _stall(self) -> None:
         """Say nothing until the client goes or the server stops."""
         self._note(None, "stall")
-        self._service.reaper.watch(self._socket, self._client_gone)
+        self._serving.reaper.watch(self._socket, self._client_gone)
         try:
             self._wait(None, lambda: False)
         finally:
-            self._service.reaper.forget(self._socket)
+            self._serving.reaper.forget(self._socket)
         raise Drop
 
-    def _watch(self, exchange: Exchange, response: HttpResponse, stream: WatchStream) -> None:
-        service = self._service
+    def _watch(self, exchange: Exchange, response: HttpResponse, stream: EventStream) -> None:
+        service = self._serving
         frame, how = (chunk, ("Transfer-Encoding", "chunked")) if self._chunks else (bytes, ("Connection", "close"))
         service.reaper.watch(self._socket, self._client_gone)
         try:
@@ -241,7 +241,7 @@ class Connection:
         if not self._chunks:
             raise Drop  # without chunks only the end of the connection tells the end of the stream
 
-    def _stream(self, stream: WatchStream, send: Callable[[bytes], None]) -> None:
+    def _stream(self, stream: EventStream, send: Callable[[bytes], None]) -> None:
         """Send events as they come until the watch, the client or the server ends it."""
         while not (self._gone or self._stopping):
             seen = self._events
@@ -254,7 +254,7 @@ class Connection:
                 self._wait(stream.deadline, lambda seen=seen: self._events != seen)  # type: ignore[misc]
 
     def _wait(self, deadline: float | None, ready: Callable[[], bool]) -> None:
-        clock = self._service.clock
+        clock = self._serving.clock
         with self._condition:
             while not (ready() or self._gone or self._stopping):
                 left = None if deadline is None else deadline - clock.monotonic()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from kubectl_runtime.core.clock import Clock
 from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.testing.faults import Faults, Recording
-from kubectl_runtime.testing.http.connection import Connection, Service, Tls
+from kubectl_runtime.testing.http.connection import Connection, ServingInfo, Tls
 from kubectl_runtime.testing.http.reaper import Reaper
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Listener:
         self._connections: dict[Connection, threading.Thread] = {}
         self._stopping = threading.Event()
         self._reaper = Reaper(f"apiserver-{self.port}-reaper")
-        self._service = Service(handle, clock, faults or Faults(), recording, self._reaper, tls)
+        self._serving = ServingInfo(handle, clock, faults or Faults(), recording, self._reaper, tls)
         self._thread = threading.Thread(target=self._accept, name=f"apiserver-{self.port}-accept", daemon=True)
 
     def start(self) -> None:
@@ -66,7 +66,7 @@ class Listener:
                 self._stopping.wait(RETRY_ACCEPT)
 
     def _serve(self, accepted: socket.socket) -> None:
-        connection = Connection(accepted, self._service)
+        connection = Connection(accepted, self._serving)
         thread = threading.Thread(target=self._run, args=(connection,), name=f"apiserver-{self.port}-connection",
                                   daemon=True)
         with self._lock:

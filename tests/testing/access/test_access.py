@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
 
-from kubectl_runtime.testing.apiserver.access import Access
+from kubectl_runtime.testing.apiserver.access import Access, User
 from kubectl_runtime.testing.apiserver.access.rbac import GROUP
-from kubectl_runtime.testing.apiserver.context import User
+from kubectl_runtime.testing.apiserver.cluster import Cluster
 from kubectl_runtime.testing.apiserver.errors import StatusError
 from kubectl_runtime.testing.apiserver.route import parse
-from kubectl_runtime.testing.apiserver.storage import Storage
-from kubectl_runtime.testing.apiserver.wire import HttpRequest
+from kubectl_runtime.testing.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.testing.clock import SimClock
 
 TOKENS = {"ADMIN": User("admin", "1", ("system:masters",)), "ALICE": User("alice", "2", ("devs",))}
 
 
+def no_loopback(request: HttpRequest, component: str) -> HttpResponse:
+    raise AssertionError(f"{component}: {request}")
+
+
 class Server:
-    """An `Access` with what it needs of a core."""
+    """An `Access` that guards a cluster in which nobody makes requests of his own."""
 
     def __init__(self, **options: Any) -> None:
-        self.storage = Storage()
-        self.clock = SimClock()
-        self.virtual: dict[Any, Any] = {}
+        cluster = Cluster(SimClock(), (), no_loopback)
+        self.storage, self.clock = cluster.storage, cluster.clock
         self.access = Access(**{"tokens": TOKENS, "mode": "RBAC", **options})
-        self.access.attach(self)
-
-    def locked(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def new_uid(self) -> str:
-        return "uid"
+        self.access.attach(cluster)
 
     def grant(self, verbs: str, resources: str, *, group: str = "", user: str = "alice", **more: Any) -> None:
         rules = [{"verbs": verbs.split(), "apiGroups": [group], "resources": resources.split(), **more}]

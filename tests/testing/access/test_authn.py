@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubectl_runtime.testing.apiserver.access import User
 from kubectl_runtime.testing.apiserver.access.authn import (
     ADMIN,
     ANONYMOUS,
@@ -13,7 +14,6 @@ from kubectl_runtime.testing.apiserver.access.authn import (
     load_token_file,
     parse_token_file,
 )
-from kubectl_runtime.testing.apiserver.context import User
 from kubectl_runtime.testing.apiserver.errors import StatusError
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.testing.apiserver.access import bootstrap, rules
+from kubectl_runtime.testing.apiserver.access import User, bootstrap, rules
 from kubectl_runtime.testing.apiserver.access.attributes import Attributes
 from kubectl_runtime.testing.apiserver.access.rbac import GROUP, Rbac, StoredRoles
-from kubectl_runtime.testing.apiserver.context import User
 from kubectl_runtime.testing.apiserver.storage import Storage
 
 ALICE = User("alice", groups=("devs", "system:authenticated"))

@@ -30,7 +30,7 @@ def test_a_watch_hears_of_what_was_written_before_the_request_failed():
     for name in ("a", "b"):
         ask(core, "POST", CONFIG_MAPS, {"metadata": {"name": name}})
     uid = json.loads(ask(core, "GET", f"{CONFIG_MAPS}/a").body)["metadata"]["uid"]
-    watch = ask(core, "GET", CONFIG_MAPS, query=[("watch", "1"), ("resourceVersion", str(core.storage.rv))])
+    watch = ask(core, "GET", CONFIG_MAPS, query=[("watch", "1"), ("resourceVersion", str(core.cluster.storage.rv))])
     calls = []
     watch.stream.on_ready(lambda: calls.append(watch.stream.poll()))
     assert ask(core, "DELETE", CONFIG_MAPS, {"preconditions": {"uid": uid}}).status == 409  # a is gone, b refused it
@@ -46,10 +46,10 @@ def test_the_largest_custom_resource_is_that_of_the_real_servers_database():
             return {"apiVersion": "example.com/v1", "kind": "Blob", "metadata": {"name": f"b{size}"},
                     "data": "x" * size}
 
-        before = server.core.storage.rv
+        before = server.core.cluster.storage.rv
         refused = ask(server.core, "POST", blobs, blob((3 << 19) + 1))
         assert (refused.status, json.loads(refused.body)["message"]) == (500, "etcdserver: request is too large")
-        assert server.core.storage.rv == before
+        assert server.core.cluster.storage.rv == before
         assert ask(server.core, "POST", blobs, blob((3 << 19) - 10_000)).status == 201
 
 

@@ -50,7 +50,7 @@ def kinds(stream):
 
 
 def test_a_bookmark_comes_every_minute_and_two_seconds_before_the_end(core, clock):
-    stream = watch(core, allowWatchBookmarks="true", timeoutSeconds="150", resourceVersion=str(core.storage.rv))
+    stream = watch(core, allowWatchBookmarks="true", timeoutSeconds="150", resourceVersion=str(core.cluster.storage.rv))
     times = []
     while not stream.closed:
         clock.advance(stream.deadline - clock.monotonic())
@@ -60,13 +60,13 @@ def test_a_bookmark_comes_every_minute_and_two_seconds_before_the_end(core, cloc
 
 
 def test_a_bookmark_tells_a_version_up_to_which_the_watch_has_seen_everything(core, clock):
-    stream = watch(core, allowWatchBookmarks="true", timeoutSeconds="100", resourceVersion=str(core.storage.rv))
+    stream = watch(core, allowWatchBookmarks="true", timeoutSeconds="100", resourceVersion=str(core.cluster.storage.rv))
     ask(core, "POST", "/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
     create(core, "a")
     clock.advance(60)
     added, bookmark = events(stream)
     assert (added["type"], bookmark["type"]) == ("ADDED", "BOOKMARK")
-    assert bookmark["object"]["metadata"] == {"resourceVersion": str(core.storage.rv)}
+    assert bookmark["object"]["metadata"] == {"resourceVersion": str(core.cluster.storage.rv)}
 
 
 def test_without_a_timeout_a_watch_ends_within_an_hour(core, clock):
@@ -75,7 +75,7 @@ def test_without_a_timeout_a_watch_ends_within_an_hour(core, clock):
 
 
 def test_nobody_is_told_of_what_does_not_concern_the_watch(core):
-    stream = watch(core, fieldSelector="metadata.name=a", resourceVersion=str(core.storage.rv))
+    stream = watch(core, fieldSelector="metadata.name=a", resourceVersion=str(core.cluster.storage.rv))
     create(core, "b")
     ask(core, "POST", "/api/v1/namespaces", {"metadata": {"name": "elsewhere"}})
     ask(core, "POST", "/api/v1/namespaces/elsewhere/configmaps", {"metadata": {"name": "a"}})
@@ -83,16 +83,16 @@ def test_nobody_is_told_of_what_does_not_concern_the_watch(core):
 
 
 def test_the_reader_is_called_back_after_each_write_without_the_lock(core):
-    stream = watch(core, resourceVersion=str(core.storage.rv))
+    stream = watch(core, resourceVersion=str(core.cluster.storage.rv))
     free = []
-    stream.on_ready(lambda: free.append(core._depth == 0))
+    stream.on_ready(lambda: free.append(core.cluster._depth == 0))
     create(core, "a")
     create(core, "b")
     assert free == [True, True, True]
 
 
 def test_a_watch_that_is_behind_a_compaction_ends_and_its_successor_hears_why(core):
-    rv = core.storage.rv
+    rv = core.cluster.storage.rv
     stream = watch(core, resourceVersion=str(rv))
     create(core, "a")
     create(core, "b")
@@ -105,7 +105,7 @@ def test_a_watch_that_is_behind_a_compaction_ends_and_its_successor_hears_why(co
 
 
 def test_a_watch_that_has_seen_everything_survives_a_compaction(core):
-    stream = watch(core, resourceVersion=str(core.storage.rv))
+    stream = watch(core, resourceVersion=str(core.cluster.storage.rv))
     create(core, "a")
     assert kinds(stream) == ["ADDED"]
     core.compact()
@@ -115,7 +115,7 @@ def test_a_watch_that_has_seen_everything_survives_a_compaction(core):
 
 def test_history_is_compacted_on_the_clock_one_interval_late(clock):
     core = ApiCore(clock, compaction_interval=15)
-    rv = core.storage.rv
+    rv = core.cluster.storage.rv
     create(core, "a")
     clock.advance(15)
     core.tick()
@@ -131,7 +131,7 @@ def test_a_restored_state_ends_watches_and_is_told_to_the_next(core):
     stream = watch(core)
     assert kinds(stream) == ["ADDED"]
     ask(core, "DELETE", f"{CONFIG_MAPS}/a")
-    rv = core.storage.rv
+    rv = core.cluster.storage.rv
     core.restore(state)
     events(stream)
     assert stream.closed
@@ -141,7 +141,7 @@ def test_a_restored_state_ends_watches_and_is_told_to_the_next(core):
 
 def test_a_closed_watch_is_forgotten(core):
     stream = watch(core)
-    bucket = core.storage.bucket("/configmaps")
+    bucket = core.cluster.storage.bucket("/configmaps")
     assert len(bucket.listeners) == 1
     stream.close()
     assert bucket.listeners == []
@@ -161,7 +161,7 @@ def test_a_table_watch_names_its_columns_once(core):
 
 
 def test_a_wide_list_of_changes_comes_in_chunks_that_hold_whole_lines(core):
-    stream = watch(core, resourceVersion=str(core.storage.rv))
+    stream = watch(core, resourceVersion=str(core.cluster.storage.rv))
     for number in range(300):
         create(core, f"a{number}", annotations={"x": "y" * 1000})
     chunks = []

@@ -23,7 +23,7 @@ def frame(data: bytes) -> bytes:
 
 
 class Source:
-    """A `WatchStream` of given chunks that ends if told so."""
+    """An `EventStream` of given chunks that ends if told so."""
 
     def __init__(self, chunks: list[bytes], *, ends: bool = False) -> None:
         self.chunks, self.ends, self.was_closed = list(chunks), ends, False

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from golden_servers import GoldenServers
+
+from tests.tools.recorder.embedded import GoldenServers
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import socket
 import threading
 
 import pytest
-from http_peer import Peer, connection_threads, until
 
 from kubectl_runtime.testing import ApiServer
 from kubectl_runtime.testing.http import reader
+from tests.testing.http.http_peer import Peer, connection_threads, until
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 NEW = b'{"metadata":{"generateName":"new-"}}'

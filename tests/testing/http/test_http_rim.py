@@ -8,10 +8,10 @@ import threading
 import time
 
 import pytest
-from http_peer import Peer, connection_threads, until
 
 from kubectl_runtime.testing import ApiServer
 from kubectl_runtime.testing.http import listener
+from tests.testing.http.http_peer import Peer, connection_threads, until
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 LIMIT = 3 << 20

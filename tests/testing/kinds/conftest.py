@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kindapi import Api, Maker, pod_spec
+
+from tests.testing.kinds.kindapi import Api, Maker, pod_spec
 
 
 @pytest.fixture

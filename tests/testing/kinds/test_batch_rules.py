@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kindapi import Api, pod_spec
 
 from kubectl_runtime.testing.apiserver.kinds.batch import cron
+from tests.testing.kinds.kindapi import Api, pod_spec
 
 
 def job(name: str = "a", template: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kindapi import Api
+
+from tests.testing.kinds.kindapi import Api
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 CRD: dict[str, Any] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
-from kindapi import Api
 
-from kubectl_runtime.testing.apiserver.kinds.core.services import SERVICE_NETWORK
+from kubectl_runtime.testing.apiserver.kinds.core.service_allocation import SERVICE_NETWORK
+from tests.testing.kinds.kindapi import Api
 
 
 def service(name: str = "s", **spec: object) -> dict[str, object]:

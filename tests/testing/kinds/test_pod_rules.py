@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from kindapi import Api, Maker
 
 from kubectl_runtime.testing.apiserver.kinds.pod.defaults import pull_policy
 from kubectl_runtime.testing.apiserver.kinds.pod.pods import quality_of_service
+from tests.testing.kinds.kindapi import Api, Maker
 
 
 @pytest.mark.parametrize(("image", "policy"), [

@@ -7,7 +7,6 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kindapi import Api
 
 from kubectl_runtime.testing.apiserver.kinds.typed.protobuf import (
     MAGIC,
@@ -15,6 +14,7 @@ from kubectl_runtime.testing.apiserver.kinds.typed.protobuf import (
     UnknownTypeError,
     decode_protobuf,
 )
+from tests.testing.kinds.kindapi import Api
 
 
 def varint(number: int) -> bytes:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kindapi import Api, Maker
 
 from kubectl_runtime.testing.apiserver.kinds.catalog import builtin_types
 from kubectl_runtime.testing.apiserver.kinds.columns.pods import ready, restarts, status
 from kubectl_runtime.testing.apiserver.output.jsonpath import JsonPathError, find
 from kubectl_runtime.testing.apiserver.output.table import age, custom_columns, human_duration, table_cells
+from tests.testing.kinds.kindapi import Api, Maker
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.testing.apiserver.errors import DecodeError
+from kubectl_runtime.testing.apiserver.errors import BodyDecodeError
 from kubectl_runtime.testing.apiserver.kinds import typed
 from kubectl_runtime.testing.apiserver.kinds.typed.decode import types
 
@@ -92,7 +92,7 @@ def test_null_values_of_maps_become_zero_values() -> None:
     ("core.v1.ConfigMap", [], "json: cannot unmarshal array into Go value of type v1.ConfigMap"),
 ])
 def test_wrong_json_types_are_refused_in_the_words_of_go(kind: str, obj: Any, message: str) -> None:
-    with pytest.raises(DecodeError) as raised:
+    with pytest.raises(BodyDecodeError) as raised:
         typed.decode(kind, obj)
     assert str(raised.value) == message
 
@@ -110,7 +110,7 @@ def test_schemas_of_crds_keep_what_may_stand_in_the_place_of_a_schema() -> None:
 def test_any_json_is_shaped_or_refused_and_shaping_twice_changes_nothing(obj: dict[str, Any]) -> None:
     try:
         typed.decode("core.v1.Pod", obj)
-    except DecodeError:
+    except BodyDecodeError:
         return
     again = {**obj}
     assert typed.decode("core.v1.Pod", again) == []
@@ -129,5 +129,5 @@ def test_deep_nesting_is_refused_and_not_a_crash() -> None:
     schema: dict[str, Any] = {}
     for _ in range(20_000):
         schema = {"not": schema}
-    with pytest.raises(DecodeError, match="exceeded max depth"):
+    with pytest.raises(BodyDecodeError, match="exceeded max depth"):
         typed.decode("apiextensions.v1.JSONSchemaProps", schema)

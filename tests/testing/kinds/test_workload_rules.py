@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from kindapi import Api, Maker, pod_spec
+
+from tests.testing.kinds.kindapi import Api, Maker, pod_spec
 
 
 def test_replicas_and_update_strategies_have_defaults(api: Api, workload: Maker) -> None:

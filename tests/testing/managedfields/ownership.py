@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kubectl_runtime.testing.apiserver import managedfields
-from kubectl_runtime.testing.apiserver.managedfields import NO_RESET, Reset
+from kubectl_runtime.testing.apiserver.managedfields import NO_RESET, ResetFields
 from kubectl_runtime.testing.apiserver.schemas import Schema, builtin, from_openapi
 
 CONFIG_MAP = builtin("", "v1", "ConfigMap")
@@ -42,7 +42,7 @@ class World:
     obj: dict[str, Any] | None = None
     now: datetime = START
 
-    def update(self, manager: str, content: dict[str, Any], *, subresource: str = "", reset: Reset = NO_RESET,
+    def update(self, manager: str, content: dict[str, Any], *, subresource: str = "", reset: ResetFields = NO_RESET,
                managed: Any = None) -> dict[str, Any]:
         """Replace the content; managedFields are those that the server keeps, or `managed` if the client sends them."""
         new = self._with_type(content)
@@ -53,7 +53,7 @@ class World:
             subresource=subresource, blank=self.blank, reset=reset, versions=self.versions))
 
     def apply(self, manager: str, content: dict[str, Any], *, force: bool = False, subresource: str = "",
-              reset: Reset = NO_RESET) -> dict[str, Any]:
+              reset: ResetFields = NO_RESET) -> dict[str, Any]:
         """Apply a configuration."""
         return self._take(managedfields.apply(
             self.obj, self._with_type(content), manager=manager, force=force, api_version=self.api_version,

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ownership import WIDGET, World, config_map, widget
 
 from kubectl_runtime.testing.apiserver.errors import StatusError
-from kubectl_runtime.testing.apiserver.managedfields import Reset
+from kubectl_runtime.testing.apiserver.managedfields import ResetFields
 from kubectl_runtime.testing.apiserver.managedfields.compare import all_paths
 from kubectl_runtime.testing.apiserver.managedfields.fieldset import difference
 from kubectl_runtime.testing.apiserver.managedfields.manager import LAST_APPLIED
 from kubectl_runtime.testing.apiserver.schemas import builtin
+from tests.testing.managedfields.ownership import WIDGET, World, config_map, widget
 
 
 def data(**entries: str) -> dict[str, Any]:
@@ -175,9 +175,9 @@ def test_an_object_without_managers_belongs_to_nobody_known_until_the_first_appl
 
 def test_status_is_an_entry_of_its_own_and_the_spec_in_it_is_nobodys() -> None:
     world = World()
-    world.apply("alpha", widget(n=1), reset=Reset(drop=(("status",),)))
+    world.apply("alpha", widget(n=1), reset=ResetFields(drop=(("status",),)))
     world.apply("alpha", {**widget(n=9), "status": {"ready": True}}, subresource="status",
-                reset=Reset(keep=("status",)))
+                reset=ResetFields(keep=("status",)))
     assert world.owned() == {"alpha Apply": {"f:spec": {"f:n": {}}},
                              "alpha Apply status": {"f:status": {"f:ready": {}}}}
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from ownership import WIDGET, World, config_map, widget
 
-from kubectl_runtime.testing.apiserver.managedfields import Reset
+from kubectl_runtime.testing.apiserver.managedfields import ResetFields
 from kubectl_runtime.testing.apiserver.schemas import builtin, from_openapi
+from tests.testing.managedfields.ownership import WIDGET, World, config_map, widget
 
 
 def test_a_create_owns_what_it_sets_but_not_type_and_identity() -> None:
@@ -123,9 +123,10 @@ def test_managers_can_be_reset_and_then_updates_are_not_tracked(reset: Any) -> N
 
 def test_a_request_owns_only_what_it_can_write() -> None:
     world = World()
-    world.update("golden", {"spec": {"n": 1}, "status": {"s": 1}}, reset=Reset(drop=(("status",),)))
+    world.update("golden", {"spec": {"n": 1}, "status": {"s": 1}}, reset=ResetFields(drop=(("status",),)))
     assert world.owned() == {"golden Update": {"f:spec": {".": {}, "f:n": {}}}}
-    world.update("golden", {"spec": {"n": 2}, "status": {"s": 2}}, subresource="status", reset=Reset(keep=("status",)))
+    world.update("golden", {"spec": {"n": 2}, "status": {"s": 2}}, subresource="status",
+                 reset=ResetFields(keep=("status",)))
     assert world.owned() == {"golden Update": {"f:spec": {".": {}, "f:n": {}}},
                              "golden Update status": {"f:status": {"f:s": {}}}}
 

@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 import requests
 
-from kubectl_runtime.testing import ApiServer, tls
+from kubectl_runtime.certificates.authority import HOSTS, Authority, Certificate, MissingTlsExtra
+from kubectl_runtime.testing import ApiServer
 from kubectl_runtime.testing.apiserver.context import User
-from kubectl_runtime.testing.tls import Authority, Certificate, MissingTlsExtra, ServerTls
+from kubectl_runtime.testing.tls import ServerTls
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 NS = "/api/v1/namespaces/default/configmaps"
@@ -195,4 +196,4 @@ def test_without_cryptography_the_extra_is_named(monkeypatch) -> None:
 def test_importing_the_module_needs_no_cryptography() -> None:
     code = "import sys; sys.modules['cryptography'] = None; import kubectl_runtime.testing.server"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-    assert tls.HOSTS == ("localhost", "127.0.0.1", "::1")
+    assert HOSTS == ("localhost", "127.0.0.1", "::1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kubectl_runtime.testing.apiserver.context import User
+from kubectl_runtime.testing.apiserver.access.user import User
 from kubectl_runtime.testing.apiserver.errors import StatusError, forbidden, go_value
 from kubectl_runtime.testing.apiserver.names import path_segment_errors
 from kubectl_runtime.testing.apiserver.query.options import integer_param

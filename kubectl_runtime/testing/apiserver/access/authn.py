@@ -17,8 +17,9 @@ import io
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from kubectl_runtime.certificates.authority import UID_ATTRIBUTE
 from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
-from kubectl_runtime.testing.apiserver.context import User
+from kubectl_runtime.testing.apiserver.access.user import User
 from kubectl_runtime.testing.apiserver.errors import unauthorized
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
@@ -29,7 +30,6 @@ ANONYMOUS = User("system:anonymous", groups=(UNAUTHENTICATED,))
 ADMIN = User("admin", groups=(MASTERS, AUTHENTICATED))
 """Who everybody is on a server that does not look at tokens, and who the server's own client is on one that does."""
 
-UID_ATTRIBUTE = "1.3.6.1.4.1.57683.2"  # the attribute of a certificate's subject that carries a user's uid
 CREDENTIAL_ID = "credentialID"  # pseudo attribute in which the rim passes on the certificate's fingerprint
 CREDENTIAL_EXTRA = "authentication.kubernetes.io/credential-id"
 

@@ -137,7 +137,7 @@ def cluster_role_bindings() -> list[Object]:
 
 
 def install(storage: Storage, now: datetime, new_uid: Callable[[], str]) -> None:
-    """Store what is missing of them; the core's lock is held."""
+    """Store what is missing of them; the cluster's lock is held."""
     for plural, obj in _all():
         key = f"{GROUP}/{plural}"
         if storage.get(key, "", obj["metadata"]["name"]) is None:

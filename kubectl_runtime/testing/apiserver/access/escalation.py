@@ -14,7 +14,7 @@ from kubectl_runtime.testing.apiserver.access import rules
 from kubectl_runtime.testing.apiserver.access.attributes import Attributes
 from kubectl_runtime.testing.apiserver.access.authn import MASTERS
 from kubectl_runtime.testing.apiserver.access.rbac import GROUP, Rbac
-from kubectl_runtime.testing.apiserver.context import User
+from kubectl_runtime.testing.apiserver.access.user import User
 from kubectl_runtime.testing.apiserver.errors import forbidden, not_found
 
 Object = dict[str, Any]

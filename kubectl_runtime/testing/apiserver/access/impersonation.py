@@ -27,7 +27,7 @@ from urllib.parse import unquote
 from kubectl_runtime.testing.apiserver.access.attributes import Attributes, Decision, refusal
 from kubectl_runtime.testing.apiserver.access.authn import ANONYMOUS, MASTERS, UNAUTHENTICATED, with_authenticated
 from kubectl_runtime.testing.apiserver.access.rbac import SERVICE_ACCOUNT
-from kubectl_runtime.testing.apiserver.context import User
+from kubectl_runtime.testing.apiserver.access.user import User
 from kubectl_runtime.testing.apiserver.errors import StatusError, bad_request
 from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors
 from kubectl_runtime.testing.apiserver.wire import HttpRequest

@@ -5,7 +5,7 @@ the first rule that allows a request gives the reason. An aggregated ClusterRole
 its own rules and those of all ClusterRoles that it selects: the real server leaves this to a controller, here it is
 read live, so that ``admin``, ``edit`` and ``view`` mean something without one.
 
-Thread safety: none of its own, the core's lock is held around every call.
+Thread safety: none of its own, the cluster's lock is held around every call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from kubectl_runtime.testing.apiserver.access import rules
 from kubectl_runtime.testing.apiserver.access.attributes import Attributes, Decision
 from kubectl_runtime.testing.apiserver.access.authn import MASTERS
-from kubectl_runtime.testing.apiserver.context import User
+from kubectl_runtime.testing.apiserver.access.user import User
 from kubectl_runtime.testing.apiserver.errors import go_value
 from kubectl_runtime.testing.apiserver.storage import Bucket, Storage, Version
 

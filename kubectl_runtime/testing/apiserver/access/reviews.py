@@ -1,18 +1,19 @@
 """The reviews: objects that are not stored but answered: may somebody do this, who am I, whose token is this.
 
-``handlers(access)`` gives them by (group, plural). Each takes the request's context and the decoded object with the
-metadata that the core has given it and returns the answer; the requests themselves were authorised like any other.
+`REVIEWS` has them by (group, plural). Each takes the request's context and the decoded object with the metadata that
+every object gets and returns the answer; the requests themselves were authorised like any other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver.access.attributes import Attributes
 from kubectl_runtime.testing.apiserver.access.authn import with_authenticated
-from kubectl_runtime.testing.apiserver.context import RequestContext, User
+from kubectl_runtime.testing.apiserver.access.user import User
+from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.errors import (
     Cause,
     StatusError,
@@ -24,11 +25,8 @@ from kubectl_runtime.testing.apiserver.errors import (
 )
 from kubectl_runtime.testing.apiserver.query.selectors import parse_labels, parse_terms
 
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.access import Access
-
 Object = dict[str, Any]
-Handler = Callable[[RequestContext, Object], Object]
+Review = Callable[[RequestContext, Object], Object]
 
 _SELECTORS: dict[str, Callable[[str], object]] = {"fieldSelector": parse_terms, "labelSelector": parse_labels}
 _OPERATORS = {"fieldSelector": ("In", "NotIn"), "labelSelector": ("In", "NotIn", "Exists", "DoesNotExist")}
@@ -37,88 +35,85 @@ AUTHORIZATION = "authorization.k8s.io"
 AUTHENTICATION = "authentication.k8s.io"
 
 
-def handlers(access: Access) -> dict[tuple[str, str], Handler]:
-    """What answers each kind of review."""
-    reviews = Reviews(access)
-    return {
-        (AUTHORIZATION, "selfsubjectaccessreviews"): reviews.self_subject_access,
-        (AUTHORIZATION, "subjectaccessreviews"): reviews.subject_access,
-        (AUTHORIZATION, "localsubjectaccessreviews"): reviews.local_subject_access,
-        (AUTHORIZATION, "selfsubjectrulesreviews"): reviews.self_subject_rules,
-        (AUTHENTICATION, "selfsubjectreviews"): reviews.self_subject,
-        (AUTHENTICATION, "tokenreviews"): reviews.token,
-    }
+def self_subject_access(ctx: RequestContext, obj: Object) -> Object:
+    """SelfSubjectAccessReview: may I?"""
+    _refuse(_attribute_causes(obj) + _metadata_causes(obj))
+    return _answer(ctx, obj, ctx.user_info)
 
 
-class Reviews:
-    """The handlers of one server's reviews."""
+def subject_access(ctx: RequestContext, obj: Object) -> Object:
+    """SubjectAccessReview: may somebody?"""
+    _refuse(_attribute_causes(obj) + _subject_causes(obj) + _metadata_causes(obj))
+    return _answer(ctx, obj, _subject(obj))
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
 
-    def self_subject_access(self, ctx: RequestContext, obj: Object) -> Object:
-        """SelfSubjectAccessReview: may I?"""
-        _refuse(_attribute_causes(obj) + _metadata_causes(obj))
-        return self._answer(obj, ctx.user_info)
+def local_subject_access(ctx: RequestContext, obj: Object) -> Object:
+    """LocalSubjectAccessReview: may somebody, in this namespace?"""
+    causes = (_attribute_causes(obj) + _subject_causes(obj)
+              + _metadata_causes(obj, "must be empty except for namespace"))
+    spec = obj.get("spec") or {}
+    asked = (spec.get("resourceAttributes") or {}).get("namespace", "")
+    if spec.get("resourceAttributes") is not None and asked != ctx.info.namespace:
+        causes.append(invalid_value("spec.resourceAttributes.namespace", asked, "must match metadata.namespace"))
+    if spec.get("nonResourceAttributes") is not None:
+        causes.append(invalid_value("spec.nonResourceAttributes", _go_attributes(spec["nonResourceAttributes"]),
+                                    "disallowed on this kind of request"))
+    _refuse(causes)
+    return _answer(ctx, obj, _subject(obj))
 
-    def subject_access(self, _: RequestContext, obj: Object) -> Object:
-        """SubjectAccessReview: may somebody?"""
-        _refuse(_attribute_causes(obj) + _subject_causes(obj) + _metadata_causes(obj))
-        return self._answer(obj, _subject(obj))
 
-    def local_subject_access(self, ctx: RequestContext, obj: Object) -> Object:
-        """LocalSubjectAccessReview: may somebody, in this namespace?"""
-        causes = (_attribute_causes(obj) + _subject_causes(obj)
-                  + _metadata_causes(obj, "must be empty except for namespace"))
-        spec = obj.get("spec") or {}
-        asked = (spec.get("resourceAttributes") or {}).get("namespace", "")
-        if spec.get("resourceAttributes") is not None and asked != ctx.info.namespace:
-            causes.append(invalid_value("spec.resourceAttributes.namespace", asked, "must match metadata.namespace"))
-        if spec.get("nonResourceAttributes") is not None:
-            causes.append(invalid_value("spec.nonResourceAttributes", _go_attributes(spec["nonResourceAttributes"]),
-                                        "disallowed on this kind of request"))
-        _refuse(causes)
-        return self._answer(obj, _subject(obj))
+def self_subject_rules(ctx: RequestContext, obj: Object) -> Object:
+    """SelfSubjectRulesReview: what may I, in this namespace?"""
+    namespace = (obj.get("spec") or {}).get("namespace", "")
+    if not namespace:
+        raise bad_request("no namespace on request")
+    found, error = ctx.access.rules_for(ctx.user_info, namespace)
+    status: Object = {
+        "resourceRules": [_resource_rule(rule) for rule in found if rule.get("resources")],
+        "nonResourceRules": [{"verbs": rule.get("verbs") or [], "nonResourceURLs": rule["nonResourceURLs"]}
+                             for rule in found if rule.get("nonResourceURLs")],
+        "incomplete": bool(error)}
+    if error:
+        status["evaluationError"] = error
+    return {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": {}, "spec": {}, "status": status}
 
-    def self_subject_rules(self, ctx: RequestContext, obj: Object) -> Object:
-        """SelfSubjectRulesReview: what may I, in this namespace?"""
-        namespace = (obj.get("spec") or {}).get("namespace", "")
-        if not namespace:
-            raise bad_request("no namespace on request")
-        found, error = self._access.rules_for(ctx.user_info, namespace)
-        status: Object = {
-            "resourceRules": [_resource_rule(rule) for rule in found if rule.get("resources")],
-            "nonResourceRules": [{"verbs": rule.get("verbs") or [], "nonResourceURLs": rule["nonResourceURLs"]}
-                                 for rule in found if rule.get("nonResourceURLs")],
-            "incomplete": bool(error)}
-        if error:
-            status["evaluationError"] = error
-        return {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": {}, "spec": {}, "status": status}
 
-    def self_subject(self, ctx: RequestContext, obj: Object) -> Object:
-        """SelfSubjectReview: who am I?"""
-        metadata = {"creationTimestamp": format_time(ctx.now)}
-        return {**obj, "metadata": metadata, "status": {"userInfo": user_info(ctx.user_info)}}
+def self_subject(ctx: RequestContext, obj: Object) -> Object:
+    """SelfSubjectReview: who am I?"""
+    metadata = {"creationTimestamp": format_time(ctx.now)}
+    return {**obj, "metadata": metadata, "status": {"userInfo": user_info(ctx.user_info)}}
 
-    def token(self, _: RequestContext, obj: Object) -> Object:
-        """TokenReview: whose token is this?"""
-        spec = obj.get("spec") or {}
-        if not spec.get("token"):
-            raise bad_request("token is required for TokenReview in authentication")
-        user = self._access.user_of_token(spec["token"])
-        if user is None or AUDIENCE not in (spec.get("audiences") or [AUDIENCE]):
-            return {**obj, "status": {"user": {}, "error": "invalid bearer token"}}
-        return {**obj, "status": {"authenticated": True, "user": user_info(with_authenticated(user)),
-                                  "audiences": [AUDIENCE]}}
 
-    def _answer(self, obj: Object, user: User) -> Object:
-        decision = self._access.authorize(_attributes(obj["spec"], user))
-        status: Object = {"allowed": decision.allowed}
-        if decision.reason:
-            status["reason"] = decision.reason
-        if problems := [*filter(None, [decision.error]), *_ignored_selectors(obj["spec"])]:
-            status["evaluationError"] = "; ".join(problems)
-        return {**obj, "status": status}
+def token(ctx: RequestContext, obj: Object) -> Object:
+    """TokenReview: whose token is this?"""
+    spec = obj.get("spec") or {}
+    if not spec.get("token"):
+        raise bad_request("token is required for TokenReview in authentication")
+    user = ctx.access.user_of_token(spec["token"])
+    if user is None or AUDIENCE not in (spec.get("audiences") or [AUDIENCE]):
+        return {**obj, "status": {"user": {}, "error": "invalid bearer token"}}
+    return {**obj, "status": {"authenticated": True, "user": user_info(with_authenticated(user)),
+                              "audiences": [AUDIENCE]}}
+
+
+REVIEWS: dict[tuple[str, str], Review] = {
+    (AUTHORIZATION, "selfsubjectaccessreviews"): self_subject_access,
+    (AUTHORIZATION, "subjectaccessreviews"): subject_access,
+    (AUTHORIZATION, "localsubjectaccessreviews"): local_subject_access,
+    (AUTHORIZATION, "selfsubjectrulesreviews"): self_subject_rules,
+    (AUTHENTICATION, "selfsubjectreviews"): self_subject,
+    (AUTHENTICATION, "tokenreviews"): token,
+}
+
+
+def _answer(ctx: RequestContext, obj: Object, user: User) -> Object:
+    decision = ctx.access.authorize(_attributes(obj["spec"], user))
+    status: Object = {"allowed": decision.allowed}
+    if decision.reason:
+        status["reason"] = decision.reason
+    if problems := [*filter(None, [decision.error]), *_ignored_selectors(obj["spec"])]:
+        status["evaluationError"] = "; ".join(problems)
+    return {**obj, "status": status}
 
 
 def user_info(user: User) -> Object:

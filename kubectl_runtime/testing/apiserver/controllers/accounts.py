@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kubectl_runtime.testing.apiserver.controllers.client import submit
+from kubectl_runtime.testing.apiserver.cluster import Cluster
 from kubectl_runtime.testing.apiserver.controllers.queue import KeyQueue
+from kubectl_runtime.testing.apiserver.loopback import submit
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
-
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.core import ApiCore
 
 DESCRIPTION = ("Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such "
                "as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across "
@@ -37,10 +33,10 @@ class ServiceAccountController(_PerNamespace):
     made = "/serviceaccounts"
     object_name = "default"
 
-    def reconcile(self, core: ApiCore, version: Version) -> None:
+    def reconcile(self, cluster: Cluster, version: Version) -> None:
         """Make the account if it is missing."""
-        if not version.deleting and core.storage.get(self.made, version.name, self.object_name) is None:
-            submit(core, "POST", f"/api/v1/namespaces/{version.name}/serviceaccounts", {
+        if not version.deleting and cluster.storage.get(self.made, version.name, self.object_name) is None:
+            submit(cluster, "POST", f"/api/v1/namespaces/{version.name}/serviceaccounts", {
                 "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": self.object_name}},
                 agent="kube-controller-manager")
 
@@ -56,16 +52,16 @@ class RootCaPublisher(_PerNamespace):
         super().__init__()
         self._certificate = certificate
 
-    def reconcile(self, core: ApiCore, version: Version) -> None:
+    def reconcile(self, cluster: Cluster, version: Version) -> None:
         """Make the ConfigMap if it is missing, and put right one that was changed."""
         if version.deleting:
             return
         path, agent = f"/api/v1/namespaces/{version.name}/configmaps", "kube-controller-manager"
         data, notes = {"ca.crt": self._certificate}, {"kubernetes.io/description": DESCRIPTION}
-        found = core.storage.get(self.made, version.name, self.object_name)
+        found = cluster.storage.get(self.made, version.name, self.object_name)
         if found is None:
-            submit(core, "POST", path, {"apiVersion": "v1", "kind": "ConfigMap", "data": data,
+            submit(cluster, "POST", path, {"apiVersion": "v1", "kind": "ConfigMap", "data": data,
                                         "metadata": {"name": self.object_name, "annotations": notes}}, agent=agent)
         elif (obj := found.decode()).get("data") != data:
             obj["metadata"]["annotations"] = {**(obj["metadata"].get("annotations") or {}), **notes}
-            submit(core, "PUT", f"{path}/{self.object_name}", {**obj, "data": data}, agent=agent)
+            submit(cluster, "PUT", f"{path}/{self.object_name}", {**obj, "data": data}, agent=agent)

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kubectl_runtime.testing.apiserver.controllers.client import submit
-
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.core import ApiCore
+from kubectl_runtime.testing.apiserver.cluster import Cluster
+from kubectl_runtime.testing.apiserver.loopback import submit
 
 Object = dict[str, Any]
 
@@ -31,7 +29,7 @@ _DEFAULTS: tuple[tuple[str, Object], ...] = (
 )
 
 
-def create_defaults(core: ApiCore) -> None:
+def create_defaults(cluster: Cluster) -> None:
     """Create what is missing of them."""
     for path, obj in _DEFAULTS:
-        submit(core, "POST", path, obj, agent=AGENT)
+        submit(cluster, "POST", path, obj, agent=AGENT)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kubectl_runtime.testing.apiserver.controllers import Controller
 from kubectl_runtime.testing.apiserver.controllers.accounts import RootCaPublisher, ServiceAccountController
 from kubectl_runtime.testing.apiserver.controllers.deployments import DeploymentController
 from kubectl_runtime.testing.apiserver.controllers.garbage import GarbageCollector
+from kubectl_runtime.testing.apiserver.controllers.loop import ControlLoop
 from kubectl_runtime.testing.apiserver.controllers.namespaces import NamespaceController
 from kubectl_runtime.testing.apiserver.controllers.replicasets import ReplicaSetController
 
-CONTROLLERS: dict[str, Callable[[], Controller]] = {
+CONTROLLERS: dict[str, Callable[[], ControlLoop]] = {
     "garbage-collector": GarbageCollector, "namespace": NamespaceController,
     "serviceaccount": ServiceAccountController, "root-ca-certificate-publisher": RootCaPublisher,
     "deployment": DeploymentController, "replicaset": ReplicaSetController}
 
 
-def build_controllers(names: Iterable[str]) -> list[Controller]:
+def build_controllers(names: Iterable[str]) -> list[ControlLoop]:
     """The controllers of these names (``none`` is none); raises ValueError for an unknown one."""
     wanted = [name for name in dict.fromkeys(names) if name and name != "none"]
     unknown = [name for name in wanted if name not in CONTROLLERS]

@@ -3,14 +3,12 @@ no longer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kubectl_runtime.testing.apiserver.controllers.client import patch, served_type
+from kubectl_runtime.testing.apiserver.cluster import Cluster
 from kubectl_runtime.testing.apiserver.kinds.base import label_selector
+from kubectl_runtime.testing.apiserver.loopback import patch, served_type
 from kubectl_runtime.testing.apiserver.storage import Version
-
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.core import ApiCore
 
 Object = dict[str, Any]
 
@@ -23,10 +21,10 @@ def owner_reference(owner: Version, kind: str) -> Object:
             "blockOwnerDeletion": True}
 
 
-def claim(core: ApiCore, owner: Version, kind: str, selector: Object, children: str) -> list[Version]:
+def claim(cluster: Cluster, owner: Version, kind: str, selector: Object, children: str) -> list[Version]:
     """The objects of a type that an owner controls, after it has adopted and released what it should."""
     matches, claimed = label_selector(selector), []
-    for child in list(core.storage.bucket(children).scan(owner.namespace)):
+    for child in list(cluster.storage.bucket(children).scan(owner.namespace)):
         controller = next((ref for ref in child.owners if ref.get("controller")), None)
         matching = matches is not None and matches.matches(child.labels)
         if controller is None:
@@ -40,7 +38,8 @@ def claim(core: ApiCore, owner: Version, kind: str, selector: Object, children: 
             continue
         else:
             kept = [ref for ref in child.owners if ref.get("uid") != owner.uid]
-        patch(core, served_type(core, children), child, {"metadata": {"ownerReferences": kept or None}}, agent=AGENT)
-        if controller is None and (adopted := core.storage.get(children, child.namespace, child.name)) is not None:
+        change = {"metadata": {"ownerReferences": kept or None}}
+        patch(cluster, served_type(cluster, children), child, change, agent=AGENT)
+        if controller is None and (adopted := cluster.storage.get(children, child.namespace, child.name)) is not None:
             claimed.append(adopted)
     return claimed

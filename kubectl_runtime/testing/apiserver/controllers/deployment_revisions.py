@@ -10,7 +10,6 @@ import msgspec
 
 from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver.controllers.claims import AGENT, owner_reference
-from kubectl_runtime.testing.apiserver.controllers.client import delete, patch, path_of, served_type, submit
 from kubectl_runtime.testing.apiserver.controllers.deployment_sets import (
     DEPLOYMENTS,
     HASH_LABEL,
@@ -24,6 +23,7 @@ from kubectl_runtime.testing.apiserver.controllers.deployment_status import NEVE
 from kubectl_runtime.testing.apiserver.controllers.replicasets import REPLICA_SETS
 from kubectl_runtime.testing.apiserver.controllers.rollout import DESIRED, MOST, new_replicas
 from kubectl_runtime.testing.apiserver.kinds.base import dig
+from kubectl_runtime.testing.apiserver.loopback import delete, patch, path_of, served_type, submit
 from kubectl_runtime.testing.apiserver.output.negotiation import encode
 
 Object = dict[str, Any]
@@ -47,7 +47,7 @@ def make_new(rollout: Rollout) -> bool:
     if rollout.new is None:
         _create(rollout, revision, notes)
         return True
-    new, core = rollout.new, rollout.core
+    new, cluster = rollout.new, rollout.cluster
     if new.revision < revision:
         notes[REVISION] = str(revision)
         if new.revision:
@@ -58,22 +58,22 @@ def make_new(rollout: Rollout) -> bool:
     if new.obj["spec"].get("minReadySeconds", 0) != rollout.obj["spec"].get("minReadySeconds", 0):
         change["spec"] = {"minReadySeconds": rollout.obj["spec"].get("minReadySeconds", 0)}
     if change:
-        patch(core, served_type(core, REPLICA_SETS), new.version, change, agent=AGENT)
+        patch(cluster, served_type(cluster, REPLICA_SETS), new.version, change, agent=AGENT)
         return True
     return _announce(rollout, new.revision, "FoundNewReplicaSet", f'Found new replica set "{new.version.name}"',
                      always=False)
 
 
 def _create(rollout: Rollout, revision: int, notes: Object) -> None:
-    core, spec, limits, owner = rollout.core, rollout.obj["spec"], rollout.limits, rollout.version
+    cluster, spec, limits, owner = rollout.cluster, rollout.obj["spec"], rollout.limits, rollout.version
     template, name = spec["template"], template_hash(spec["template"])
     labels = {**(dig(template, "metadata.labels") or {}), HASH_LABEL: name}
     selector = {**spec["selector"], "matchLabels": {**(spec["selector"].get("matchLabels") or {}), HASH_LABEL: name}}
     replicas = new_replicas(limits, 0, sum(found.replicas for found in rollout.old))
-    kind = served_type(core, REPLICA_SETS)
+    kind = served_type(cluster, REPLICA_SETS)
     if kind is None:
         return
-    made = submit(core, "POST", path_of(kind, owner.namespace), {
+    made = submit(cluster, "POST", path_of(kind, owner.namespace), {
         "apiVersion": "apps/v1", "kind": "ReplicaSet",
         "metadata": {"name": f"{owner.name}-{name}", "labels": labels,
                      "annotations": {**notes, REVISION: str(revision), **annotated_sizes(limits)},
@@ -98,8 +98,8 @@ def _announce(rollout: Rollout, revision: int, reason: str, message: str, *, alw
     if not told and noted.get(REVISION) == str(revision):
         return False
     if told:
-        set_condition(status, "Progressing", "True", reason, message, format_time(rollout.core.clock.now()))
-    patch(rollout.core, served_type(rollout.core, DEPLOYMENTS), rollout.version,
+        set_condition(status, "Progressing", "True", reason, message, format_time(rollout.cluster.clock.now()))
+    patch(rollout.cluster, served_type(rollout.cluster, DEPLOYMENTS), rollout.version,
           {"metadata": {"annotations": {REVISION: str(revision)}}, "status": status}, agent=AGENT, subresource="status")
     return True
 
@@ -112,4 +112,4 @@ def clean_up(rollout: Rollout) -> None:
         seen = dig(found.obj, "status.observedGeneration") or 0
         if found.replicas or dig(found.obj, "status.replicas") or seen < found.obj["metadata"].get("generation", 1):
             continue
-        delete(rollout.core, served_type(rollout.core, REPLICA_SETS), found.version, agent=AGENT)
+        delete(rollout.cluster, served_type(rollout.cluster, REPLICA_SETS), found.version, agent=AGENT)

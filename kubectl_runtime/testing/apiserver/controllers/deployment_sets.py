@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kubectl_runtime.testing.apiserver.cluster import Cluster
 from kubectl_runtime.testing.apiserver.controllers.claims import AGENT, claim
-from kubectl_runtime.testing.apiserver.controllers.client import patch, served_type
 from kubectl_runtime.testing.apiserver.controllers.events import tell
 from kubectl_runtime.testing.apiserver.controllers.replicasets import REPLICA_SETS
 from kubectl_runtime.testing.apiserver.controllers.rollout import DESIRED, MOST, Limits, Size, limits_of, proportional
 from kubectl_runtime.testing.apiserver.kinds.base import dig
+from kubectl_runtime.testing.apiserver.loopback import patch, served_type
 from kubectl_runtime.testing.apiserver.storage import Version
-
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.core import ApiCore
 
 Object = dict[str, Any]
 
@@ -57,7 +55,7 @@ class ReplicaSet:
 class Rollout:
     """A Deployment that is looked at, and its ReplicaSets: the one of its template, and the others, oldest first."""
 
-    core: ApiCore
+    cluster: Cluster
     version: Version
     obj: Object
     limits: Limits
@@ -70,14 +68,14 @@ class Rollout:
         return [*self.old, self.new] if self.new else self.old
 
 
-def look(core: ApiCore, version: Version) -> Rollout:
+def look(cluster: Cluster, version: Version) -> Rollout:
     """What there is of a Deployment, once its ReplicaSets are adopted and released."""
     obj = version.decode()
     found = [ReplicaSet(child, child.decode())
-             for child in claim(core, version, "Deployment", obj["spec"]["selector"], REPLICA_SETS)]
+             for child in claim(cluster, version, "Deployment", obj["spec"]["selector"], REPLICA_SETS)]
     found.sort(key=lambda one: (one.obj["metadata"]["creationTimestamp"], one.version.name))
     new = next((one for one in found if _bare(one.obj["spec"]["template"]) == _bare(obj["spec"]["template"])), None)
-    return Rollout(core, version, obj, limits_of(obj["spec"]), new, [one for one in found if one is not new])
+    return Rollout(cluster, version, obj, limits_of(obj["spec"]), new, [one for one in found if one is not new])
 
 
 def _bare(template: Object) -> Object:
@@ -103,7 +101,7 @@ def resize(rollout: Rollout, found: ReplicaSet, replicas: int) -> bool:
     sizes = annotated_sizes(rollout.limits)
     if found.replicas == replicas and all(found.notes.get(key) == value for key, value in sizes.items()):
         return False
-    patch(rollout.core, served_type(rollout.core, REPLICA_SETS), found.version,
+    patch(rollout.cluster, served_type(rollout.cluster, REPLICA_SETS), found.version,
           {"metadata": {"annotations": sizes}, "spec": {"replicas": replicas}}, agent=AGENT)
     if found.replicas != replicas:
         tell_scaled(rollout, found.version.name, found.replicas, replicas)
@@ -112,9 +110,9 @@ def resize(rollout: Rollout, found: ReplicaSet, replicas: int) -> bool:
 
 def tell_scaled(rollout: Rollout, name: str, before: int, after: int) -> None:
     """Write the Event of a scaled ReplicaSet."""
-    kind = served_type(rollout.core, DEPLOYMENTS)
+    kind = served_type(rollout.cluster, DEPLOYMENTS)
     if kind is not None:
-        tell(rollout.core, kind, rollout.version, "ScalingReplicaSet", (
+        tell(rollout.cluster, kind, rollout.version, "ScalingReplicaSet", (
             f"Scaled {'up' if after > before else 'down'} replica set {name} from {before} to {after}"),
             component=COMPONENT)
 

@@ -15,11 +15,11 @@ Each change comes back here. No Pod runs unless a test says so, hence most rollo
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kubectl_runtime.core.metav1 import format_time
+from kubectl_runtime.testing.apiserver.cluster import Cluster
 from kubectl_runtime.testing.apiserver.controllers.claims import AGENT
-from kubectl_runtime.testing.apiserver.controllers.client import patch, served_type
 from kubectl_runtime.testing.apiserver.controllers.deployment_revisions import clean_up, make_new
 from kubectl_runtime.testing.apiserver.controllers.deployment_sets import DEPLOYMENTS, Rollout, look, scale, scale_all
 from kubectl_runtime.testing.apiserver.controllers.deployment_status import (
@@ -36,10 +36,8 @@ from kubectl_runtime.testing.apiserver.controllers.queue import KeyQueue
 from kubectl_runtime.testing.apiserver.controllers.replicasets import PODS, REPLICA_SETS
 from kubectl_runtime.testing.apiserver.controllers.rollout import DESIRED, new_replicas, old_replicas
 from kubectl_runtime.testing.apiserver.kinds.base import dig
+from kubectl_runtime.testing.apiserver.loopback import patch, served_type
 from kubectl_runtime.testing.apiserver.storage import Version
-
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.core import ApiCore
 
 Object = dict[str, Any]
 
@@ -54,9 +52,9 @@ class DeploymentController(KeyQueue):
     kind = "Deployment"
     children = (REPLICA_SETS,)
 
-    def reconcile(self, core: ApiCore, version: Version) -> None:
+    def reconcile(self, cluster: Cluster, version: Version) -> None:
         """Do one step of the rollout."""
-        rollout = look(core, version)
+        rollout = look(cluster, version)
         spec = rollout.obj["spec"]
         if version.deleting:
             self._tell(rollout, progress=False)
@@ -70,7 +68,7 @@ class DeploymentController(KeyQueue):
                 self._tell(rollout, progress=False)
         elif not (self._recreate(rollout) if dig(spec, "strategy.type") == "Recreate" else _roll(rollout)):
             if _just_made(rollout):
-                self.look_again(core, version, _PATIENCE)
+                self.look_again(cluster, version, _PATIENCE)
                 return
             status, _ = self._tell(rollout, progress=True)
             if complete(rollout.obj, status):
@@ -82,7 +80,7 @@ class DeploymentController(KeyQueue):
         if any(scaled):
             return True
         if _old_pods_run(rollout):
-            self.look_again(rollout.core, rollout.version, 1.0)  # Pods are no children of the Deployment
+            self.look_again(rollout.cluster, rollout.version, 1.0)  # Pods are no children of the Deployment
             return False
         if rollout.new is None and self._tell(rollout, progress=True)[1]:
             return True  # that nothing is updated is told before there is something
@@ -90,15 +88,15 @@ class DeploymentController(KeyQueue):
 
     def _tell(self, rollout: Rollout, *, progress: bool) -> tuple[Object, bool]:
         """Write the status if it changed; the status, and whether it did."""
-        core, deployment = rollout.core, rollout.obj
-        now, newest = core.clock.now(), rollout.new.obj if rollout.new else None
+        cluster, deployment = rollout.cluster, rollout.obj
+        now, newest = cluster.clock.now(), rollout.new.obj if rollout.new else None
         status = counted(deployment, [found.obj for found in rollout.sets], newest, rollout.limits, format_time(now))
         if progress and (wait := tell_progress(deployment, status, newest, now)) is not None:
-            self.look_again(core, rollout.version, wait)
+            self.look_again(cluster, rollout.version, wait)
         changed = differs(status, deployment.get("status") or {})
         if changed:
-            patch(core, served_type(core, DEPLOYMENTS), rollout.version, {"status": change_of(status)}, agent=AGENT,
-                  subresource="status")
+            patch(cluster, served_type(cluster, DEPLOYMENTS), rollout.version, {"status": change_of(status)},
+                  agent=AGENT, subresource="status")
         return status, changed
 
 
@@ -110,7 +108,7 @@ def _just_made(rollout: Rollout) -> bool:
     if rollout.new is None or dig(rollout.new.obj, "status.observedGeneration"):
         return False
     made = datetime.fromisoformat(rollout.new.obj["metadata"]["creationTimestamp"])
-    return (rollout.core.clock.now() - made).total_seconds() < _PATIENCE
+    return (rollout.cluster.clock.now() - made).total_seconds() < _PATIENCE
 
 
 def _note_pause(rollout: Rollout) -> bool:
@@ -123,8 +121,8 @@ def _note_pause(rollout: Rollout) -> bool:
     if (known and known["reason"] == "ProgressDeadlineExceeded") or paused == bool(spec.get("paused")):
         return False
     told = ("DeploymentResumed", "Deployment is resumed") if paused else ("DeploymentPaused", "Deployment is paused")
-    set_condition(status, "Progressing", "Unknown", *told, format_time(rollout.core.clock.now()))
-    patch(rollout.core, served_type(rollout.core, DEPLOYMENTS), rollout.version, {"status": status}, agent=AGENT,
+    set_condition(status, "Progressing", "Unknown", *told, format_time(rollout.cluster.clock.now()))
+    patch(rollout.cluster, served_type(rollout.cluster, DEPLOYMENTS), rollout.version, {"status": status}, agent=AGENT,
           subresource="status")
     return True
 
@@ -147,5 +145,6 @@ def _roll(rollout: Rollout) -> bool:
 
 def _old_pods_run(rollout: Rollout) -> bool:
     owners = {found.version.uid for found in rollout.old}
-    return any(owner.get("uid") in owners for pod in rollout.core.storage.bucket(PODS).scan(rollout.version.namespace)
+    pods = rollout.cluster.storage.bucket(PODS).scan(rollout.version.namespace)
+    return any(owner.get("uid") in owners for pod in pods
                for owner in pod.owners if dig(pod.decode(), "status.phase") not in ("Succeeded", "Failed"))

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kubectl_runtime.core.metav1 import format_time
-from kubectl_runtime.testing.apiserver.controllers.client import submit
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.cluster import Cluster
+from kubectl_runtime.testing.apiserver.loopback import submit
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.storage import Version
 
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.core import ApiCore
 
-
-def tell(core: ApiCore, resource_type: ResourceType, version: Version, reason: str, message: str, *, component: str,
-         kind: str = "Normal", versioned: bool = True) -> None:
+def tell(cluster: Cluster, resource_type: ServedResource, version: Version, reason: str, message: str, *,
+         component: str, kind: str = "Normal", versioned: bool = True) -> None:
     """Write one Event, in the object's namespace or in default; `versioned` tells the object's resourceVersion too."""
-    moment, namespace = core.clock.now(), version.namespace or "default"
+    moment, namespace = cluster.clock.now(), version.namespace or "default"
     space = {"namespace": version.namespace} if version.namespace else {}
     state = {"resourceVersion": str(version.rv)} if versioned else {}
-    submit(core, "POST", f"/api/v1/namespaces/{namespace}/events", {
-        "metadata": {"name": f"{version.name}.{int(moment.timestamp() * 1e9):x}{core.random.randrange(256):02x}",
+    submit(cluster, "POST", f"/api/v1/namespaces/{namespace}/events", {
+        "metadata": {"name": f"{version.name}.{int(moment.timestamp() * 1e9):x}{cluster.random.randrange(256):02x}",
                      "namespace": namespace},
         "involvedObject": {"kind": resource_type.kind, **space, "name": version.name, "uid": version.uid,
                            "apiVersion": resource_type.api_version, **state},

@@ -18,16 +18,14 @@ namespace) is left alone. An Event tells of an owner that exists in another name
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kubectl_runtime.testing.apiserver.controllers.client import delete, patch, served_type
+from kubectl_runtime.testing.apiserver.cluster import Cluster
 from kubectl_runtime.testing.apiserver.controllers.events import tell
+from kubectl_runtime.testing.apiserver.loopback import delete, patch, served_type
 from kubectl_runtime.testing.apiserver.metadata import FOREGROUND, ORPHAN
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
-
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.core import ApiCore
 
 Object = dict[str, Any]
 Place = tuple[str, str]  # (key of the bucket, key of the object)
@@ -49,27 +47,27 @@ class GarbageCollector:
         self._reported: set[tuple[str, str]] = set()  # (uid of the dependent, uid of the owner)
         self._started = False
 
-    def start(self, core: ApiCore) -> None:
+    def start(self, cluster: Cluster) -> None:
         """Learn what is stored."""
         self._places.clear()
         self._dependents.clear()
-        for bucket in core.storage.buckets.values():
+        for bucket in cluster.storage.buckets.values():
             for version in bucket.objects.values():
                 self._learn((bucket.key, version.key), version)
         if not self._started:
             self._started = True
-            core.storage.observers.append(self._observe)
+            cluster.storage.observers.append(self._observe)
 
     def due(self) -> float | None:
         """At once if there is something to look at."""
         return 0.0 if self._queue else None
 
-    def step(self, core: ApiCore) -> None:
+    def step(self, cluster: Cluster) -> None:
         """Look at some objects."""
         for _ in range(min(PER_STEP, len(self._queue))):
             place = self._queue.popleft()
             self._queued.discard(place)
-            self._look_at(core, place)
+            self._look_at(cluster, place)
 
     # --- what changed -------------------------------------------------------------------------------------------------
 
@@ -117,89 +115,90 @@ class GarbageCollector:
 
     # --- what is to be done -------------------------------------------------------------------------------------------
 
-    def _look_at(self, core: ApiCore, place: Place) -> None:
-        version, resource_type = _stored(core, place), served_type(core, place[0])
+    def _look_at(self, cluster: Cluster, place: Place) -> None:
+        version, resource_type = _stored(cluster, place), served_type(cluster, place[0])
         if version is None or resource_type is None:
             return
         if version.deleting:
             if FOREGROUND in version.finalizers:
-                self._finish_foreground(core, resource_type, version)
+                self._finish_foreground(cluster, resource_type, version)
             elif ORPHAN in version.finalizers:
-                self._orphan(core, resource_type, version)
+                self._orphan(cluster, resource_type, version)
             return
         if version.owners:
-            self._check_owners(core, resource_type, version)
+            self._check_owners(cluster, resource_type, version)
 
-    def _check_owners(self, core: ApiCore, resource_type: ResourceType, version: Version) -> None:
-        self._report_misplaced(core, resource_type, version)
+    def _check_owners(self, cluster: Cluster, resource_type: ServedResource, version: Version) -> None:
+        self._report_misplaced(cluster, resource_type, version)
         solid: list[Object] = []
         waiting: list[Object] = []
         for owner in version.owners:
-            kind = _kind_of(core, owner)
+            kind = _kind_of(cluster, owner)
             if kind is None or (kind.namespaced and not version.namespace):
                 return
-            found = core.storage.get(kind.storage, version.namespace if kind.namespaced else "", owner.get("name", ""))
+            namespace = version.namespace if kind.namespaced else ""
+            found = cluster.storage.get(kind.storage, namespace, owner.get("name", ""))
             if found is None or found.uid != owner.get("uid"):
                 continue
             (waiting if found.deleting and FOREGROUND in found.finalizers else solid).append(owner)
         if solid:
             if len(solid) < len(version.owners):
-                patch(core, resource_type, version, {"metadata": {"ownerReferences": solid}}, agent=AGENT)
+                patch(cluster, resource_type, version, {"metadata": {"ownerReferences": solid}}, agent=AGENT)
         elif waiting and version.uid in self._dependents:
-            delete(core, resource_type, version, agent=AGENT, policy="Foreground")
+            delete(cluster, resource_type, version, agent=AGENT, policy="Foreground")
         else:
             held = version.finalizers
             policy = "Orphan" if ORPHAN in held else "Foreground" if FOREGROUND in held else "Background"
-            delete(core, resource_type, version, agent=AGENT, policy=policy)
+            delete(cluster, resource_type, version, agent=AGENT, policy=policy)
 
-    def _report_misplaced(self, core: ApiCore, resource_type: ResourceType, version: Version) -> None:
+    def _report_misplaced(self, cluster: Cluster, resource_type: ServedResource, version: Version) -> None:
         """Write an Event, once, about the first owner that is in another namespace."""
         for owner in version.owners:
             place = self._places.get(owner.get("uid", ""))
-            found = _stored(core, place) if place else None
+            found = _stored(cluster, place) if place else None
             if found is None or not found.namespace or found.namespace == version.namespace:
                 continue
             if (version.uid, found.uid) not in self._reported:
                 self._reported.add((version.uid, found.uid))
-                _warn(core, resource_type, version, owner)
+                _warn(cluster, resource_type, version, owner)
             return
 
-    def _finish_foreground(self, core: ApiCore, resource_type: ResourceType, version: Version) -> None:
+    def _finish_foreground(self, cluster: Cluster, resource_type: ServedResource, version: Version) -> None:
         for place in list(self._dependents.get(version.uid, ())):
-            dependent = _stored(core, place)
+            dependent = _stored(cluster, place)
             if dependent is not None and any(owner.get("uid") == version.uid and owner.get("blockOwnerDeletion")
                                              for owner in dependent.owners):
                 return
-        self._drop_finalizer(core, resource_type, version, FOREGROUND)
+        self._drop_finalizer(cluster, resource_type, version, FOREGROUND)
 
-    def _orphan(self, core: ApiCore, resource_type: ResourceType, version: Version) -> None:
+    def _orphan(self, cluster: Cluster, resource_type: ServedResource, version: Version) -> None:
         for place in list(self._dependents.get(version.uid, ())):
-            dependent, dependent_type = _stored(core, place), served_type(core, place[0])
+            dependent, dependent_type = _stored(cluster, place), served_type(cluster, place[0])
             if dependent is None or dependent_type is None:
                 continue
             kept = [owner for owner in dependent.owners if owner.get("uid") != version.uid]
-            patch(core, dependent_type, dependent, {"metadata": {"ownerReferences": kept}}, agent=AGENT)
-        self._drop_finalizer(core, resource_type, version, ORPHAN)
+            patch(cluster, dependent_type, dependent, {"metadata": {"ownerReferences": kept}}, agent=AGENT)
+        self._drop_finalizer(cluster, resource_type, version, ORPHAN)
 
     @staticmethod
-    def _drop_finalizer(core: ApiCore, resource_type: ResourceType, version: Version, name: str) -> None:
+    def _drop_finalizer(cluster: Cluster, resource_type: ServedResource, version: Version, name: str) -> None:
         kept = [finalizer for finalizer in version.finalizers if finalizer != name]
-        patch(core, resource_type, version, {"metadata": {"finalizers": kept}}, agent=AGENT)
+        patch(cluster, resource_type, version, {"metadata": {"finalizers": kept}}, agent=AGENT)
 
 
-def _stored(core: ApiCore, place: Place) -> Version | None:
-    bucket = core.storage.buckets.get(place[0])
+def _stored(cluster: Cluster, place: Place) -> Version | None:
+    bucket = cluster.storage.buckets.get(place[0])
     return bucket.objects.get(place[1]) if bucket else None
 
 
-def _kind_of(core: ApiCore, owner: Object) -> ResourceType | None:
+def _kind_of(cluster: Cluster, owner: Object) -> ServedResource | None:
     group, _, version = owner.get("apiVersion", "").rpartition("/")
-    return core.registry.by_kind(group, version, owner.get("kind", ""))
+    return cluster.registry.by_kind(group, version, owner.get("kind", ""))
 
 
-def _warn(core: ApiCore, resource_type: ResourceType, version: Version, owner: Object) -> None:
+def _warn(cluster: Cluster, resource_type: ServedResource, version: Version, owner: Object) -> None:
     named = (f"{owner.get('apiVersion')}/{owner.get('kind')}, namespace: {version.namespace}, "
              f"name: {owner.get('name')}, uid: {owner.get('uid')}")
-    tell(core, resource_type, version, "OwnerRefInvalidNamespace",
+    tell(cluster, resource_type, version, "OwnerRefInvalidNamespace",
          f'ownerRef [{named}] does not exist in namespace "{version.namespace}"', component=COMPONENT, kind="Warning",
          versioned=False)

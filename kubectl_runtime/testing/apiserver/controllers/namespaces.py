@@ -3,14 +3,12 @@ it go."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kubectl_runtime.core.metav1 import format_time
-from kubectl_runtime.testing.apiserver.controllers.client import delete, served_type
+from kubectl_runtime.testing.apiserver.cluster import Cluster
+from kubectl_runtime.testing.apiserver.loopback import delete, served_type
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
-
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.core import ApiCore
 
 Object = dict[str, Any]
 
@@ -30,13 +28,13 @@ class NamespaceController:
         self._deleting: set[str] = set()  # all that are being deleted
         self._started = False
 
-    def start(self, core: ApiCore) -> None:
+    def start(self, cluster: Cluster) -> None:
         """Find the namespaces that are being deleted."""
-        self._deleting = {version.name for version in core.storage.bucket(STORAGE).scan("") if version.deleting}
+        self._deleting = {version.name for version in cluster.storage.bucket(STORAGE).scan("") if version.deleting}
         self._terminating = dict.fromkeys(sorted(self._deleting))
         if not self._started:
             self._started = True
-            core.storage.observers.append(self._observe)
+            cluster.storage.observers.append(self._observe)
 
     def _observe(self, bucket: Bucket, change: Change) -> None:
         if bucket.key == STORAGE:
@@ -53,62 +51,62 @@ class NamespaceController:
         """At once if a namespace is to be looked at."""
         return 0.0 if self._terminating else None
 
-    def step(self, core: ApiCore) -> None:
+    def step(self, cluster: Cluster) -> None:
         """Delete some of what is in one namespace, and the namespace when it is empty."""
         name = next(iter(self._terminating), None)
         if name is None:
             return
         del self._terminating[name]
-        namespace = core.storage.get(STORAGE, "", name)
+        namespace = cluster.storage.get(STORAGE, "", name)
         if namespace is None or not namespace.deleting:
             return
-        if not self._delete_contents(core, name):
+        if not self._delete_contents(cluster, name):
             self._terminating[name] = None  # there is more
             return
-        remaining = self._remaining(core, name)
+        remaining = self._remaining(cluster, name)
         if remaining:
-            self._tell(core, namespace, remaining)
+            self._tell(cluster, namespace, remaining)
             self._terminating.pop(name, None)  # its own write is no news
         else:
-            self._finalize(core, namespace)
+            self._finalize(cluster, namespace)
 
     @staticmethod
-    def _remaining(core: ApiCore, name: str) -> dict[str, list[Version]]:
-        found = {key: list(bucket.scan(name)) for key, bucket in core.storage.buckets.items()
-                 if (kind := served_type(core, key)) is not None and kind.namespaced}
+    def _remaining(cluster: Cluster, name: str) -> dict[str, list[Version]]:
+        found = {key: list(bucket.scan(name)) for key, bucket in cluster.storage.buckets.items()
+                 if (kind := served_type(cluster, key)) is not None and kind.namespaced}
         return {key: versions for key, versions in sorted(found.items()) if versions}
 
-    def _delete_contents(self, core: ApiCore, name: str) -> bool:
+    def _delete_contents(self, cluster: Cluster, name: str) -> bool:
         """Whether all contents have been asked to go."""
         left = PER_STEP
-        for key, versions in self._remaining(core, name).items():
-            resource_type = served_type(core, key)
+        for key, versions in self._remaining(cluster, name).items():
+            resource_type = served_type(cluster, key)
             for version in versions:
                 if version.deleting or resource_type is None:
                     continue
                 if not left:
                     return False
                 left -= 1
-                delete(core, resource_type, version, agent=AGENT, policy="Background")
+                delete(cluster, resource_type, version, agent=AGENT, policy="Background")
         return True
 
     @staticmethod
-    def _finalize(core: ApiCore, namespace: Version) -> None:
+    def _finalize(cluster: Cluster, namespace: Version) -> None:
         obj = namespace.decode()
         spec = obj.get("spec") or {}
         finalizers = [finalizer for finalizer in spec.get("finalizers") or () if finalizer != FINALIZER]
         if not finalizers and not namespace.finalizers:
-            core.storage.delete(STORAGE, namespace)
+            cluster.storage.delete(STORAGE, namespace)
         elif FINALIZER in (spec.get("finalizers") or ()):
             obj["spec"] = {**spec, "finalizers": finalizers} if finalizers else {}
-            core.storage.put(STORAGE, obj, namespace.fields)
+            cluster.storage.put(STORAGE, obj, namespace.fields)
 
     @staticmethod
-    def _tell(core: ApiCore, namespace: Version, remaining: dict[str, list[Version]]) -> None:
+    def _tell(cluster: Cluster, namespace: Version, remaining: dict[str, list[Version]]) -> None:
         obj = namespace.decode()
         status = obj.setdefault("status", {})
         before = {entry["type"]: entry for entry in status.get("conditions") or ()}
-        now = format_time(core.clock.now())
+        now = format_time(cluster.clock.now())
         conditions = []
         for kind, state, reason, message in _conditions(remaining):
             known = before.get(kind)
@@ -117,7 +115,7 @@ class NamespaceController:
                                "message": message})
         if conditions != status.get("conditions"):
             status["conditions"] = conditions
-            core.storage.put(STORAGE, obj, namespace.fields)
+            cluster.storage.put(STORAGE, obj, namespace.fields)
 
 
 def _conditions(remaining: dict[str, list[Version]]) -> list[tuple[str, str, str, str]]:

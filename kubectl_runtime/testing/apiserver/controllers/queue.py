@@ -3,12 +3,8 @@ children, and by the clock."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from kubectl_runtime.testing.apiserver.cluster import Cluster
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
-
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.core import ApiCore
 
 PER_STEP = 50
 
@@ -24,15 +20,15 @@ class KeyQueue:
     def __init__(self) -> None:
         self._keys: dict[str, None] = {}
         self._later: dict[str, float] = {}  # key -> when to look at it again, in monotonic seconds
-        self._core: ApiCore | None = None
+        self._cluster: Cluster | None = None
 
-    def start(self, core: ApiCore) -> None:
+    def start(self, cluster: Cluster) -> None:
         """Look at every object of the type, and observe."""
-        self._keys = dict.fromkeys(core.storage.bucket(self.storage).keys)
+        self._keys = dict.fromkeys(cluster.storage.bucket(self.storage).keys)
         self._later.clear()
-        if self._core is None:
-            core.storage.observers.append(self._observe)
-        self._core = core
+        if self._cluster is None:
+            cluster.storage.observers.append(self._observe)
+        self._cluster = cluster
 
     def _observe(self, bucket: Bucket, change: Change) -> None:
         if bucket.key == self.storage:
@@ -45,30 +41,30 @@ class KeyQueue:
         owners = {f"{version.namespace}/{owner.get('name')}" for version in (change.old, change.new) if version
                   for owner in version.owners if owner.get("controller") and owner.get("kind") == self.kind}
         self._keys |= dict.fromkeys(sorted(owners))
-        if self._core is not None and not any(owner.get("controller") for owner in change.new.owners):
+        if self._cluster is not None and not any(owner.get("controller") for owner in change.new.owners):
             namespace = change.new.namespace
-            self._keys |= {version.key: None for version in self._core.storage.bucket(self.storage).scan(namespace)}
+            self._keys |= {version.key: None for version in self._cluster.storage.bucket(self.storage).scan(namespace)}
 
-    def look_again(self, core: ApiCore, version: Version, seconds: float) -> None:
+    def look_again(self, cluster: Cluster, version: Version, seconds: float) -> None:
         """Look at an object again after some time, unless something changes before."""
-        self._later[version.key] = core.clock.monotonic() + seconds
+        self._later[version.key] = cluster.clock.monotonic() + seconds
 
     def due(self) -> float | None:
         """At once if there is something to look at, else when the first object is to be looked at again."""
         return 0.0 if self._keys else min(self._later.values(), default=None)
 
-    def step(self, core: ApiCore) -> None:
+    def step(self, cluster: Cluster) -> None:
         """Reconcile some objects."""
-        now = core.clock.monotonic()
+        now = cluster.clock.monotonic()
         self._keys |= {key: None for key, when in self._later.items() if when <= now}
         for _ in range(min(PER_STEP, len(self._keys))):
             key = next(iter(self._keys))
             del self._keys[key]
             self._later.pop(key, None)
-            version = core.storage.bucket(self.storage).objects.get(key)
+            version = cluster.storage.bucket(self.storage).objects.get(key)
             if version is not None:
-                self.reconcile(core, version)
+                self.reconcile(cluster, version)
 
-    def reconcile(self, core: ApiCore, version: Version) -> None:
+    def reconcile(self, cluster: Cluster, version: Version) -> None:
         """Bring what belongs to one object in line with it; overridden."""
         raise AssertionError(f"{type(self).__name__} reconciles nothing")

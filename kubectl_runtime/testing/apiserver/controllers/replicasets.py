@@ -6,20 +6,18 @@ No Pod ever runs, since there is no kubelet: a test that wants ready Pods writes
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from kubectl_runtime.testing.apiserver.cluster import Cluster
 from kubectl_runtime.testing.apiserver.controllers.claims import AGENT, claim, owner_reference
-from kubectl_runtime.testing.apiserver.controllers.client import delete, patch, path_of, served_type, submit
 from kubectl_runtime.testing.apiserver.controllers.events import tell
 from kubectl_runtime.testing.apiserver.controllers.queue import PER_STEP, KeyQueue
 from kubectl_runtime.testing.apiserver.kinds.base import dig
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.loopback import delete, patch, path_of, served_type, submit
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.storage import Version
-
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.core import ApiCore
 
 Object = dict[str, Any]
 
@@ -38,47 +36,47 @@ class ReplicaSetController(KeyQueue):
     kind = "ReplicaSet"
     children = (PODS,)
 
-    def reconcile(self, core: ApiCore, version: Version) -> None:
+    def reconcile(self, cluster: Cluster, version: Version) -> None:
         """Adopt, release, make or delete Pods, then tell the status."""
         replica_set = version.decode()
         spec = replica_set["spec"]
-        claimed = [(pod, pod.decode()) for pod in claim(core, version, self.kind, spec["selector"], PODS)]
+        claimed = [(pod, pod.decode()) for pod in claim(cluster, version, self.kind, spec["selector"], PODS)]
         current = [(pod, obj) for pod, obj in claimed if dig(obj, "status.phase") not in _ENDED]
         active = [(pod, obj) for pod, obj in current if not pod.deleting]
         missing = spec.get("replicas", 1) - len(active)
         if missing and not version.deleting:
-            own, pods = served_type(core, REPLICA_SETS), served_type(core, PODS)
+            own, pods = served_type(cluster, REPLICA_SETS), served_type(cluster, PODS)
             if own is None or pods is None:
                 return
             for _ in range(min(missing, PER_STEP)):
-                self._make(core, own, pods, version, spec["template"])
+                self._make(cluster, own, pods, version, spec["template"])
             for pod, _ in sorted(active, key=lambda entry: _rank(*entry))[:-missing] if missing < 0 else ():
-                delete(core, pods, pod, agent=AGENT)
-                tell(core, own, version, "SuccessfulDelete", f"Deleted pod: {pod.name}", component=COMPONENT)
+                delete(cluster, pods, pod, agent=AGENT)
+                tell(cluster, own, version, "SuccessfulDelete", f"Deleted pod: {pod.name}", component=COMPONENT)
             return  # the changes of the Pods come back here
         wait = spec.get("minReadySeconds", 0)
-        ages = [_ready_for(obj, core.clock.now()) for _, obj in active]
+        ages = [_ready_for(obj, cluster.clock.now()) for _, obj in active]
         template = dig(spec, "template.metadata.labels") or {}
-        _write_status(core, version, replica_set, {
+        _write_status(cluster, version, replica_set, {
             "replicas": len(active),
             "fullyLabeledReplicas": sum(template.items() <= pod.labels.items() for pod, _ in active),
             "readyReplicas": sum(age is not None for age in ages),
             "availableReplicas": sum(age is not None and age >= wait for age in ages),
             "terminatingReplicas": len(current) - len(active)})
         if young := [age for age in ages if age is not None and age < wait]:
-            self.look_again(core, version, wait - max(young))
+            self.look_again(cluster, version, wait - max(young))
 
     @staticmethod
-    def _make(core: ApiCore, own: ResourceType, pods: ResourceType, owner: Version, template: Object) -> None:
+    def _make(cluster: Cluster, own: ServedResource, pods: ServedResource, owner: Version, template: Object) -> None:
         metadata = {key: value for key, value in (template.get("metadata") or {}).items()
                     if key in ("labels", "annotations", "finalizers")}
-        made = submit(core, "POST", path_of(pods, owner.namespace), {
+        made = submit(cluster, "POST", path_of(pods, owner.namespace), {
             "apiVersion": "v1", "kind": "Pod", "spec": template["spec"],
             "metadata": {**metadata, "generateName": f"{owner.name}-",
                          "ownerReferences": [owner_reference(owner, "ReplicaSet")]}}, agent=AGENT)
         if made is not None:
             name = msgspec.json.decode(made.body)["metadata"]["name"]
-            tell(core, own, owner, "SuccessfulCreate", f"Created pod: {name}", component=COMPONENT)
+            tell(cluster, own, owner, "SuccessfulCreate", f"Created pod: {name}", component=COMPONENT)
 
 
 def _condition(pod: Object) -> Object | None:
@@ -110,12 +108,12 @@ def _latest_first(moment: str) -> float:
     return -datetime.fromisoformat(moment).timestamp() if moment else 0.0
 
 
-def _write_status(core: ApiCore, version: Version, obj: Object, counts: Object) -> None:
+def _write_status(cluster: Cluster, version: Version, obj: Object, counts: Object) -> None:
     """Write what changed; zeros are left out but for the number of replicas and of those that end."""
     kept = {key: value for key, value in counts.items() if value or key in ("replicas", "terminatingReplicas")}
     wanted = {**kept, "observedGeneration": obj["metadata"].get("generation", 1)}
     before = obj.get("status") or {}
     if {key: value for key, value in before.items() if key != "conditions"} != wanted:
         cleared = {key: None for key in counts if key not in kept}
-        patch(core, served_type(core, REPLICA_SETS), version, {"status": {**cleared, **wanted}}, agent=AGENT,
+        patch(cluster, served_type(cluster, REPLICA_SETS), version, {"status": {**cleared, **wanted}}, agent=AGENT,
               subresource="status")

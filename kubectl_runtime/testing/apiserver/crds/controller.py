@@ -17,23 +17,20 @@ gone            (its finalizer is removed)                    nothing; watches o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kubectl_runtime.core.metav1 import format_time
-from kubectl_runtime.testing.apiserver import errors
-from kubectl_runtime.testing.apiserver.context import RequestContext
+from kubectl_runtime.testing.apiserver.cluster import Cluster
 from kubectl_runtime.testing.apiserver.crds.accepted_names import ACCEPTED, accept
 from kubectl_runtime.testing.apiserver.crds.instances import CustomStrategy
 from kubectl_runtime.testing.apiserver.crds.strategy import CLEANUP, condition, is_true, set_condition
 from kubectl_runtime.testing.apiserver.crds.validation import approval
 from kubectl_runtime.testing.apiserver.kinds.catalog import storage_version_hash
+from kubectl_runtime.testing.apiserver.loopback import delete, submit
 from kubectl_runtime.testing.apiserver.output.table import custom_columns
-from kubectl_runtime.testing.apiserver.registry import ResourceType, Subresource, version_priority
+from kubectl_runtime.testing.apiserver.registry import ServedResource, Subresource, version_priority
 from kubectl_runtime.testing.apiserver.schemas import Schema, from_openapi
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
-
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.core import ApiCore
 
 Object = dict[str, Any]
 
@@ -48,10 +45,10 @@ class _Served:
 
     shape: tuple[str, int, Object]
     terminating: bool
-    types: list[ResourceType]
+    types: list[ServedResource]
 
 
-def resource_types(crd: Object) -> list[ResourceType]:
+def resource_types(crd: Object) -> list[ServedResource]:
     """The types that a CRD serves, one for each served version."""
     spec, names = crd["spec"], crd["status"]["acceptedNames"]
     stored = next((version for version in spec["versions"] if version.get("storage")), spec["versions"][0])
@@ -64,7 +61,8 @@ def resource_types(crd: Object) -> list[ResourceType]:
     return [replace(found, terminating=True) for found in types] if is_true(crd, "Terminating") else types
 
 
-def _resource_type(spec: Object, names: Object, version: Object, strategy: CustomStrategy, digest: str) -> ResourceType:
+def _resource_type(spec: Object, names: Object, version: Object, strategy: CustomStrategy,
+                   digest: str) -> ServedResource:
     subresources = []
     if strategy.has_status:
         subresources.append(Subresource("status", names["kind"]))
@@ -74,7 +72,7 @@ def _resource_type(spec: Object, names: Object, version: Object, strategy: Custo
     def schema() -> Schema:
         return from_openapi(strategy.node)
 
-    return ResourceType(
+    return ServedResource(
         group=spec["group"], version=version["name"], kind=names["kind"], plural=names["plural"],
         singular=names.get("singular", ""), namespaced=spec["scope"] == "Namespaced",
         list_kind=names.get("listKind", ""),
@@ -95,6 +93,11 @@ def _deprecation(spec: Object, names: Object, version: Object) -> str:
     return str(version.get("deprecationWarning") or default)
 
 
+def is_terminating(crd: Version) -> bool:
+    """Whether a stored CRD is going, and so takes no new instances."""
+    return crd.deleting and is_true(crd.decode(), "Terminating")
+
+
 class CrdController:
     """Names, establishes, serves and cleans up; runs as a part of the core, in the steps after each change of a CRD."""
 
@@ -104,20 +107,20 @@ class CrdController:
         self._served: dict[str, _Served] = {}  # by the CRD's name
         self._terminating: dict[str, str] = {}  # storage key of a type -> name of its CRD, which is going
         self._dirty: dict[str, None] = {}
-        self._observed: ApiCore | None = None
+        self._observed: Cluster | None = None
 
-    def start(self, core: ApiCore) -> None:
+    def start(self, cluster: Cluster) -> None:
         """Serve what is stored, and observe."""
         for name in list(self._served):
-            self._unserve(core, name)
+            self._unserve(cluster, name)
         self._terminating.clear()
         if self._observed is None:
-            self._observed = core
-            core.storage.observers.append(self._observe)
-        for version in core.storage.bucket(STORAGE).scan(""):
+            self._observed = cluster
+            cluster.storage.observers.append(self._observe)
+        for version in cluster.storage.bucket(STORAGE).scan(""):
             self._note(version)
         while self._dirty:
-            self.step(core)
+            self.step(cluster)
 
     def _observe(self, bucket: Bucket, change: Change) -> None:
         if bucket.key == STORAGE:
@@ -128,7 +131,7 @@ class CrdController:
     def _note(self, version: Version, *, gone: bool = False) -> None:
         self._dirty[version.name] = None
         plural, _, group = version.name.partition(".")
-        if not gone and version.deleting and is_true(version.decode(), "Terminating"):
+        if not gone and is_terminating(version):
             self._terminating[f"{group}/{plural}"] = version.name
         else:
             self._terminating.pop(f"{group}/{plural}", None)
@@ -137,132 +140,122 @@ class CrdController:
         """At once after a change."""
         return 0.0 if self._dirty else None
 
-    def step(self, core: ApiCore) -> None:
+    def step(self, cluster: Cluster) -> None:
         """Bring one CRD a step on; a step that writes its status leaves the rest to the next one."""
         if not self._dirty:
             return
         name = next(iter(self._dirty))
         del self._dirty[name]
-        version = core.storage.get(STORAGE, "", name)
+        version = cluster.storage.get(STORAGE, "", name)
         if version is None:
-            self._unserve(core, name, gone=True)
-            self._look_at_group(core, name.partition(".")[2])
+            self._unserve(cluster, name, gone=True)
+            self._look_at_group(cluster, name.partition(".")[2])
             return
         crd = version.decode()
-        if self._accept_names(core, crd) or self._judge_approval(core, crd) or self._establish(core, crd):
+        if self._accept_names(cluster, crd) or self._judge_approval(cluster, crd) or self._establish(cluster, crd):
             return
         if is_true(crd, "Established"):
-            self._serve(core, name, crd)
+            self._serve(cluster, name, crd)
         if version.deleting and CLEANUP in version.finalizers:
-            self._terminate(core, version, crd)
+            self._terminate(cluster, version, crd)
 
     # --- the status ---------------------------------------------------------------------------------------------------
 
-    def _accept_names(self, core: ApiCore, crd: Object) -> bool:
+    def _accept_names(self, cluster: Cluster, crd: Object) -> bool:
         if crd["spec"]["names"] == crd["status"].get("acceptedNames"):
             return False
         group = crd["spec"]["group"]
-        definitions = [version.decode() for version in core.storage.bucket(STORAGE).scan("")]
+        definitions = [version.decode() for version in cluster.storage.bucket(STORAGE).scan("")]
         names, told = accept(crd, [other for other in definitions if other["spec"]["group"] == group])
         known = condition(crd, "NamesAccepted") or {}
         if names == crd["status"].get("acceptedNames") and told == tuple(
                 known.get(key) for key in ("status", "reason", "message")):
             return False
-        now = format_time(core.clock.now())
+        now = format_time(cluster.clock.now())
         crd["status"]["acceptedNames"] = names
         set_condition(crd, "NamesAccepted", *told, now)
         if not is_true(crd, "Established"):
             why = (("Installing", "the initial names have been accepted") if told == ACCEPTED else
                    ("NotAccepted", "not all names are accepted"))
             set_condition(crd, "Established", "False", *why, now)
-        self._look_at_group(core, group)
-        return _write(core, crd)
+        self._look_at_group(cluster, group)
+        return _write(cluster, crd)
 
     @staticmethod
-    def _establish(core: ApiCore, crd: Object) -> bool:
+    def _establish(cluster: Cluster, crd: Object) -> bool:
         if not is_true(crd, "NamesAccepted") or is_true(crd, "Established"):
             return False
         set_condition(crd, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted",
-                      format_time(core.clock.now()))
-        return _write(core, crd)
+                      format_time(cluster.clock.now()))
+        return _write(cluster, crd)
 
     @staticmethod
-    def _judge_approval(core: ApiCore, crd: Object) -> bool:
+    def _judge_approval(cluster: Cluster, crd: Object) -> bool:
         state, message = approval(crd)
         if not state:
             return False
         before = condition(crd, APPROVED)
         set_condition(crd, APPROVED, str(state == "Approved"), f"{state}Annotation", message,
-                      format_time(core.clock.now()))
-        return condition(crd, APPROVED) != before and _write(core, crd)
+                      format_time(cluster.clock.now()))
+        return condition(crd, APPROVED) != before and _write(cluster, crd)
 
-    def _look_at_group(self, core: ApiCore, group: str) -> None:
+    def _look_at_group(self, cluster: Cluster, group: str) -> None:
         """A name may have become free for the other CRDs of the group."""
-        self._dirty |= dict.fromkeys(version.name for version in core.storage.bucket(STORAGE).scan("")
+        self._dirty |= dict.fromkeys(version.name for version in cluster.storage.bucket(STORAGE).scan("")
                                      if version.name.partition(".")[2] == group)
 
     # --- serving ------------------------------------------------------------------------------------------------------
 
-    def _serve(self, core: ApiCore, name: str, crd: Object) -> None:
+    def _serve(self, cluster: Cluster, name: str, crd: Object) -> None:
         shape = (crd["metadata"]["uid"], crd["metadata"].get("generation", 1), crd["status"]["acceptedNames"])
         terminating, before = is_true(crd, "Terminating"), self._served.get(name)
         if before is not None and (before.shape, before.terminating) == (shape, terminating):
             return
         types = resource_types(crd)
         for resource_type in types:
-            core.storage.bucket(resource_type.storage, core.storage.rv)
-            core.registry.add(resource_type)  # in the place of its predecessor
-        self._unserve(core, name)  # what is left of it
+            cluster.storage.bucket(resource_type.storage, cluster.storage.rv)
+            cluster.registry.add(resource_type)  # in the place of its predecessor
+        self._unserve(cluster, name)  # what is left of it
         if before is not None and before.shape != shape:
             for key in {resource_type.storage for resource_type in types}:
-                core.storage.renew(key)
+                cluster.storage.renew(key)
         self._served[name] = _Served(shape, terminating, types)
 
-    def _unserve(self, core: ApiCore, name: str, *, gone: bool = False) -> None:
+    def _unserve(self, cluster: Cluster, name: str, *, gone: bool = False) -> None:
         served = self._served.pop(name, None)
         for resource_type in served.types if served else ():
-            core.registry.remove(resource_type)
+            cluster.registry.remove(resource_type)
             if gone:
-                core.storage.drop(resource_type.storage)
+                cluster.storage.drop(resource_type.storage)
                 self._terminating.pop(resource_type.storage, None)
 
     # --- deletion -----------------------------------------------------------------------------------------------------
 
-    def _terminate(self, core: ApiCore, version: Version, crd: Object) -> None:
-        from kubectl_runtime.testing.apiserver.controllers.client import delete  # which uses the handlers
-
-        now = format_time(core.clock.now())
+    def _terminate(self, cluster: Cluster, version: Version, crd: Object) -> None:
+        now = format_time(cluster.clock.now())
         if (condition(crd, "Terminating") or {}).get("reason") == "InstanceDeletionPending":
             set_condition(crd, "Terminating", "True", "InstanceDeletionInProgress",
                           "CustomResource deletion is in progress", now)
-            _write(core, crd)
+            _write(cluster, crd)
             return
         why = ("NeverEstablished", "resource was never established")
         if is_true(crd, "Established"):
             served = self._served.get(version.name)
-            bucket = core.storage.buckets.get(f"{crd['spec']['group']}/{crd['spec']['names']['plural']}")
+            bucket = cluster.storage.buckets.get(f"{crd['spec']['group']}/{crd['spec']['names']['plural']}")
             types = served.types if served else []
             for instance in list(bucket.objects.values()) if bucket and types else ():
                 if not instance.deleting:
-                    delete(core, types[0], instance, agent=AGENT)
+                    delete(cluster, types[0], instance, agent=AGENT)
             if bucket is not None and bucket.objects:
                 return
             why = ("InstanceDeletionCompleted", "removed all instances")
         set_condition(crd, "Terminating", "False", *why, now)
         crd["metadata"]["finalizers"] = [finalizer for finalizer in version.finalizers if finalizer != CLEANUP]
-        _write(core, crd)
-
-    def admit_create(self, ctx: RequestContext, meta: Object) -> None:
-        """Refuse new instances of a CRD that is going."""
-        if ctx.type.storage in self._terminating:
-            raise errors.forbidden(ctx.type.group, ctx.type.plural, meta.get("name") or "",
-                                   "create not allowed while custom resource definition is terminating")
+        _write(cluster, crd)
 
 
-def _write(core: ApiCore, crd: Object) -> bool:
+def _write(cluster: Cluster, crd: Object) -> bool:
     """Store a changed status (and finalizers), as the server's own client; always True: there is news."""
-    from kubectl_runtime.testing.apiserver.controllers.client import submit  # which uses the handlers
-
     body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **crd}
-    submit(core, "PUT", f"/apis/{STORAGE.replace('/', '/v1/')}/{crd['metadata']['name']}/status", body, agent=AGENT)
+    submit(cluster, "PUT", f"/apis/{STORAGE.replace('/', '/v1/')}/{crd['metadata']['name']}/status", body, agent=AGENT)
     return True

@@ -10,12 +10,14 @@ from typing import Any
 
 import msgspec
 
+from kubectl_runtime.schema.defaulting import apply_defaults
+from kubectl_runtime.schema.pruning import prune
+from kubectl_runtime.schema.validation import schema_causes
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.crds.instance_scale import scale_causes
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds import typed
 from kubectl_runtime.testing.apiserver.metadata_checks import CUSTOM
-from kubectl_runtime.testing.apiserver.schemas import apply_defaults, prune, schema_causes
 from kubectl_runtime.testing.apiserver.strategy import Strategy, StrategyContext
 
 Object = dict[str, Any]
@@ -49,7 +51,7 @@ class CustomStrategy(Strategy):
         unknown: list[str] = []
         metadata = obj.get("metadata")
         if metadata is not None and not isinstance(metadata, dict):
-            raise errors.DecodeError("metadata: expected an object")
+            raise errors.BodyDecodeError("metadata: expected an object")
         if metadata:
             partial: Object = {"metadata": metadata}
             unknown = sorted(typed.decode("meta.v1.PartialObjectMetadata", partial))

@@ -16,7 +16,7 @@ from kubectl_runtime.testing.apiserver.crds.validation import (
 )
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, dig, put_default
-from kubectl_runtime.testing.apiserver.managedfields.tracking import Reset
+from kubectl_runtime.testing.apiserver.managedfields.tracking import ResetFields
 from kubectl_runtime.testing.apiserver.strategy import StrategyContext
 
 Object = dict[str, Any]
@@ -92,9 +92,9 @@ class CrdStrategy(BuiltinStrategy):
             new["status"] = {**new["status"], "storedVersions": stored + [name for name in storage_versions(new)[:1]
                                                                           if name not in stored]}
 
-    def reset(self, subresource: str) -> Reset:
+    def reset(self, subresource: str) -> ResetFields:
         """See `prepare_update`."""
-        return Reset(drop=(("spec",),)) if subresource == "status" else super().reset(subresource)
+        return ResetFields(drop=(("spec",),)) if subresource == "status" else super().reset(subresource)
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         """All but the schemas, which are taken as they are."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from kubectl_runtime.schema.fields import resolve_field
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.crds.conversion import conversion_causes
 from kubectl_runtime.testing.apiserver.errors import Cause
@@ -234,7 +235,7 @@ def _field_causes(versions: list[Object], fields: list[Object] | None, at: str) 
         if not path:
             causes.append(errors.required(here))
             continue
-        found, why = _resolve(path, schema)
+        found, why = resolve_field(path, schema)
         if found is None:
             causes.append(errors.invalid_value(here, path, f"is an invalid path: {why}"))
             continue
@@ -249,20 +250,6 @@ def _field_causes(versions: list[Object], fields: list[Object] | None, at: str) 
     if len(seen) > MAX_SELECTABLE:
         causes.append(errors.too_many(at, len(seen), MAX_SELECTABLE))
     return causes
-
-
-def _resolve(path: str, schema: Object) -> tuple[Object | None, str]:
-    """The schema that a path of a selectable field leads to, or why there is none."""
-    if path[0] not in ".[":
-        return None, f"expected [ or . but got: {path.partition('.')[0]}"
-    if "[" in path:
-        return None, "array notation is not allowed"
-    found: Any = schema
-    for part in path[1:].split("."):
-        found = (found.get("properties") or {}).get(part) or found.get("additionalProperties")
-        if not isinstance(found, dict):
-            return None, "does not refer to a valid field"
-    return found, ""
 
 
 def _preserve_causes(spec: Object) -> list[Cause]:

@@ -3,18 +3,18 @@ to be."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 
+from kubectl_runtime.manifests.documents import decode_json
+from kubectl_runtime.manifests.scalars import go_text
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.encoding import gojson
 from kubectl_runtime.testing.apiserver.encoding.field_validation import NO_KEYS, Keys, json_keys, yaml_keys
-from kubectl_runtime.testing.apiserver.encoding.yaml_body import parse_yaml
 from kubectl_runtime.testing.apiserver.kinds import typed
 from kubectl_runtime.testing.apiserver.kinds.typed.protobuf import UnknownTypeError, decode_protobuf
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
 Object = dict[str, Any]
@@ -58,8 +58,7 @@ def parse(request: HttpRequest) -> tuple[Any, Keys]:
         except UnknownTypeError:
             raise errors.unsupported_media_type((JSON, YAML)) from None
     if media == YAML:
-        value, lines = parse_yaml(request.body)
-        return value, yaml_keys(lines)
+        return parse_yaml(request.body)
     if media != JSON:
         raise errors.unsupported_media_type(MEDIA_TYPES)
     try:
@@ -78,6 +77,14 @@ def _media_type(request: HttpRequest) -> str:
         del parameters[-1]  # one semicolon at the end is forgiven
     malformed = any("=" not in text for text in parameters)
     return "" if malformed else content_type(request)
+
+
+def parse_yaml(body: bytes) -> tuple[Any, Keys]:
+    """Decode the first document of a YAML text; ValueError with the real decoder's words."""
+    from kubectl_runtime.manifests.composer import decode_yaml
+
+    duplicates: list[str] = []
+    return decode_yaml(body, duplicates=duplicates), yaml_keys(duplicates)
 
 
 def parse_json(body: bytes) -> tuple[Any, Keys]:
@@ -101,11 +108,11 @@ def may_repeat_keys(body: bytes, value: Any) -> bool:
 def _decode_leniently(body: bytes) -> Any:
     """JSON that msgspec refuses and the real decoder takes: what is no UTF-8, and halves of surrogate pairs, become
     U+FFFD."""
-    def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is no JSON")  # Python's decoder would take NaN and Infinity
-
-    value = json.loads(body.decode("utf-8", "replace"), parse_constant=refuse)
-    return _decode(json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    text = go_text(body).strip(" \t\r\n")
+    value, end = decode_json(text)
+    if end < len(text):
+        raise ValueError("text after the value")
+    return value
 
 
 def summary(data: bytes) -> str:
@@ -117,12 +124,12 @@ def summary(data: bytes) -> str:
     return (text.decode("utf-8", "replace") if data[:1] == b"{" else text.hex()) + more
 
 
-def _unrecognized(resource_type: ResourceType, why: str, body: bytes) -> errors.StatusError:
+def _unrecognized(resource_type: ServedResource, why: str, body: bytes) -> errors.StatusError:
     return errors.bad_request(f"the object provided is unrecognized (must be of type {resource_type.kind}): {why} "
                               f"({summary(body)})")
 
 
-def read_object(request: HttpRequest, resource_type: ResourceType) -> tuple[Object, Keys]:
+def read_object(request: HttpRequest, resource_type: ServedResource) -> tuple[Object, Keys]:
     """The object in the body, of the right kind and version, and its keys; raises what the real server answers."""
     try:
         value, keys = parse(request)
@@ -148,7 +155,7 @@ def type_meta_problem(value: Any) -> str:
     return ""
 
 
-def check_kind(value: Object, resource_type: ResourceType, body: bytes) -> None:
+def check_kind(value: Object, resource_type: ServedResource, body: bytes) -> None:
     """Whether apiVersion and kind are the path's; built-in kinds take missing ones as given, custom ones do not."""
     api_version, kind = value.get("apiVersion") or "", value.get("kind") or ""
     if resource_type.is_custom:
@@ -190,7 +197,7 @@ def shape(value: Any, type_name: str) -> tuple[Object, list[str]]:
     obj: Object = value or {}
     try:
         unknown = typed.decode(type_name, obj)
-    except errors.DecodeError as error:
+    except errors.BodyDecodeError as error:
         raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
     return obj, unknown
 

@@ -1,1 +1,1 @@
-"""One module per family of verbs; each handler takes the core and the request's context and returns an answer."""
+"""One module per family of verbs; each handler takes the request's context and returns an answer."""

@@ -27,7 +27,7 @@ def answer_object(ctx: RequestContext, obj: Object, status: int = 200) -> HttpRe
 
 def answer_one(ctx: RequestContext, version: Version, status: int = 200) -> HttpResponse:
     """A stored object."""
-    form = Form(ctx.type, ctx.media, ctx.request, ctx.core.clock.now, is_list=False)
+    form = Form(ctx.type, ctx.media, ctx.request, ctx.cluster.clock.now, is_list=False)
     return answer_bytes(ctx, form.one(version), status)
 
 
@@ -54,5 +54,5 @@ def answer_success(ctx: RequestContext, status: int = 201) -> HttpResponse:
 
 
 def stored(ctx: RequestContext) -> Version | None:
-    """The object that the path names; the core's lock is held."""
-    return ctx.core.storage.get(ctx.type.storage, ctx.namespace, ctx.info.name)
+    """The object that the path names; the cluster's lock is held."""
+    return ctx.cluster.storage.get(ctx.type.storage, ctx.namespace, ctx.info.name)

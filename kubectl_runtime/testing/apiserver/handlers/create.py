@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubectl_runtime.testing.apiserver import errors, writes
+from kubectl_runtime.testing.apiserver.access.reviews import REVIEWS
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.encoding.body import read_object
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_object, answer_one
@@ -17,10 +18,10 @@ def create(ctx: RequestContext) -> HttpResponse:
     ctx.options = write_options(ctx.request, "CreateOptions")
     obj, keys = read_object(ctx.request, ctx.type)
     writes.decode(ctx, obj, keys)
-    virtual = ctx.core.virtual.get((ctx.type.group, ctx.type.plural))
-    if virtual is not None:
+    review = REVIEWS.get((ctx.type.group, ctx.type.plural))
+    if review is not None:
         writes.check_namespace(ctx, obj)
-        return answer_object(ctx, virtual(ctx, writes.with_managers(ctx, None, obj, "")), 201)
-    with ctx.core.locked():
+        return answer_object(ctx, review(ctx, writes.with_managers(ctx, None, obj, "")), 201)
+    with ctx.cluster.locked():
         version = writes.create(ctx, obj)
     return answer_one(ctx, version, 201)

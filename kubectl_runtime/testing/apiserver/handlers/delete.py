@@ -38,7 +38,7 @@ def delete(ctx: RequestContext) -> HttpResponse:
     """Delete one object."""
     options = delete_options(ctx.request, custom=ctx.type.is_custom)
     _warn(ctx, options)
-    with ctx.core.locked():
+    with ctx.cluster.locked():
         current = stored(ctx)
         if current is None:
             raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
@@ -52,15 +52,15 @@ def delete_collection(ctx: RequestContext) -> HttpResponse:
     """Delete the objects that a list with these options shows; the answer is that list, of before."""
     if ctx.type.namespaced and not ctx.info.namespace:
         raise errors.method_not_allowed()
-    form = Form(ctx.type, ctx.media, ctx.request, ctx.core.clock.now, is_list=True)
+    form = Form(ctx.type, ctx.media, ctx.request, ctx.cluster.clock.now, is_list=True)
     listing = read_list_request(ctx)
     validate(ctx, listing)
     options = delete_options(ctx.request, custom=ctx.type.is_custom)
     _warn(ctx, options)
-    with ctx.core.locked():
+    with ctx.cluster.locked():
         found, metadata = page(ctx, listing)
         for version in found:
-            current = ctx.core.storage.get(ctx.type.storage, version.namespace, version.name)
+            current = ctx.cluster.storage.get(ctx.type.storage, version.namespace, version.name)
             if current is not None:  # a page may be of an older state
                 remove(ctx, current, options)
     return answer_bytes(ctx, form.many(found, metadata))
@@ -99,7 +99,7 @@ def remove(ctx: RequestContext, current: Version, options: DeleteOptions) -> tup
         return current, False
     if options.dry_run:
         return current, True
-    return ctx.core.storage.delete(ctx.type.storage, current), True
+    return ctx.cluster.storage.delete(ctx.type.storage, current), True
 
 
 def _warn(ctx: RequestContext, options: DeleteOptions) -> None:
@@ -110,7 +110,7 @@ def _warn(ctx: RequestContext, options: DeleteOptions) -> None:
 def _store(ctx: RequestContext, current: Version, obj: Object, options: DeleteOptions) -> Version:
     if options.dry_run:
         return make_version(obj, current.rv, current.fields)
-    return ctx.core.storage.put(ctx.type.storage, obj, ctx.type.strategy.selectable_fields(obj))
+    return ctx.cluster.storage.put(ctx.type.storage, obj, ctx.type.strategy.selectable_fields(obj))
 
 
 def _terminate(ctx: RequestContext, current: Version, obj: Object, options: DeleteOptions) -> Version:

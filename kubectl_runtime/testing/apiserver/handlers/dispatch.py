@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.admission import admit_create
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.handlers.answers import page_not_found
 from kubectl_runtime.testing.apiserver.handlers.create import create
@@ -85,8 +86,8 @@ def _subresource(ctx: RequestContext) -> HttpResponse:
     if info.verb not in declared.verbs:
         raise _verb_refused(ctx) if ctx.type.is_custom else errors.method_not_allowed()
     if info.verb == "create":
-        with ctx.core.locked():
-            ctx.core.admit_create(ctx, {"namespace": info.namespace, "name": info.name})
+        with ctx.cluster.locked():
+            admit_create(ctx, {"namespace": info.namespace, "name": info.name})
     handler = SUBRESOURCES.get(info.subresource, {}).get(info.verb)
     if handler is None:
         raise errors.StatusError(501, "NotImplemented",

@@ -17,6 +17,7 @@ from kubectl_runtime.testing.apiserver.handlers.answers import answer_success, s
 from kubectl_runtime.testing.apiserver.handlers.delete import check_preconditions, remove
 from kubectl_runtime.testing.apiserver.handlers.pods import read_request
 from kubectl_runtime.testing.apiserver.kinds.base import label_selector, true_conditions
+from kubectl_runtime.testing.apiserver.loopback import submit
 from kubectl_runtime.testing.apiserver.query.delete_options import checked
 from kubectl_runtime.testing.apiserver.query.options import write_options
 from kubectl_runtime.testing.apiserver.storage import Version
@@ -41,7 +42,7 @@ def evict(ctx: RequestContext) -> HttpResponse:
         raise errors.bare_500("Non-matching dry-run options in request and content: "
                               f"[{' '.join(asked)}] and [{' '.join(written)}]")
     raw["dryRun"] = written or asked
-    with ctx.core.locked():
+    with ctx.cluster.locked():
         current = stored(ctx)
         if current is None:
             raise errors.not_found("", "pods", ctx.info.name)
@@ -67,7 +68,7 @@ def _tell(ctx: RequestContext, current: Version, pod: Object) -> Version:
     if wanted["type"] in true_conditions(pod["status"]):
         return current
     pod["status"]["conditions"] = [entry for entry in conditions if entry.get("type") != wanted["type"]] + [wanted]
-    return ctx.core.storage.put(ctx.type.storage, pod, current.fields)
+    return ctx.cluster.storage.put(ctx.type.storage, pod, current.fields)
 
 
 def _ask_budgets(ctx: RequestContext, current: Version, pod: Object, *, dry_run: bool) -> None:
@@ -88,8 +89,6 @@ def _ask_budgets(ctx: RequestContext, current: Version, pod: Object, *, dry_run:
 
 def _count(ctx: RequestContext, budget: Object, pod: str) -> None:
     """Note the disruption in the budget's status, as the server's own client."""
-    from kubectl_runtime.testing.apiserver.controllers.client import submit  # which uses the handlers
-
     status, meta = budget["status"], budget["metadata"]
     left = status["disruptionsAllowed"] - 1
     change: Object = {"disruptionsAllowed": left, "disruptedPods": {pod: format_time(ctx.now)}}
@@ -99,7 +98,7 @@ def _count(ctx: RequestContext, budget: Object, pod: str) -> None:
             "type": "DisruptionAllowed", "status": "False", "observedGeneration": status.get("observedGeneration", 0),
             "lastTransitionTime": format_time(ctx.now), "reason": "InsufficientPods", "message": ""}]
     path = f"/apis/policy/v1/namespaces/{meta['namespace']}/poddisruptionbudgets/{meta['name']}/status"
-    submit(ctx.core, "PATCH", path, {"status": change}, agent="kube-apiserver")
+    submit(ctx.cluster, "PATCH", path, {"status": change}, agent="kube-apiserver")
 
 
 def _unready_may_go(pod: Object, budget: Object) -> bool:

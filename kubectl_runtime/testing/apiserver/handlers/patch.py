@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
+from kubectl_runtime.core.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver import errors, managedfields, patching, writes
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.encoding.body import type_meta_problem
 from kubectl_runtime.testing.apiserver.encoding.field_validation import Keys
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_one, stored
 from kubectl_runtime.testing.apiserver.managedfields.validate import go_plain
 from kubectl_runtime.testing.apiserver.patching import documents
@@ -77,7 +77,7 @@ def patch(ctx: RequestContext) -> HttpResponse:
     ctx.options = write_options(ctx.request, "PatchOptions", apply=applies)
     if applies:
         return _apply(ctx)
-    with ctx.core.locked():
+    with ctx.cluster.locked():
         current = stored(ctx)
         if current is None:
             raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
@@ -95,7 +95,7 @@ def _decode_result(ctx: RequestContext, result: Patched, old: Object) -> Object:
     strategy = ctx.type.strategy
     try:
         unknown = strategy.decode(new)
-    except errors.DecodeError as error:
+    except errors.BodyDecodeError as error:
         raise result.invalid(str(error)) from None
     result.refuse_fields(ctx, unknown)
     new["metadata"] = new.get("metadata") or {}
@@ -137,7 +137,7 @@ def _apply(ctx: RequestContext) -> HttpResponse:
     """Server-side apply."""
     assert ctx.options is not None
     configuration, keys = documents.read_configuration(ctx.request.body, ctx.type.api_version, ctx.type.kind)
-    with ctx.core.locked():
+    with ctx.cluster.locked():
         current = stored(ctx)
         if current is None and ctx.info.subresource:
             raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
@@ -154,7 +154,7 @@ def _apply(ctx: RequestContext) -> HttpResponse:
         writes.check_name(ctx, result)
         writes.check_namespace(ctx, result)
         if current is None or old is None:
-            ctx.core.authorize_create(ctx)
+            ctx.access.require_create(ctx.user_info, ctx.info)
             _refuse_uid(ctx, configuration)
             return answer_one(ctx, writes.create(ctx, result, applied=True), 201)
         version = writes.update(ctx, current, old, result, subresource, applied=True)
@@ -178,7 +178,7 @@ def _refuse_uid(ctx: RequestContext, configuration: Object) -> None:
 def _decode_applied(ctx: RequestContext, result: Object) -> None:
     try:
         ctx.type.strategy.decode(result)
-    except errors.DecodeError as error:
+    except errors.BodyDecodeError as error:
         raise errors.bare_500(f"failed to convert merged object: {error}") from None
     result["metadata"] = result.get("metadata") or {}
     ctx.type.strategy.default_applied(result)

@@ -39,7 +39,7 @@ def bind(ctx: RequestContext) -> HttpResponse:
         raise errors.bare_500(f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"')
     if not target:
         raise errors.bare_500("target.name: Required value")
-    with ctx.core.locked():
+    with ctx.cluster.locked():
         current = stored(ctx)
         if current is None:
             raise errors.not_found("", "pods", ctx.info.name)
@@ -62,13 +62,13 @@ def bind(ctx: RequestContext) -> HttpResponse:
                            "lastTransitionTime": format_time(ctx.now)})
         pod["status"]["conditions"] = conditions
         if not ctx.dry_run:
-            ctx.core.storage.put(ctx.type.storage, pod, ctx.type.strategy.selectable_fields(pod))
+            ctx.cluster.storage.put(ctx.type.storage, pod, ctx.type.strategy.selectable_fields(pod))
     return answer_success(ctx)
 
 
 def read_log(ctx: RequestContext) -> HttpResponse:
     """The log of a Pod: none, as long as it has no node. No node here keeps logs."""
-    with ctx.core.locked():
+    with ctx.cluster.locked():
         current = stored(ctx)
     if current is None:
         raise errors.not_found("", "pods", ctx.info.name)

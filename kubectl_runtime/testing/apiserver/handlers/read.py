@@ -27,7 +27,7 @@ from kubectl_runtime.testing.apiserver.query import paging
 from kubectl_runtime.testing.apiserver.query.gonumbers import parse_uint
 from kubectl_runtime.testing.apiserver.query.options import integer_param
 from kubectl_runtime.testing.apiserver.query.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.route import is_true
 from kubectl_runtime.testing.apiserver.storage import Version, slice_of
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
@@ -56,9 +56,9 @@ def get(ctx: RequestContext) -> HttpResponse:
         wanted = parse_version(ctx.request.param("resourceVersion"))
     except ValueError as error:
         raise errors.bare_500(str(error)) from None  # surprising: no 400, and no reason
-    with ctx.core.locked():
-        if wanted > ctx.core.storage.rv:
-            raise errors.resource_version_too_large(wanted, ctx.core.storage.rv)
+    with ctx.cluster.locked():
+        if wanted > ctx.cluster.storage.rv:
+            raise errors.resource_version_too_large(wanted, ctx.cluster.storage.rv)
         version = stored(ctx)
     if version is None:
         raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
@@ -79,7 +79,7 @@ def read_list_request(ctx: RequestContext) -> ListRequest:
                        request.param("continue"), timeout)
 
 
-def _fields(resource_type: ResourceType, text: str) -> FieldSelector:
+def _fields(resource_type: ServedResource, text: str) -> FieldSelector:
     if not text:
         return FieldSelector()
     strategy = resource_type.strategy
@@ -102,16 +102,16 @@ def select(listing: ListRequest, version: Version) -> bool:
 
 def list_(ctx: RequestContext) -> HttpResponse:
     """A collection, or a page of it."""
-    form = Form(ctx.type, ctx.media, ctx.request, ctx.core.clock.now, is_list=True)
+    form = Form(ctx.type, ctx.media, ctx.request, ctx.cluster.clock.now, is_list=True)
     listing = read_list_request(ctx)
     validate(ctx, listing)
-    with ctx.core.locked():
+    with ctx.cluster.locked():
         versions, metadata = page(ctx, listing)
     return answer_bytes(ctx, form.many(versions, metadata))
 
 
 def page(ctx: RequestContext, listing: ListRequest) -> tuple[list[Version], Object]:
-    """The objects of a list or of a page of it, and the list's metadata; the core's lock is held."""
+    """The objects of a list or of a page of it, and the list's metadata; the cluster's lock is held."""
     rv, start, limit, objects, keys = _state(ctx, listing)
     items = slice_of(objects, keys, ctx.namespace, start)
     selected = (version for version in items if select(listing, version))
@@ -135,7 +135,7 @@ def _is_single(ctx: RequestContext, listing: ListRequest) -> bool:
 
 def _state(ctx: RequestContext, listing: ListRequest) -> tuple[int, str, int, dict[str, Version], list[str]]:
     """Which state to show: its resourceVersion, the key to start at, the limit, the objects, their sorted keys."""
-    storage, key = ctx.core.storage, ctx.type.storage
+    storage, key = ctx.cluster.storage, ctx.type.storage
     bucket = storage.bucket(key)
     if listing.token:
         if listing.rv not in ("", "0"):

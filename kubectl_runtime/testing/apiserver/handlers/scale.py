@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubectl_runtime.core.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver import errors, managedfields, writes
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.encoding import body
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.handlers.answers import answer_object, stored
 from kubectl_runtime.testing.apiserver.handlers.patch import patch_type, patched, refuse_repeated
 from kubectl_runtime.testing.apiserver.handlers.update import check_uid
@@ -23,7 +23,7 @@ _SCALE = "autoscaling.v1.Scale"
 
 def get_scale(ctx: RequestContext) -> HttpResponse:
     """The Scale of an object."""
-    with ctx.core.locked():
+    with ctx.cluster.locked():
         version = _stored(ctx)
     path = _paths(ctx)[0].removeprefix(".")
     if ctx.type.is_custom and _dig(version.decode(), path) is None:
@@ -37,7 +37,7 @@ def update_scale(ctx: RequestContext) -> HttpResponse:
     scale, unknown, keys = body.read_shape(ctx.request, _SCALE)
     _check_kind(scale)
     writes.refuse_fields(ctx, _SCALE, keys.problems(unknown, mixed=True))
-    with ctx.core.locked():
+    with ctx.cluster.locked():
         current = _stored(ctx)
         writes.check_name(ctx, scale)
         check_uid(ctx, scale, current.uid)
@@ -49,7 +49,7 @@ def patch_scale(ctx: RequestContext) -> HttpResponse:
     """Patch the Scale."""
     media = patch_type(ctx)
     ctx.options = write_options(ctx.request, "PatchOptions", apply=media == documents.APPLY_YAML)
-    with ctx.core.locked():
+    with ctx.cluster.locked():
         current = _stored(ctx)
         scale = _owned(ctx, current)
         if media == documents.APPLY_YAML:
@@ -126,7 +126,7 @@ def _scale(ctx: RequestContext, version: Version) -> Object:
 
 def _replicas(ctx: RequestContext) -> dict[str, tuple[str, ...]]:
     """Where each served version of the kind has its replicas, as path elements of managedFields."""
-    served = ctx.core.registry.of_storage(ctx.type.storage)
+    served = ctx.cluster.registry.of_storage(ctx.type.storage)
     paths = {other.api_version: other.strategy.scale_paths() for other in served}
     return {version: tuple("f:" + name for name in found[0].strip(".").split("."))
             for version, found in paths.items() if found}

@@ -35,7 +35,7 @@ def create_token(ctx: RequestContext) -> HttpResponse:
     ctx.options = options.write_options(ctx.request, "CreateOptions")
     asked = _read(ctx)
     spec = _spec(asked)
-    with ctx.core.locked():
+    with ctx.cluster.locked():
         account = stored(ctx)
         if account is None:
             raise errors.not_found("", "serviceaccounts", ctx.info.name)
@@ -46,7 +46,7 @@ def create_token(ctx: RequestContext) -> HttpResponse:
     metadata = managedfields.update(None, owned, manager=ctx.options.manager, api_version=f"{GROUP}/v1", now=ctx.now,
                                     schema=builtin(GROUP, "v1", "TokenRequest"), subresource="token",
                                     blank={"spec": {}})["metadata"]
-    token = ctx.core.access.issue_account_token(account.namespace, account.name, account.uid, lifetime)
+    token = ctx.access.issue_account_token(account.namespace, account.name, account.uid, lifetime)
     return answer_object(ctx, {
         "kind": "TokenRequest", "apiVersion": f"{GROUP}/v1",
         "metadata": {"name": account.name, "namespace": account.namespace, "uid": account.uid,
@@ -66,7 +66,7 @@ def _check_metadata(ctx: RequestContext, metadata: Object) -> None:
 
 
 def _check_bound(ctx: RequestContext, reference: Object | None) -> None:
-    """What a token is bound to must exist; the core's lock is held."""
+    """What a token is bound to must exist; the cluster's lock is held."""
     if not reference:
         return
     api_version, kind, name = (reference.get(key) or "" for key in ("apiVersion", "kind", "name"))
@@ -74,7 +74,7 @@ def _check_bound(ctx: RequestContext, reference: Object | None) -> None:
     if group or kind not in _BINDABLE:
         raise errors.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
     plural, namespace = _BINDABLE[kind], "" if kind == "Node" else ctx.namespace
-    found = ctx.core.storage.get(f"/{plural}", namespace, name)
+    found = ctx.cluster.storage.get(f"/{plural}", namespace, name)
     if found is None:
         raise errors.not_found("", plural, name)
     if kind == "Pod" and found.fields.get("spec.serviceAccountName") != ctx.info.name:

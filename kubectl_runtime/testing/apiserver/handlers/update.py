@@ -21,14 +21,14 @@ def update(ctx: RequestContext) -> HttpResponse:
     writes.decode(ctx, obj, keys)
     writes.check_name(ctx, obj)
     writes.check_namespace(ctx, obj)
-    with ctx.core.locked():
+    with ctx.cluster.locked():
         current = stored(ctx)
         if current is None:
             if not ctx.type.strategy.allow_create_on_update or ctx.info.subresource:
                 raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
             check_uid(ctx, obj, "")
             # Surprising but true: a PUT of a missing Lease creates it, even with a resourceVersion in the body.
-            ctx.core.authorize_create(ctx)
+            ctx.access.require_create(ctx.user_info, ctx.info)
             return answer_one(ctx, writes.create(ctx, obj), 201)
         check_uid(ctx, obj, current.uid)
         version = writes.update(ctx, current, writes.request_form(ctx, current), obj, ctx.info.subresource)

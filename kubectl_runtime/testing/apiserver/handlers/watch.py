@@ -1,4 +1,4 @@
-"""GET with watch=true: `Watch`, the stream of one watch, and the handler that opens it.
+"""GET with watch=true: `OpenWatch`, the stream of one watch, and the handler that opens it.
 
 A watch walks along its type's history with a cursor of its own; nothing is queued per watch. It ends
 
@@ -15,9 +15,9 @@ A plain bookmark comes every minute, and once about two seconds before the timeo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from kubectl_runtime.testing.apiserver import errors
+from kubectl_runtime.testing.apiserver.cluster import Cluster
 from kubectl_runtime.testing.apiserver.context import RequestContext
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.handlers.read import ListRequest, parse_version, read_list_request, select
@@ -27,9 +27,6 @@ from kubectl_runtime.testing.apiserver.route import is_true
 from kubectl_runtime.testing.apiserver.storage import Bucket, Change, Version
 from kubectl_runtime.testing.apiserver.wire import HttpResponse
 
-if TYPE_CHECKING:
-    from kubectl_runtime.testing.apiserver.core import ApiCore
-
 BATCH = 500  # changes that are read under the lock at once
 CHUNK = 1 << 16  # bytes after which a chunk is sent though there is more
 BOOKMARK_EVERY = 60.0
@@ -37,25 +34,25 @@ BOOKMARK_BEFORE_END = 2.0
 DEFAULT_TIMEOUT = (1800.0, 3600.0)  # the real server's: at random in between, if the client does not say
 
 
-class Watch:
-    """The events of one watch; implements `wire.WatchStream`. `poll` and `close` belong to one thread."""
+class OpenWatch:
+    """The events of one watch; implements `wire.EventStream`. `poll` and `close` belong to one thread."""
 
-    def __init__(self, core: ApiCore, bucket: Bucket, form: Form, namespace: str, listing: ListRequest, *, since: int,
-                 initial: list[Version] | None, initial_end: bool, bookmarks: bool) -> None:
-        """The core's lock is held. `initial` objects come first as ADDED; `since` is the resourceVersion they show."""
-        self._core = core
+    def __init__(self, cluster: Cluster, bucket: Bucket, form: Form, namespace: str, listing: ListRequest, *,
+                 since: int, initial: list[Version] | None, initial_end: bool, bookmarks: bool) -> None:
+        """The cluster's lock is held. `initial` objects come first, as ADDED; they are as of the version `since`."""
+        self._cluster = cluster
         self._bucket = bucket
         self._form = form
         self._namespace = namespace
         self._listing = listing
         self._since = since
-        self._cursor = core.storage.cursor(bucket, since)
+        self._cursor = cluster.storage.cursor(bucket, since)
         self._pending: Iterator[bytes] = self._initial(initial or [], bookmark=initial_end)
         self._started = False
         self._ready: Callable[[], None] | None = None
         self._closed = False
-        now = core.clock.monotonic()
-        timeout = float(listing.timeout) if listing.timeout else core.random.uniform(*DEFAULT_TIMEOUT)
+        now = cluster.clock.monotonic()
+        timeout = float(listing.timeout) if listing.timeout else cluster.random.uniform(*DEFAULT_TIMEOUT)
         self._end = now + timeout
         self._bookmarks = bookmarks and timeout > BOOKMARK_BEFORE_END
         self._next_bookmark = min(now + BOOKMARK_EVERY, self._end - BOOKMARK_BEFORE_END)
@@ -77,14 +74,14 @@ class Watch:
         callback()
 
     def _mark(self) -> None:
-        """A change of the type was stored (the core's lock is held): tell the reader once the lock is free."""
+        """A change of the type was stored (the cluster's lock is held): tell the reader once the lock is free."""
         if self._ready is not None:
-            self._core.call_unlocked(self._ready)
+            self._cluster.call_unlocked(self._ready)
 
     def close(self) -> None:
         """The client went away, or the stream is done."""
         self._closed = True
-        with self._core.locked():
+        with self._cluster.locked():
             if self._mark in self._bucket.listeners:
                 self._bucket.listeners.remove(self._mark)
 
@@ -111,11 +108,11 @@ class Watch:
 
     def _read(self) -> list[Change]:
         """The next changes; ends the watch if history is behind it or the type is gone."""
-        with self._core.locked():
+        with self._cluster.locked():
             start = self._cursor - self._bucket.base
             changes = [] if start < 0 else self._bucket.history[start:start + BATCH]
             if not changes:
-                self._since = max(self._since, self._core.storage.rv)
+                self._since = max(self._since, self._cluster.storage.rv)
             ended = start < 0 or (not changes and self._bucket.ended)
         self._cursor += len(changes)
         if ended:
@@ -123,7 +120,7 @@ class Watch:
         return changes
 
     def _timers(self) -> bytes | None:
-        now = self._core.clock.monotonic()
+        now = self._cluster.clock.monotonic()
         if not self._closed and now >= self._end:
             self.close()
         elif not self._closed and self._bookmarks and now >= self._next_bookmark:
@@ -191,7 +188,7 @@ def watch(ctx: RequestContext) -> HttpResponse:
         raise errors.method_not_allowed()
     if ctx.media.yaml:
         raise errors.not_acceptable(WATCH_TYPES)
-    form = Form(ctx.type, ctx.media, ctx.request, ctx.core.clock.now, is_list=False,
+    form = Form(ctx.type, ctx.media, ctx.request, ctx.cluster.clock.now, is_list=False,
                 is_watch=True)
     listing = read_list_request(ctx)
     _validate(ctx, listing)
@@ -206,16 +203,16 @@ def watch(ctx: RequestContext) -> HttpResponse:
     headers = [("Content-Type", ctx.media.content_type)]
     if ctx.media.transform == "PartialObjectMetadataList":
         return HttpResponse(200, headers, stream=ErrorStream(None))  # surprising: no 406; no event can be written
-    with ctx.core.locked():
-        storage = ctx.core.storage
+    with ctx.cluster.locked():
+        storage = ctx.cluster.storage
         bucket = storage.bucket(ctx.type.storage)
         if initial_events:
             if wanted > storage.rv:
                 too_large = errors.resource_version_too_large(wanted, storage.rv)
                 return HttpResponse(200, headers, stream=ErrorStream(too_large), delay=too_large.delay)
             initial = [version for version in bucket.scan(ctx.namespace) if select(listing, version)]
-            stream = Watch(ctx.core, bucket, form, ctx.namespace, listing, since=storage.rv, initial=initial,
-                           initial_end=bookmarks, bookmarks=bookmarks)
+            stream = OpenWatch(ctx.cluster, bucket, form, ctx.namespace, listing, since=storage.rv, initial=initial,
+                               initial_end=bookmarks, bookmarks=bookmarks)
             return HttpResponse(200, headers, stream=stream)
         since = wanted or storage.rv
         oldest = max(storage.compacted, bucket.start)
@@ -223,8 +220,8 @@ def watch(ctx: RequestContext) -> HttpResponse:
             # Surprising: an expired watch is answered with 200, and the error is an event.
             expired = errors.expired(f"too old resource version: {wanted} ({oldest})")
             return HttpResponse(200, headers, stream=ErrorStream(expired))
-        stream = Watch(ctx.core, bucket, form, ctx.namespace, listing, since=since, initial=None, initial_end=False,
-                       bookmarks=bookmarks)
+        stream = OpenWatch(ctx.cluster, bucket, form, ctx.namespace, listing, since=since, initial=None,
+                           initial_end=False, bookmarks=bookmarks)
         return HttpResponse(200, headers, stream=stream)
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds import typed
-from kubectl_runtime.testing.apiserver.managedfields.tracking import Reset
+from kubectl_runtime.testing.apiserver.managedfields.tracking import ResetFields
 from kubectl_runtime.testing.apiserver.names import (
     dns_label_errors,
     dns_subdomain_errors,
@@ -72,13 +72,13 @@ class BuiltinStrategy(Strategy):
         for key in self.status_keeps:
             self.keep(key, new["metadata"], old["metadata"])
 
-    def reset(self, subresource: str) -> Reset:
+    def reset(self, subresource: str) -> ResetFields:
         """What `prepare_update` keeps is not the client's."""
         if subresource != "status":
             return super().reset(subresource)
         if self.keeps_metadata:
-            return Reset(drop=(("metadata",), ("spec",)))
-        return Reset(drop=(("spec",), *(("metadata", key) for key in self.status_keeps)))
+            return ResetFields(drop=(("metadata",), ("spec",)))
+        return ResetFields(drop=(("spec",), *(("metadata", key) for key in self.status_keeps)))
 
     def to_storage(self, obj: Object, version: str) -> Object:
         """Surprising: built-in kinds are stored as protobuf, which knows no empty list, so that one reads back null."""

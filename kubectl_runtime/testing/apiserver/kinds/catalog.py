@@ -1,7 +1,7 @@
 """Which built-in kinds there are: kube-apiserver 1.36 with its default APIs, in the order of discovery.
 
-`builtin_types()` makes the `ResourceType` of each: the table below says what cannot be derived; strategies and columns
-are looked up by group and kind. Beta and alpha versions are off by default, as in the real server.
+`builtin_types()` makes the `ServedResource` of each: the table below says what cannot be derived; strategies and
+columns are looked up by group and kind. Beta and alpha versions are off by default, as in the real server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from kubectl_runtime.testing.apiserver.kinds.columns.catalog import COLUMNS
 from kubectl_runtime.testing.apiserver.kinds.strategies import strategy
-from kubectl_runtime.testing.apiserver.registry import ALL_VERBS, ResourceType, Subresource
+from kubectl_runtime.testing.apiserver.registry import ALL_VERBS, ServedResource, Subresource
 from kubectl_runtime.testing.apiserver.schemas import Schema, builtin
 
 CREATE = ("create",)
@@ -169,18 +169,18 @@ _STORED_AS = {
 }
 
 
-def builtin_types() -> Iterator[ResourceType]:
+def builtin_types() -> Iterator[ServedResource]:
     """All built-in types, group by group, the preferred version of a group first."""
     for (group, version), kinds in _TABLE.items():
         for row in kinds:
             yield _resource_type(group, version, row)
 
 
-def _resource_type(group: str, version: str, row: _Kind) -> ResourceType:
+def _resource_type(group: str, version: str, row: _Kind) -> ServedResource:
     names = row.sub.split()
     rules = strategy(group, version, row.kind)
     rules.has_status = rules.has_status or "status" in names
-    return ResourceType(
+    return ServedResource(
         group, version, row.kind, row.plural, row.kind.lower(), row.namespaced, row.verbs,
         short_names=tuple(row.short.split()),
         categories=tuple(row.categories.split()),

@@ -3,37 +3,56 @@
 from __future__ import annotations
 
 from kubectl_runtime.testing.apiserver.crds.strategy import CrdStrategy
-from kubectl_runtime.testing.apiserver.kinds import devices, flowcontrol, others, rbac, signing, storage_kinds
 from kubectl_runtime.testing.apiserver.kinds.admissionregistration import defaults as admission
-from kubectl_runtime.testing.apiserver.kinds.apps import daemonsets, statefulsets, workloads
+from kubectl_runtime.testing.apiserver.kinds.apiregistration import apiservices
+from kubectl_runtime.testing.apiserver.kinds.apps import controller_revisions, daemonsets, statefulsets, workloads
 from kubectl_runtime.testing.apiserver.kinds.autoscaling.autoscalers import AutoscalerStrategy, OldAutoscalerStrategy
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy
 from kubectl_runtime.testing.apiserver.kinds.batch import jobs
-from kubectl_runtime.testing.apiserver.kinds.core import endpoints, events, nodes, services, small_kinds, volumes
+from kubectl_runtime.testing.apiserver.kinds.certificates import signing_requests
+from kubectl_runtime.testing.apiserver.kinds.coordination import leases
+from kubectl_runtime.testing.apiserver.kinds.core import (
+    configuration,
+    endpoints,
+    events,
+    limits,
+    namespaces,
+    nodes,
+    service_accounts,
+    services,
+    volumes,
+)
+from kubectl_runtime.testing.apiserver.kinds.flowcontrol import flows
 from kubectl_runtime.testing.apiserver.kinds.networking import ingresses, policies
+from kubectl_runtime.testing.apiserver.kinds.node import runtime_classes
 from kubectl_runtime.testing.apiserver.kinds.pod import pods
+from kubectl_runtime.testing.apiserver.kinds.policy import disruption_budgets
+from kubectl_runtime.testing.apiserver.kinds.rbac import roles
+from kubectl_runtime.testing.apiserver.kinds.resource import devices
+from kubectl_runtime.testing.apiserver.kinds.scheduling import priority_classes
+from kubectl_runtime.testing.apiserver.kinds.storage import attachments, capacities, classes, drivers
 from kubectl_runtime.testing.apiserver.metadata_checks import checks_of
 
-_ADMISSION, _RBAC, _STORAGE = "admissionregistration.k8s.io", rbac.GROUP, "storage.k8s.io"
+_ADMISSION, _RBAC, _STORAGE = "admissionregistration.k8s.io", roles.GROUP, "storage.k8s.io"
 _NETWORK, _FLOW = "networking.k8s.io", "flowcontrol.apiserver.k8s.io"
 
 STRATEGIES: dict[tuple[str, str], type[BuiltinStrategy]] = {
-    ("", "ConfigMap"): small_kinds.ConfigMapStrategy,
+    ("", "ConfigMap"): configuration.ConfigMapStrategy,
     ("", "Endpoints"): endpoints.EndpointsStrategy,
     ("", "Event"): events.EventStrategy,
-    ("", "LimitRange"): small_kinds.LimitRangeStrategy,
-    ("", "Namespace"): small_kinds.NamespaceStrategy,
+    ("", "LimitRange"): limits.LimitRangeStrategy,
+    ("", "Namespace"): namespaces.NamespaceStrategy,
     ("", "Node"): nodes.NodeStrategy,
     ("", "PersistentVolume"): volumes.VolumeStrategy,
     ("", "PersistentVolumeClaim"): volumes.ClaimStrategy,
     ("", "Pod"): pods.PodStrategy,
     ("", "PodTemplate"): workloads.PodTemplateStrategy,
     ("", "ReplicationController"): workloads.ReplicationControllerStrategy,
-    ("", "ResourceQuota"): small_kinds.ResourceQuotaStrategy,
-    ("", "Secret"): small_kinds.SecretStrategy,
+    ("", "ResourceQuota"): limits.ResourceQuotaStrategy,
+    ("", "Secret"): configuration.SecretStrategy,
     ("", "Service"): services.ServiceStrategy,
-    ("", "ServiceAccount"): small_kinds.ServiceAccountStrategy,
-    ("apps", "ControllerRevision"): others.ControllerRevisionStrategy,
+    ("", "ServiceAccount"): service_accounts.ServiceAccountStrategy,
+    ("apps", "ControllerRevision"): controller_revisions.ControllerRevisionStrategy,
     ("apps", "DaemonSet"): daemonsets.DaemonSetStrategy,
     ("apps", "Deployment"): workloads.DeploymentStrategy,
     ("apps", "ReplicaSet"): workloads.ReplicaSetStrategy,
@@ -42,23 +61,23 @@ STRATEGIES: dict[tuple[str, str], type[BuiltinStrategy]] = {
     ("batch", "Job"): jobs.JobStrategy,
     ("events.k8s.io", "Event"): events.NewEventStrategy,
     ("autoscaling", "HorizontalPodAutoscaler"): AutoscalerStrategy,
-    ("certificates.k8s.io", "CertificateSigningRequest"): signing.SigningRequestStrategy,
-    ("coordination.k8s.io", "Lease"): others.LeaseStrategy,
+    ("certificates.k8s.io", "CertificateSigningRequest"): signing_requests.SigningRequestStrategy,
+    ("coordination.k8s.io", "Lease"): leases.LeaseStrategy,
     ("discovery.k8s.io", "EndpointSlice"): endpoints.EndpointSliceStrategy,
     (_NETWORK, "Ingress"): ingresses.IngressStrategy,
     (_NETWORK, "IngressClass"): ingresses.IngressClassStrategy,
     (_NETWORK, "IPAddress"): policies.IPAddressStrategy,
     (_NETWORK, "ServiceCIDR"): policies.ServiceCIDRStrategy,
     (_NETWORK, "NetworkPolicy"): policies.NetworkPolicyStrategy,
-    ("policy", "PodDisruptionBudget"): others.DisruptionBudgetStrategy,
-    ("scheduling.k8s.io", "PriorityClass"): others.PriorityClassStrategy,
-    (_RBAC, "Role"): rbac.RoleStrategy,
-    (_RBAC, "ClusterRole"): rbac.ClusterRoleStrategy,
-    (_RBAC, "RoleBinding"): rbac.BindingStrategy,
-    (_RBAC, "ClusterRoleBinding"): rbac.ClusterBindingStrategy,
-    (_STORAGE, "CSIDriver"): storage_kinds.CSIDriverStrategy,
-    (_STORAGE, "StorageClass"): storage_kinds.StorageClassStrategy,
-    (_STORAGE, "VolumeAttachment"): storage_kinds.AttachmentStrategy,
+    ("policy", "PodDisruptionBudget"): disruption_budgets.DisruptionBudgetStrategy,
+    ("scheduling.k8s.io", "PriorityClass"): priority_classes.PriorityClassStrategy,
+    (_RBAC, "Role"): roles.RoleStrategy,
+    (_RBAC, "ClusterRole"): roles.ClusterRoleStrategy,
+    (_RBAC, "RoleBinding"): roles.BindingStrategy,
+    (_RBAC, "ClusterRoleBinding"): roles.ClusterBindingStrategy,
+    (_STORAGE, "CSIDriver"): drivers.CSIDriverStrategy,
+    (_STORAGE, "StorageClass"): classes.StorageClassStrategy,
+    (_STORAGE, "VolumeAttachment"): attachments.AttachmentStrategy,
     (_ADMISSION, "MutatingWebhookConfiguration"): admission.MutatingWebhookStrategy,
     (_ADMISSION, "ValidatingWebhookConfiguration"): admission.WebhookStrategy,
     (_ADMISSION, "MutatingAdmissionPolicy"): admission.AdmissionPolicyStrategy,
@@ -66,17 +85,17 @@ STRATEGIES: dict[tuple[str, str], type[BuiltinStrategy]] = {
     (_ADMISSION, "MutatingAdmissionPolicyBinding"): admission.AdmissionPolicyBindingStrategy,
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): admission.AdmissionPolicyBindingStrategy,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): CrdStrategy,
-    (_FLOW, "FlowSchema"): flowcontrol.FlowSchemaStrategy,
-    (_FLOW, "PriorityLevelConfiguration"): flowcontrol.PriorityLevelStrategy,
-    ("apiregistration.k8s.io", "APIService"): others.APIServiceStrategy,
+    (_FLOW, "FlowSchema"): flows.FlowSchemaStrategy,
+    (_FLOW, "PriorityLevelConfiguration"): flows.PriorityLevelStrategy,
+    ("apiregistration.k8s.io", "APIService"): apiservices.APIServiceStrategy,
     ("resource.k8s.io", "DeviceClass"): devices.DeviceClassStrategy,
     ("resource.k8s.io", "ResourceClaim"): devices.ResourceClaimStrategy,
     ("resource.k8s.io", "ResourceClaimTemplate"): devices.ResourceClaimStrategy,
     ("resource.k8s.io", "ResourceSlice"): devices.ResourceSliceStrategy,
-    (_STORAGE, "CSIStorageCapacity"): storage_kinds.CapacityStrategy,
-    ("node.k8s.io", "RuntimeClass"): others.RuntimeClassStrategy,
-    (_STORAGE, "CSINode"): storage_kinds.CSINodeStrategy,
-    (_STORAGE, "VolumeAttributesClass"): storage_kinds.AttributesClassStrategy,
+    (_STORAGE, "CSIStorageCapacity"): capacities.CapacityStrategy,
+    ("node.k8s.io", "RuntimeClass"): runtime_classes.RuntimeClassStrategy,
+    (_STORAGE, "CSINode"): drivers.CSINodeStrategy,
+    (_STORAGE, "VolumeAttributesClass"): classes.AttributesClassStrategy,
 }
 
 # A PUT of a missing object of these kinds creates it.

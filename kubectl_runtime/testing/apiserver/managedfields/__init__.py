@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from kubectl_runtime.testing.apiserver.managedfields.manager import apply, title, update
 from kubectl_runtime.testing.apiserver.managedfields.scale import to_object, to_scale
-from kubectl_runtime.testing.apiserver.managedfields.tracking import NO_RESET, Reset, reset_for
+from kubectl_runtime.testing.apiserver.managedfields.tracking import NO_RESET, ResetFields, reset_for
 
-__all__ = ["NO_RESET", "Reset", "apply", "reset_for", "title", "to_object", "to_scale", "update"]
+__all__ = ["NO_RESET", "ResetFields", "apply", "reset_for", "title", "to_object", "to_scale", "update"]

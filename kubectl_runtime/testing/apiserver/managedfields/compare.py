@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import equal_json
+from kubectl_runtime.core.jsonvalues import equal_json
 from kubectl_runtime.testing.apiserver.managedfields.elements import by_element
 from kubectl_runtime.testing.apiserver.managedfields.fieldset import SELF, Fields
 from kubectl_runtime.testing.apiserver.schemas import ANY, Schema

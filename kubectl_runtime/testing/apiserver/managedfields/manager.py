@@ -18,8 +18,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from kubectl_runtime.core.jsonvalues import equal_json
 from kubectl_runtime.core.metav1 import format_time
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import equal_json
 from kubectl_runtime.testing.apiserver.errors import Cause, StatusError, bad_request
 from kubectl_runtime.testing.apiserver.managedfields import entries
 from kubectl_runtime.testing.apiserver.managedfields.compare import compare
@@ -37,7 +37,7 @@ from kubectl_runtime.testing.apiserver.managedfields.merge import field_set, mer
 from kubectl_runtime.testing.apiserver.managedfields.prune import prune
 from kubectl_runtime.testing.apiserver.managedfields.tracking import (
     NO_RESET,
-    Reset,
+    ResetFields,
     Target,
     conversion_error,
     known_versions,
@@ -53,7 +53,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def update(old: Object | None, new: Object, *, manager: str, api_version: str, schema: Schema, now: datetime,
-           subresource: str = "", blank: Object | None = None, reset: Reset = NO_RESET,
+           subresource: str = "", blank: Object | None = None, reset: ResetFields = NO_RESET,
            versions: Mapping[str, Schema] | None = None) -> Object:
     """`new` with the managedFields that it has after a create (`old` is None) or an update by `manager`.
 
@@ -92,7 +92,7 @@ def _updated(live: Object, new: Object, managed: Managed, writer: Entry, target:
 
 
 def apply(old: Object | None, applied: Object, *, manager: str, force: bool, api_version: str, schema: Schema,
-          now: datetime, subresource: str = "", blank: Object | None = None, reset: Reset = NO_RESET,
+          now: datetime, subresource: str = "", blank: Object | None = None, reset: ResetFields = NO_RESET,
           versions: Mapping[str, Schema] | None = None) -> Object:
     """The object after `manager` applied a configuration to `old` (None: there is no object yet), with its
     managedFields.

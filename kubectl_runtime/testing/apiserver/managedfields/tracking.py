@@ -27,7 +27,7 @@ NEVER_OWNED_METADATA = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class Reset:
+class ResetFields:
     """The paths that a request cannot write, whatever its body says: they are owned by nobody for it.
 
     `drop` are paths that are left out with all below them (``("status",)`` on the main resource of a kind with
@@ -44,12 +44,12 @@ class Reset:
         return only(fields, tuple("f:" + name for name in self.keep)) if self.keep else fields
 
 
-NO_RESET = Reset()
-ALL_BUT_STATUS = Reset(keep=("status",))
-STATUS = Reset(drop=(("status",),))
+NO_RESET = ResetFields()
+ALL_BUT_STATUS = ResetFields(keep=("status",))
+STATUS = ResetFields(drop=(("status",),))
 
 
-def reset_for(subresource: str, *, has_status: bool) -> Reset:
+def reset_for(subresource: str, *, has_status: bool) -> ResetFields:
     """What a request to the main resource or to a subresource cannot write, for a kind with or without /status."""
     if subresource == "status":
         return ALL_BUT_STATUS
@@ -67,7 +67,7 @@ class Target:
     api_version: str
     schema: Schema
     versions: Mapping[str, Schema] | None = None
-    reset: Reset = NO_RESET
+    reset: ResetFields = NO_RESET
 
     def schema_of(self, api_version: str) -> Schema | None:
         """The schema of a version, None if it is not served."""

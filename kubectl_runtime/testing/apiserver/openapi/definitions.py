@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.schemas import definition_names, definitions, descriptions
 
 Object = dict[str, Any]
@@ -22,14 +22,14 @@ _API_VERSION = "APIVersion defines the versioned schema of this representation o
 _KIND = "Kind is a string value representing the REST resource this object represents."
 
 
-def name_of(resource_type: ResourceType) -> str:
+def name_of(resource_type: ServedResource) -> str:
     """The name of a type's schema: ``io.k8s.api.core.v1.Pod``, ``com.example.v1.Widget``."""
     if not resource_type.is_custom:
         return definition_names()[resource_type.group, resource_type.version, resource_type.kind]
     return ".".join([*reversed(resource_type.group.split(".")), resource_type.version, resource_type.kind])
 
 
-def list_name_of(resource_type: ResourceType) -> str:
+def list_name_of(resource_type: ServedResource) -> str:
     """The name of the schema of the type's list."""
     return name_of(resource_type).rpartition(".")[0] + "." + resource_type.list_kind
 
@@ -39,7 +39,7 @@ def kind_name(group: str, version: str, kind: str) -> str:
     return definition_names().get((group, version, kind), "")
 
 
-def schemas(types: Iterable[ResourceType], prefix: str, extra: Iterable[str] = ()) -> Object:
+def schemas(types: Iterable[ServedResource], prefix: str, extra: Iterable[str] = ()) -> Object:
     """The schemas of types and of all that they refer to, by name; references begin with the prefix."""
     result: Object = {}
     wanted = [*ALWAYS, *(name for name in extra if name)]
@@ -112,7 +112,7 @@ def _node(node: Any, prefix: str) -> Any:
     return [_node(item, prefix) for item in node] if isinstance(node, list) else node
 
 
-def _gvk(resource_type: ResourceType, kind: str) -> list[Object]:
+def _gvk(resource_type: ServedResource, kind: str) -> list[Object]:
     return [{"group": resource_type.group, "kind": kind, "version": resource_type.version}]
 
 
@@ -121,7 +121,7 @@ def _type_meta() -> Object:
             "kind": {"type": "string", "description": _KIND}}
 
 
-def _custom(resource_type: ResourceType, prefix: str) -> Object:
+def _custom(resource_type: ServedResource, prefix: str) -> Object:
     declared = resource_type.schema.node if resource_type.schema else {"type": "object",
                                                                       "x-kubernetes-preserve-unknown-fields": True}
     node: Object = _for_v2(declared) if prefix == V2_PREFIX else _node(declared, prefix)
@@ -131,7 +131,7 @@ def _custom(resource_type: ResourceType, prefix: str) -> Object:
             "x-kubernetes-group-version-kind": _gvk(resource_type, resource_type.kind)}
 
 
-def _custom_list(resource_type: ResourceType, prefix: str) -> Object:
+def _custom_list(resource_type: ServedResource, prefix: str) -> Object:
     items = {"type": "array", "items": reference(name_of(resource_type), prefix),
              "description": f"List of {resource_type.plural}."}
     metadata = _described(reference(LIST_META, prefix), "Standard list metadata.", prefix)

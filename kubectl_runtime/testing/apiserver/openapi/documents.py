@@ -7,7 +7,7 @@ from typing import Any
 
 from kubectl_runtime.testing.apiserver.openapi.definitions import V2_PREFIX, V3_PREFIX, kind_name, schemas
 from kubectl_runtime.testing.apiserver.openapi.paths import paths_of
-from kubectl_runtime.testing.apiserver.registry import Registry, ResourceType
+from kubectl_runtime.testing.apiserver.registry import Registry, ServedResource
 
 Object = dict[str, Any]
 
@@ -16,7 +16,7 @@ _TOKEN = {"BearerToken": {"description": "Bearer Token authentication", "type": 
                           "in": "header"}}
 
 
-def v3(types: Iterable[ResourceType]) -> Object:
+def v3(types: Iterable[ServedResource]) -> Object:
     """The document of one group and version."""
     types = list(types)
     paths = {path: item for found in types for path, item in paths_of(found, V3_PREFIX)}
@@ -41,7 +41,7 @@ def other(parts: list[str]) -> Object | None:
     return {"openapi": "3.0.0", "info": INFO, "paths": {"/version/": {"get": operation}}, "components": {}}
 
 
-def _of_subresources(types: Iterable[ResourceType]) -> list[str]:
+def _of_subresources(types: Iterable[ServedResource]) -> list[str]:
     """Schemas of kinds that only subresources use (Scale, Eviction)."""
     return [kind_name(sub.group or found.group, sub.version or found.version, sub.kind)
             for found in types for sub in found.subresources if sub.kind != found.kind]

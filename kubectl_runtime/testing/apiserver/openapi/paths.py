@@ -20,7 +20,7 @@ from kubectl_runtime.testing.apiserver.openapi.definitions import (
     name_of,
     reference,
 )
-from kubectl_runtime.testing.apiserver.registry import ResourceType, Subresource
+from kubectl_runtime.testing.apiserver.registry import ServedResource, Subresource
 
 Object = dict[str, Any]
 
@@ -54,7 +54,7 @@ _DESCRIPTIONS = {
 }
 
 
-def paths_of(resource_type: ResourceType, prefix: str) -> Iterator[tuple[str, Object]]:
+def paths_of(resource_type: ServedResource, prefix: str) -> Iterator[tuple[str, Object]]:
     """(path, path item) of a type's collection, objects and subresources; references begin with the prefix."""
     base = f"/apis/{resource_type.api_version}" if resource_type.group else f"/api/{resource_type.version}"
     plural, scoped = resource_type.plural, resource_type.namespaced
@@ -74,7 +74,7 @@ def paths_of(resource_type: ResourceType, prefix: str) -> Iterator[tuple[str, Ob
 
 
 class _Builder:
-    def __init__(self, resource_type: ResourceType, prefix: str) -> None:
+    def __init__(self, resource_type: ServedResource, prefix: str) -> None:
         self.type = resource_type
         self.prefix = prefix
         self.v3 = prefix == V3_PREFIX

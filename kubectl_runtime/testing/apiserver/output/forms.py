@@ -14,7 +14,7 @@ from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.encoding.body import MEDIA_TYPES
 from kubectl_runtime.testing.apiserver.output.negotiation import Media, check_transform, encode
 from kubectl_runtime.testing.apiserver.output.table import SCALE_COLUMNS, table_cells, table_definitions
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 from kubectl_runtime.testing.apiserver.storage import Version
 from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
@@ -26,8 +26,8 @@ _INCLUDE = {"": "Metadata", "Metadata": "Metadata", "Object": "Object", "None": 
 class Form:
     """How one request sees objects of one type."""
 
-    def __init__(self, resource_type: ResourceType, media: Media, request: HttpRequest, now: Callable[[], datetime], *,
-                 is_list: bool, is_watch: bool = False) -> None:
+    def __init__(self, resource_type: ServedResource, media: Media, request: HttpRequest, now: Callable[[], datetime],
+                 *, is_list: bool, is_watch: bool = False) -> None:
         package, suffix = resource_type.group.partition(".")[0] or "core", "List" if is_list else ""
         go_type = f"*{package}.{resource_type.kind}{suffix}"
         if resource_type.is_custom:

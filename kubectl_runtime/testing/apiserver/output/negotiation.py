@@ -176,32 +176,16 @@ def check_transform(media: Media, go_type: str, *, is_list: bool, custom: bool =
 def render(body: bytes, media: Media) -> bytes:
     """Encoded JSON in the form that the client accepts."""
     if media.yaml:
-        return to_yaml(msgspec.json.decode(body))
+        return _yaml(body)
     if media.pretty:
         return msgspec.json.format(body, indent=2) + b"\n"
     return body + b"\n"
 
 
-def to_yaml(value: Any) -> bytes:
-    """YAML as the real server writes it: sorted keys, long lines folded, lines of text as they are."""
-    import yaml
+def _yaml(body: bytes) -> bytes:
+    from kubectl_runtime.manifests.writer import to_yaml
 
-    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
-    class Dumper(base):  # type: ignore[misc]
-        """Quotes with two marks what would be read as something else than text."""
-
-        def represent_text(self, text: str) -> Any:
-            plain = self.resolve(yaml.ScalarNode, text, (True, False)) == "tag:yaml.org,2002:str"
-            style = "|" if "\n" in text else None if plain else '"'
-            return self.represent_scalar("tag:yaml.org,2002:str", text, style)
-
-        def ignore_aliases(self, _data: Any) -> bool:
-            return True
-
-    Dumper.add_representer(str, Dumper.represent_text)
-    text: str = yaml.dump(value, Dumper=Dumper, sort_keys=True, allow_unicode=True, default_flow_style=False)
-    return text.encode()
+    return to_yaml(msgspec.json.decode(body)).encode()
 
 
 def warning_headers(texts: Iterable[str]) -> list[tuple[str, str]]:

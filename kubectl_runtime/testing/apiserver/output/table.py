@@ -1,44 +1,26 @@
 """Server-side tables: the columns of a resource type and the cells of an object, as ``kubectl get`` shows them.
 
-A `Column` knows how to compute its cell from an object and the time of the request. Types without columns of their own
-show Name and Age (built-in kinds: as Created At, see `CREATED_AT`); columns of custom resources come from their CRD by
-way of `custom_columns`. Priority 1 is shown by ``-o wide`` only.
+A `Column` (see column.py) knows how to compute its cell from an object and the time of the request. Types without
+columns of their own show Name and Age (built-in kinds: as Created At, see `CREATED_AT`); columns of custom resources
+come from their CRD by way of `custom_columns`. Priority 1 is shown by ``-o wide`` only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from kubectl_runtime.testing.apiserver.output.column import Cell, Column
 from kubectl_runtime.testing.apiserver.output.jsonpath import JsonPathError, find, shown
-from kubectl_runtime.testing.apiserver.registry import ResourceType
+from kubectl_runtime.testing.apiserver.registry import ServedResource
 
 Object = dict[str, Any]
-Cell = Callable[[Object, datetime], Any]
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 NAME_DESCRIPTION = "Name must be unique within a namespace. Cannot be updated."
 AGE_DESCRIPTION = "CreationTimestamp is a timestamp representing the server time when this object was created, in UTC."
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of a table."""
-
-    name: str
-    cell: Cell
-    type: str = "string"
-    format: str = ""
-    priority: int = 0
-    description: str = ""
-
-    def definition(self) -> Object:
-        """The entry of ``columnDefinitions``."""
-        return {"name": self.name, "type": self.type, "format": self.format,
-                "description": self.description or self.name, "priority": self.priority}
 
 
 def name_cell(obj: Object, _now: datetime) -> Any:
@@ -66,19 +48,19 @@ SCALE_COLUMNS = (
     Column("Available", lambda obj, _now: obj["status"].get("replicas", 0), type="integer"), AGE)
 
 
-def columns_of(resource_type: ResourceType) -> tuple[Column, ...]:
+def columns_of(resource_type: ServedResource) -> tuple[Column, ...]:
     """The columns of a type; the generic ones if it declares none."""
     if resource_type.columns:
         return resource_type.columns
     return (NAME, CUSTOM_AGE) if resource_type.is_custom else (NAME, CREATED_AT)
 
 
-def table_definitions(resource_type: ResourceType) -> list[Object]:
+def table_definitions(resource_type: ServedResource) -> list[Object]:
     """The ``columnDefinitions`` of a Table of this type."""
     return [column.definition() for column in columns_of(resource_type)]
 
 
-def table_cells(resource_type: ResourceType, obj: Object, now: datetime) -> list[Any]:
+def table_cells(resource_type: ServedResource, obj: Object, now: datetime) -> list[Any]:
     """The cells of one object; `obj` has kind and apiVersion."""
     return [column.cell(obj, now) for column in columns_of(resource_type)]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.testing.apiserver.encoding.body import may_repeat_keys, parse_json
-from kubectl_runtime.testing.apiserver.encoding.field_validation import NO_KEYS, Keys, operation_keys, yaml_keys
-from kubectl_runtime.testing.apiserver.encoding.yaml_body import parse_yaml, whole_numbers
+from kubectl_runtime.manifests.scalars import whole_numbers
+from kubectl_runtime.testing.apiserver.encoding.body import may_repeat_keys, parse_json, parse_yaml
+from kubectl_runtime.testing.apiserver.encoding.field_validation import NO_KEYS, Keys, operation_keys
 from kubectl_runtime.testing.apiserver.errors import bad_request, bare_500
 from kubectl_runtime.testing.apiserver.managedfields.validate import go_value
 
@@ -86,8 +86,7 @@ def _json_or_yaml(body: bytes) -> tuple[Any, Keys]:
             return (whole_numbers(value) if _FRACTION.search(body) else value), NO_KEYS
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
-    document, lines = parse_yaml(body)
-    return document, yaml_keys(lines)
+    return parse_yaml(body)
 
 
 def _decoded(body: bytes, wanted: type, go_type: str) -> tuple[Any, Keys]:

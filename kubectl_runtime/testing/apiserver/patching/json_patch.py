@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import json_copy
+from kubectl_runtime.core.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.errors import StatusError
 
 Operation = dict[str, Any]

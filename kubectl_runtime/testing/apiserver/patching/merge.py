@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import json_copy
+from kubectl_runtime.core.jsonvalues import json_copy
 
 
 def apply_merge_patch(current: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:

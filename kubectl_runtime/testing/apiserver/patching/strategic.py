@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import json_copy
+from kubectl_runtime.core.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.errors import StatusError, bad_request
 from kubectl_runtime.testing.apiserver.patching.element_order import by_key, in_order
 from kubectl_runtime.testing.apiserver.patching.json_patch import rejected

@@ -85,7 +85,7 @@ def _from_body(request: HttpRequest, default_version: str) -> Object:
         raise errors.bad_request(f'no kind "{kind}" is registered for version "{api_version}" in scheme "{_SCHEME}"')
     try:
         typed.decode("meta.v1.DeleteOptions", value)
-    except errors.DecodeError as error:
+    except errors.BodyDecodeError as error:
         raise errors.bad_request(str(error)) from None
     options: Object = value
     return options

@@ -12,8 +12,6 @@ from kubectl_runtime.testing.apiserver.schemas.builtin import (
 )
 from kubectl_runtime.testing.apiserver.schemas.custom import from_openapi
 from kubectl_runtime.testing.apiserver.schemas.schema import ANY, OPAQUE, Schema
-from kubectl_runtime.testing.apiserver.schemas.structural import apply_defaults, prune
-from kubectl_runtime.testing.apiserver.schemas.validation import schema_causes
 
-__all__ = ["ANY", "OPAQUE", "Schema", "apply_defaults", "builtin", "definition", "definition_names", "definitions",
-           "descriptions", "from_openapi", "prune", "schema_causes"]
+__all__ = ["ANY", "OPAQUE", "Schema", "builtin", "definition", "definition_names", "definitions", "descriptions",
+           "from_openapi"]

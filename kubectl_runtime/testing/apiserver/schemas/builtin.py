@@ -1,6 +1,7 @@
-"""The schemas of the built-in kinds, read on first use from definitions.json.gz (see generate.py).
+"""The schemas of the built-in kinds, read on first use from definitions.json.gz.
 
-Thread safe: everything is computed from immutable data; two threads may at worst compute the same thing twice.
+tests/tools/generate.py writes that file. Thread safe: everything is computed from immutable data; two threads may at
+worst compute the same thing twice.
 """
 
 from __future__ import annotations

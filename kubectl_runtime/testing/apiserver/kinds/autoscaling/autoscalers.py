@@ -6,7 +6,7 @@ import contextlib
 import json
 from typing import Any
 
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import json_copy
+from kubectl_runtime.core.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.autoscaling.validation import autoscaler_causes
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, non_negative, put_default

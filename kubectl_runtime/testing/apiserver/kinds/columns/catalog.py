@@ -58,7 +58,8 @@ from kubectl_runtime.testing.apiserver.kinds.columns.workloads import (
     STATEFUL_SET_COLUMNS,
     path,
 )
-from kubectl_runtime.testing.apiserver.output.table import AGE, NAME, Column
+from kubectl_runtime.testing.apiserver.output.column import Column
+from kubectl_runtime.testing.apiserver.output.table import AGE, NAME
 
 _ADMISSION, _RBAC, _STORAGE = "admissionregistration.k8s.io", "rbac.authorization.k8s.io", "storage.k8s.io"
 _BINDING = (NAME, Column("Role", role), AGE, Column("Users", subjects("User"), priority=1),

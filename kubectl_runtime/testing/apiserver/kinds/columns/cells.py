@@ -7,7 +7,8 @@ from typing import Any
 
 from kubectl_runtime.testing.apiserver.kinds.base import dig
 from kubectl_runtime.testing.apiserver.kinds.columns.workloads import path
-from kubectl_runtime.testing.apiserver.output.table import NAME, Cell, Column, age
+from kubectl_runtime.testing.apiserver.output.column import Cell, Column
+from kubectl_runtime.testing.apiserver.output.table import NAME, age
 
 Object = dict[str, Any]
 

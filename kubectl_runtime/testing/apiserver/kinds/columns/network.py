@@ -7,7 +7,8 @@ from typing import Any
 
 from kubectl_runtime.testing.apiserver.kinds.base import dig, labels_text, selector_text
 from kubectl_runtime.testing.apiserver.kinds.columns.workloads import path
-from kubectl_runtime.testing.apiserver.output.table import AGE, NAME, Column
+from kubectl_runtime.testing.apiserver.output.column import Column
+from kubectl_runtime.testing.apiserver.output.table import AGE, NAME
 
 Object = dict[str, Any]
 

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from kubectl_runtime.testing.apiserver.kinds.base import dig, true_conditions
-from kubectl_runtime.testing.apiserver.output.table import AGE, NAME, Column, age
+from kubectl_runtime.testing.apiserver.output.column import Column
+from kubectl_runtime.testing.apiserver.output.table import AGE, NAME, age
 
 Object = dict[str, Any]
 

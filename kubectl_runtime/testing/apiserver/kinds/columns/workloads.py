@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kubectl_runtime.testing.apiserver.kinds.base import dig, labels_text, selector_text
-from kubectl_runtime.testing.apiserver.output.table import AGE, NAME, Cell, Column, age, human_duration
+from kubectl_runtime.testing.apiserver.output.column import Cell, Column
+from kubectl_runtime.testing.apiserver.output.table import AGE, NAME, age, human_duration
 
 Object = dict[str, Any]
 

@@ -14,8 +14,8 @@ from kubectl_runtime.testing.apiserver.kinds.networking.addresses import (
     parse_ip,
     special_address,
 )
-from kubectl_runtime.testing.apiserver.kinds.pod.containers import PROTOCOLS, port_name_errors
-from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors, qualified_name_errors
+from kubectl_runtime.testing.apiserver.kinds.pod.containers import PROTOCOLS
+from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors, port_name_errors, qualified_name_errors
 from kubectl_runtime.testing.apiserver.strategy import Object
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")

@@ -18,8 +18,7 @@ from kubectl_runtime.testing.apiserver.kinds.base import (
 )
 from kubectl_runtime.testing.apiserver.kinds.core.service_validation import load_balancer_causes
 from kubectl_runtime.testing.apiserver.kinds.networking.addresses import parse_ip
-from kubectl_runtime.testing.apiserver.kinds.pod.containers import port_name_errors
-from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors, path_segment_errors
+from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors, path_segment_errors, port_name_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"

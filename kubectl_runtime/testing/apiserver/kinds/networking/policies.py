@@ -21,7 +21,7 @@ from kubectl_runtime.testing.apiserver.kinds.networking.addresses import (
     parse_cidr,
     parse_ip,
 )
-from kubectl_runtime.testing.apiserver.kinds.pod.containers import port_name_errors
+from kubectl_runtime.testing.apiserver.names import port_name_errors
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 _DIRECTIONS = {"ingress": "from", "egress": "to"}

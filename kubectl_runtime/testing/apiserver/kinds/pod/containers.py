@@ -21,7 +21,7 @@ from kubectl_runtime.testing.apiserver.kinds.pod.fields import (
 )
 from kubectl_runtime.testing.apiserver.kinds.pod.handlers import handler_causes
 from kubectl_runtime.testing.apiserver.kinds.pod.security import container_security_causes
-from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors
+from kubectl_runtime.testing.apiserver.names import dns_subdomain_errors, port_name_errors
 from kubectl_runtime.testing.apiserver.strategy import Object
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -29,7 +29,6 @@ PROTOCOLS = ("SCTP", "TCP", "UDP")
 PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _ENV_NAME = re.compile(r"[ -<>-~]+")  # since 1.34 any printable ASCII but "="
 _ENV_MESSAGE = "a valid environment variable name must consist only of printable ASCII characters other than '='"
-_PORT_NAME = re.compile(r"[-a-z0-9]+")
 _MANY = "may not have more than one field specified at a time"
 _ENV_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _ONLY_SIDECARS = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
@@ -118,20 +117,6 @@ def _host_port_causes(ports: Iterable[Object], path: str, taken: set[tuple[str, 
             if key in taken:
                 yield errors.duplicate(f"{path}[{index}].hostPort", "/".join(str(part) for part in key))
             taken.add(key)
-
-
-def port_name_errors(name: str) -> list[str]:
-    """The details of what is wrong with an IANA service name."""
-    found = [] if len(name) <= 15 else ["must be no more than 15 characters"]
-    if not _PORT_NAME.fullmatch(name):
-        found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
-    if not re.search("[a-z]", name):
-        found.append("must contain at least one letter (a-z)")
-    if "--" in name:
-        found.append("must not contain consecutive hyphens")
-    if name.startswith("-") or name.endswith("-"):
-        found.append("must not begin or end with a hyphen")
-    return found
 
 
 def _env_causes(variables: Iterable[Object], path: str) -> Iterator[Cause]:

@@ -9,6 +9,7 @@ from typing import Any
 from kubectl_runtime.testing.apiserver import errors
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.base import NOT_NEGATIVE, PORT_RANGE, one_of
+from kubectl_runtime.testing.apiserver.names import port_name_errors
 from kubectl_runtime.testing.apiserver.strategy import Object
 
 _KINDS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
@@ -72,8 +73,6 @@ def _http(action: Object, path: str) -> Iterator[Cause]:
 
 
 def _port(port: Any, path: str) -> Iterator[Cause]:
-    from kubectl_runtime.testing.apiserver.kinds.pod.containers import port_name_errors
-
     if isinstance(port, str):
         yield from (errors.invalid_value(path, port, why) for why in port_name_errors(port))
     elif not 1 <= (port or 0) <= 65535:

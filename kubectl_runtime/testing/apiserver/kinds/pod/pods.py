@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import ClassVar
 
+from kubectl_runtime.core.jsonvalues import json_copy
 from kubectl_runtime.core.metav1 import format_time
 from kubectl_runtime.testing.apiserver import errors
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.base import BuiltinStrategy, dig, fill, put_default
 from kubectl_runtime.testing.apiserver.kinds.core import limit_ranger
@@ -23,7 +23,7 @@ from kubectl_runtime.testing.apiserver.kinds.pod.updates import (
 )
 from kubectl_runtime.testing.apiserver.kinds.pod.validation import pod_spec_causes
 from kubectl_runtime.testing.apiserver.kinds.pod.warnings import name_warnings, template_warnings
-from kubectl_runtime.testing.apiserver.kinds.priorities import SYSTEM_PRIORITIES
+from kubectl_runtime.testing.apiserver.kinds.scheduling.priorities import SYSTEM_PRIORITIES
 from kubectl_runtime.testing.apiserver.strategy import Object, StrategyContext
 
 _DELETION_COST, _MIRROR = "controller.kubernetes.io/pod-deletion-cost", "kubernetes.io/config.mirror"

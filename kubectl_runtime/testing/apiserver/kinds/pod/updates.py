@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from kubectl_runtime.core.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver import errors
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import json_copy
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.base import dig
 from kubectl_runtime.testing.apiserver.kinds.pod.resources import quality_of_service

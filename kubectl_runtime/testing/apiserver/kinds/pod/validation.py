@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from kubectl_runtime.core.jsonvalues import remembers_good
 from kubectl_runtime.testing.apiserver import errors
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import remembers_good
 from kubectl_runtime.testing.apiserver.errors import Cause
 from kubectl_runtime.testing.apiserver.kinds.base import labels_causes, one_of
 from kubectl_runtime.testing.apiserver.kinds.networking.addresses import IP_MESSAGE, parse_ip

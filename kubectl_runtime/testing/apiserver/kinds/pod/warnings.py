@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kubectl_runtime.testing.apiserver.encoding.jsonvalues import remembers_good
+from kubectl_runtime.core.jsonvalues import remembers_good
 from kubectl_runtime.testing.apiserver.kinds.networking.addresses import ip_warnings
 from kubectl_runtime.testing.apiserver.kinds.typed.quantity import value_of
 from kubectl_runtime.testing.apiserver.names import dns_label_errors, label_value_errors

@@ -1,10 +1,10 @@
 """Gives JSON the shape of the real server's typed objects: what decoding into a Go struct and encoding it again leaves.
 
-Per field (types.json.gz tells which is which, see generate.py): an optional value that is empty goes; a pointer only
-if it is null; a struct and a required field are written even when empty (``resources: {}``, ``machineID: ""``,
-``lastProbeTime: null``). Unknown fields are dropped and their paths collected in the order of the text; times,
-quantities and durations get their canonical form; fields are put in the order of the Go struct, which is that of the
-real server's answers. A value of the wrong JSON type raises `DecodeError` in the words of Go's decoder.
+Per field (types.json.gz tells which is which; tests/tools/generate.py writes it): an optional value that is empty goes;
+a pointer only if it is null; a struct and a required field are written even when empty (``resources: {}``,
+``machineID: ""``, ``lastProbeTime: null``). Unknown fields are dropped and their paths collected in the order of the
+text; times, quantities and durations get their canonical form; fields are put in the order of the Go struct, which is
+that of the real server's answers. A value of the wrong JSON type raises `BodyDecodeError` in the words of Go's decoder.
 
 Types are compiled at first use. Thread safe: two threads may at worst compile the same type twice.
 """
@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.testing.apiserver.errors import DecodeError
+from kubectl_runtime.testing.apiserver.errors import BodyDecodeError
 from kubectl_runtime.testing.apiserver.kinds.typed.leaves import Decoder, Place, leaf_decoder, mismatch, strict_path
 
 Object = dict[str, Any]
@@ -33,13 +33,13 @@ _PLAIN = {"string": str, "bool": bool}
 def decode(type_name: str, obj: Object) -> list[str]:
     """Shape an object of a type (``core.v1.Pod``) in place; returns the paths of its unknown fields.
 
-    Raises DecodeError.
+    Raises BodyDecodeError.
     """
     unknown: list[str] = []
     try:
         shaped = struct(type_name).decode(obj, None, unknown)
     except RecursionError:
-        raise DecodeError("exceeded max depth") from None
+        raise BodyDecodeError("exceeded max depth") from None
     obj.clear()
     obj.update(shaped)
     return unknown
@@ -71,7 +71,7 @@ def known(type_name: str) -> bool:
 
 @cache
 def types() -> dict[str, dict[str, str]]:
-    """The declarations of types.json.gz, see generate.py. Read-only."""
+    """The declarations of types.json.gz (generated; tests/tools/generators/gotypes.py has the format). Read-only."""
     data = resources.files(__package__).joinpath("types.json.gz").read_bytes()
     declared: dict[str, dict[str, str]] = msgspec.json.decode(gzip.decompress(data))
     return declared

@@ -12,7 +12,7 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
-from kubectl_runtime.testing.apiserver.errors import DecodeError
+from kubectl_runtime.testing.apiserver.errors import BodyDecodeError
 from kubectl_runtime.testing.apiserver.kinds.typed.quantity import canonical
 from kubectl_runtime.testing.apiserver.kinds.typed.times import canonical_micro_time, canonical_time
 
@@ -62,7 +62,7 @@ def _text(convert: Callable[[str], str]) -> Decoder:
         try:
             return convert(value)
         except ValueError as error:
-            raise DecodeError(str(error)) from None
+            raise BodyDecodeError(str(error)) from None
 
     return decode_text
 
@@ -71,7 +71,7 @@ def _quantity(value: Any, _place: Place, _unknown: list[str]) -> Any:
     try:
         return canonical(value.strip() if type(value) is str else json.dumps(value))
     except ValueError as error:
-        raise DecodeError(str(error)) from None
+        raise BodyDecodeError(str(error)) from None
 
 
 def _int_or_string(value: Any, place: Place, _unknown: list[str]) -> Any:
@@ -87,7 +87,7 @@ def _bytes(value: Any, place: Place, _unknown: list[str]) -> Any:
     try:
         b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise DecodeError(f"illegal base64 data at input byte {_first_bad_byte(value)}") from None
+        raise BodyDecodeError(f"illegal base64 data at input byte {_first_bad_byte(value)}") from None
     return text
 
 
@@ -99,7 +99,7 @@ def _any(value: Any, _place: Place, _unknown: list[str]) -> Any:
     return value
 
 
-def mismatch(value: Any, place: Place, go_name: str, kind: str = "") -> DecodeError:
+def mismatch(value: Any, place: Place, go_name: str, kind: str = "") -> BodyDecodeError:
     """A value of the wrong JSON type, in the words of Go's decoder."""
     kind = kind or _JSON_KINDS[type(value)]
     holder, names = "", []
@@ -110,9 +110,9 @@ def mismatch(value: Any, place: Place, go_name: str, kind: str = "") -> DecodeEr
             names.append(str(name))
         place = outer
     if not names:
-        return DecodeError(f"json: cannot unmarshal {kind} into Go value of type {go_name}")
+        return BodyDecodeError(f"json: cannot unmarshal {kind} into Go value of type {go_name}")
     path = ".".join([holder, *reversed(names)])
-    return DecodeError(f"json: cannot unmarshal {kind} into Go struct field {path} of type {go_name}")
+    return BodyDecodeError(f"json: cannot unmarshal {kind} into Go struct field {path} of type {go_name}")
 
 
 def strict_path(place: Place) -> str:

@@ -1,0 +1,150 @@
+"""A certificate authority and its certificates, made in memory: for servers, and for users of a cluster.
+
+This is the only module that imports the package cryptography, at the first use; the extra ``kubectl_runtime[tls]``
+brings it. Keys are elliptic-curve ones (P-256), made in a few milliseconds. Certificates count by the real time, since
+the other end checks them with it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+HOSTS = ("localhost", "127.0.0.1", "::1")
+VALIDITY = timedelta(days=365)
+UID_ATTRIBUTE = "1.3.6.1.4.1.57683.2"  # the attribute of a certificate's subject that carries a user's uid
+
+
+class MissingTlsExtra(ImportError):
+    """A certificate was asked for and the package cryptography is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("making certificates needs the package cryptography: "
+                         'install it with pip install "kubectl_runtime[tls]"')
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate and its key as PEM."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
+class Authority:
+    """A certificate authority that was made for this process. Safe to use from any thread."""
+
+    def __init__(self, name: str = "embedded-ca") -> None:
+        """Make the authority's key and certificate; raises `MissingTlsExtra`."""
+        x509, _, _ = _cryptography()
+        self._key = _new_key()
+        self._name = _name([(x509.NameOID.COMMON_NAME, name)])
+        builder = _builder(self._name, self._name, self._key.public_key(), VALIDITY)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
+        self._certificate = builder.sign(self._key, _sha256())
+        self.pem: bytes = _pem(self._certificate)
+
+    def server(self, hosts: Iterable[str] = HOSTS, validity: timedelta = VALIDITY) -> Certificate:
+        """A certificate for a server of these names and addresses; a negative validity is one that has expired."""
+        x509, _, _ = _cryptography()
+        names = [x509.IPAddress(ipaddress.ip_address(host)) if _is_address(host) else x509.DNSName(host)
+                 for host in hosts]
+        return self._issue([(x509.NameOID.COMMON_NAME, "kube-apiserver")], x509.ExtendedKeyUsageOID.SERVER_AUTH,
+                           validity, x509.SubjectAlternativeName(names))
+
+    def client(self, user: str, groups: Iterable[str] = (), *, uid: str = "",
+               validity: timedelta = VALIDITY) -> Certificate:
+        """A certificate for a user: the name is its CN, each group an O."""
+        x509, _, _ = _cryptography()
+        parts = [(x509.NameOID.ORGANIZATION_NAME, group) for group in groups]
+        parts.append((x509.NameOID.COMMON_NAME, user))
+        if uid:
+            parts.append((x509.ObjectIdentifier(UID_ATTRIBUTE), uid))
+        return self._issue(parts, x509.ExtendedKeyUsageOID.CLIENT_AUTH, validity)
+
+    def _issue(self, subject: list[tuple[Any, str]], usage: Any, validity: timedelta, *extensions: Any) -> Certificate:
+        x509, _, serialization = _cryptography()
+        key = _new_key()
+        builder = _builder(_name(subject), self._name, key.public_key(), validity)
+        for extension in (x509.ExtendedKeyUsage([usage]), *extensions):
+            builder = builder.add_extension(extension, critical=False)
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
+        builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                                        critical=False)
+        key_pem: bytes = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+                                           serialization.NoEncryption())
+        return Certificate(_pem(builder.sign(self._key, _sha256())), key_pem)
+
+
+def _cryptography() -> tuple[Any, Any, Any]:
+    """The modules of cryptography that are needed: x509, ec, serialization."""
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.x509 import oid
+    except ImportError:
+        raise MissingTlsExtra from None
+    return _Names(x509, oid), ec, serialization
+
+
+class _Names:
+    """x509 and its object identifiers under one roof."""
+
+    def __init__(self, *modules: Any) -> None:
+        self._modules = modules
+
+    def __getattr__(self, name: str) -> Any:
+        return next(getattr(module, name) for module in self._modules if hasattr(module, name))
+
+
+def _new_key() -> Any:
+    ec = _cryptography()[1]
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _sha256() -> Any:
+    from cryptography.hazmat.primitives import hashes
+
+    return hashes.SHA256()
+
+
+def _name(parts: list[tuple[Any, str]]) -> Any:
+    x509, _, _ = _cryptography()
+    return x509.Name([x509.NameAttribute(oid, value) for oid, value in parts])
+
+
+def _builder(subject: Any, issuer: Any, public_key: Any, validity: timedelta) -> Any:
+    x509, _, _ = _cryptography()
+    now = datetime.now(UTC)  # real time, not the server's clock: the other end's OpenSSL checks it
+    begin = now - timedelta(hours=1)
+    end = now + validity
+    return (x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public_key)
+            .serial_number(x509.random_serial_number()).not_valid_before(min(begin, end - timedelta(hours=1)))
+            .not_valid_after(end)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False))
+
+
+def _key_usage(*, signs_certificates: bool) -> Any:
+    x509, _, _ = _cryptography()
+    return x509.KeyUsage(digital_signature=True, content_commitment=False, key_encipherment=False,
+                         data_encipherment=False, key_agreement=False, key_cert_sign=signs_certificates,
+                         crl_sign=signs_certificates, encipher_only=False, decipher_only=False)
+
+
+def _pem(certificate: Any) -> bytes:
+    pem: bytes = certificate.public_bytes(_cryptography()[2].Encoding.PEM)
+    return pem
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The kinds of resource.k8s.io."""
