@@ -7,195 +7,195 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from kubectl_runtime.core.version import VERSION
+from kubectl_runtime.core.base.version import VERSION
 
 if TYPE_CHECKING:  # the same names for type checkers, which do not follow the table
-    from kubectl_runtime.client.api import Api as Api
-    from kubectl_runtime.client.client import Client as Client
-    from kubectl_runtime.client.config import Config as Config
-    from kubectl_runtime.client.config import NotConfiguredError as NotConfiguredError
-    from kubectl_runtime.client.failures import KindNotServedError as KindNotServedError
-    from kubectl_runtime.client.listing import ObjectList as ObjectList
-    from kubectl_runtime.client.retry import RetryPolicy as RetryPolicy
-    from kubectl_runtime.core.child_name import child_name as child_name
-    from kubectl_runtime.core.conditions import set_condition as set_condition
-    from kubectl_runtime.core.dynamic import DynamicObject as DynamicObject
-    from kubectl_runtime.core.dynamic import dynamic as dynamic
-    from kubectl_runtime.core.errors import ApiError as ApiError
-    from kubectl_runtime.core.errors import AuthError as AuthError
-    from kubectl_runtime.core.errors import ConfigError as ConfigError
-    from kubectl_runtime.core.errors import DiscoveryError as DiscoveryError
-    from kubectl_runtime.core.errors import KubeError as KubeError
-    from kubectl_runtime.core.errors import PartialObjectError as PartialObjectError
-    from kubectl_runtime.core.errors import RequestError as RequestError
-    from kubectl_runtime.core.errors import RequestTimeout as RequestTimeout
-    from kubectl_runtime.core.errors import TransportError as TransportError
-    from kubectl_runtime.core.errors import WriteBackError as WriteBackError
-    from kubectl_runtime.core.gvk import ApiResource as ApiResource
-    from kubectl_runtime.core.gvk import GroupVersionKind as GroupVersionKind
-    from kubectl_runtime.core.gvk import Scope as Scope
-    from kubectl_runtime.core.invalid import InvalidObject as InvalidObject
-    from kubectl_runtime.core.metav1 import Condition as Condition
-    from kubectl_runtime.core.metav1 import LabelSelector as LabelSelector
-    from kubectl_runtime.core.metav1 import ListMeta as ListMeta
-    from kubectl_runtime.core.metav1 import ObjectMeta as ObjectMeta
-    from kubectl_runtime.core.metav1 import OwnerReference as OwnerReference
-    from kubectl_runtime.core.objects import Resource as Resource
-    from kubectl_runtime.core.params import DeleteParams as DeleteParams
-    from kubectl_runtime.core.params import GetParams as GetParams
-    from kubectl_runtime.core.params import ListParams as ListParams
-    from kubectl_runtime.core.params import PatchParams as PatchParams
-    from kubectl_runtime.core.params import PostParams as PostParams
-    from kubectl_runtime.core.params import Preconditions as Preconditions
-    from kubectl_runtime.core.params import WatchParams as WatchParams
-    from kubectl_runtime.core.partial import PartialObjectMeta as PartialObjectMeta
-    from kubectl_runtime.core.partial import PartialView as PartialView
-    from kubectl_runtime.core.patch import Patch as Patch
-    from kubectl_runtime.core.patch import pointer as pointer
-    from kubectl_runtime.core.problems import DecodeError as DecodeError
-    from kubectl_runtime.core.prune import strip_managed_fields as strip_managed_fields
-    from kubectl_runtime.core.refs import ObjectRef as ObjectRef
-    from kubectl_runtime.core.selectors import Selector as Selector
-    from kubectl_runtime.core.status import Status as Status
-    from kubectl_runtime.core.stop import StopToken as StopToken
-    from kubectl_runtime.core.wire import MapKeys as MapKeys
+    from kubectl_runtime.client.api.api import Api as Api
+    from kubectl_runtime.client.api.client import Client as Client
+    from kubectl_runtime.client.api.paging import ObjectList as ObjectList
+    from kubectl_runtime.client.config.config import Config as Config
+    from kubectl_runtime.client.config.config import NotConfiguredError as NotConfiguredError
+    from kubectl_runtime.client.http.failures import KindNotServedError as KindNotServedError
+    from kubectl_runtime.client.http.retry import RetryPolicy as RetryPolicy
+    from kubectl_runtime.core.base.errors import ApiError as ApiError
+    from kubectl_runtime.core.base.errors import AuthError as AuthError
+    from kubectl_runtime.core.base.errors import ConfigError as ConfigError
+    from kubectl_runtime.core.base.errors import DiscoveryError as DiscoveryError
+    from kubectl_runtime.core.base.errors import KubeError as KubeError
+    from kubectl_runtime.core.base.errors import PartialObjectError as PartialObjectError
+    from kubectl_runtime.core.base.errors import RequestError as RequestError
+    from kubectl_runtime.core.base.errors import RequestTimeout as RequestTimeout
+    from kubectl_runtime.core.base.errors import TransportError as TransportError
+    from kubectl_runtime.core.base.errors import WriteBackError as WriteBackError
+    from kubectl_runtime.core.base.status import Status as Status
+    from kubectl_runtime.core.base.stop import StopToken as StopToken
+    from kubectl_runtime.core.base.wire import MapKeys as MapKeys
+    from kubectl_runtime.core.codec.prune import strip_managed_fields as strip_managed_fields
+    from kubectl_runtime.core.meta.gvk import ApiResource as ApiResource
+    from kubectl_runtime.core.meta.gvk import GroupVersionKind as GroupVersionKind
+    from kubectl_runtime.core.meta.gvk import Scope as Scope
+    from kubectl_runtime.core.meta.metav1 import Condition as Condition
+    from kubectl_runtime.core.meta.metav1 import LabelSelector as LabelSelector
+    from kubectl_runtime.core.meta.metav1 import ListMeta as ListMeta
+    from kubectl_runtime.core.meta.metav1 import ObjectMeta as ObjectMeta
+    from kubectl_runtime.core.meta.metav1 import OwnerReference as OwnerReference
+    from kubectl_runtime.core.meta.problems import DecodeError as DecodeError
+    from kubectl_runtime.core.meta.refs import ObjectRef as ObjectRef
+    from kubectl_runtime.core.meta.selectors import Selector as Selector
+    from kubectl_runtime.core.objects.child_name import child_name as child_name
+    from kubectl_runtime.core.objects.conditions import set_condition as set_condition
+    from kubectl_runtime.core.objects.dynamic import DynamicObject as DynamicObject
+    from kubectl_runtime.core.objects.dynamic import dynamic as dynamic
+    from kubectl_runtime.core.objects.invalid import InvalidObject as InvalidObject
+    from kubectl_runtime.core.objects.partial import PartialObjectMeta as PartialObjectMeta
+    from kubectl_runtime.core.objects.partial import PartialView as PartialView
+    from kubectl_runtime.core.objects.resource import Resource as Resource
+    from kubectl_runtime.core.requests.params import DeleteParams as DeleteParams
+    from kubectl_runtime.core.requests.params import GetParams as GetParams
+    from kubectl_runtime.core.requests.params import ListParams as ListParams
+    from kubectl_runtime.core.requests.params import PatchParams as PatchParams
+    from kubectl_runtime.core.requests.params import PostParams as PostParams
+    from kubectl_runtime.core.requests.params import Preconditions as Preconditions
+    from kubectl_runtime.core.requests.params import WatchParams as WatchParams
+    from kubectl_runtime.core.requests.patch import Patch as Patch
+    from kubectl_runtime.core.requests.patch import pointer as pointer
     from kubectl_runtime.crd.customresource import CustomResource as CustomResource
     from kubectl_runtime.crd.customresource import PrinterColumn as PrinterColumn
     from kubectl_runtime.runtime import conditions as conditions
-    from kubectl_runtime.runtime import predicates as predicates
     from kubectl_runtime.runtime import status as status
-    from kubectl_runtime.runtime.action import Action as Action
-    from kubectl_runtime.runtime.adapters import applied_objects as applied_objects
-    from kubectl_runtime.runtime.adapters import predicate_filter as predicate_filter
-    from kubectl_runtime.runtime.adapters import touched_objects as touched_objects
     from kubectl_runtime.runtime.apply_crd import apply_crd as apply_crd
-    from kubectl_runtime.runtime.backoff import WatchBackoff as WatchBackoff
-    from kubectl_runtime.runtime.context import Context as Context
-    from kubectl_runtime.runtime.controller import Controller as Controller
+    from kubectl_runtime.runtime.controller.controller import Controller as Controller
+    from kubectl_runtime.runtime.controller.running import ControllerError as ControllerError
+    from kubectl_runtime.runtime.controller.running import Running as Running
+    from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError as SyncTimeoutError
     from kubectl_runtime.runtime.create_or_update import create_or_update as create_or_update
-    from kubectl_runtime.runtime.events import Apply as Apply
-    from kubectl_runtime.runtime.events import Delete as Delete
-    from kubectl_runtime.runtime.events import Event as Event
-    from kubectl_runtime.runtime.events import Failed as Failed
-    from kubectl_runtime.runtime.events import Init as Init
-    from kubectl_runtime.runtime.events import InitApply as InitApply
-    from kubectl_runtime.runtime.events import InitDone as InitDone
-    from kubectl_runtime.runtime.failures import KeyBackoff as KeyBackoff
-    from kubectl_runtime.runtime.gate import SyncTimeoutError as SyncTimeoutError
-    from kubectl_runtime.runtime.reconciler import Reconciler as Reconciler
-    from kubectl_runtime.runtime.reflector import reflector as reflector
+    from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff as KeyBackoff
+    from kubectl_runtime.runtime.reconcile.action import Action as Action
+    from kubectl_runtime.runtime.reconcile.context import Context as Context
+    from kubectl_runtime.runtime.reconcile.reconciler import Reconciler as Reconciler
+    from kubectl_runtime.runtime.reflector.reflector import reflector as reflector
+    from kubectl_runtime.runtime.reflector.store import Store as Store
+    from kubectl_runtime.runtime.reflector.store import StoreNotReady as StoreNotReady
+    from kubectl_runtime.runtime.reflector.store_writer import store as store
     from kubectl_runtime.runtime.retry_on_conflict import ConflictBackoff as ConflictBackoff
     from kubectl_runtime.runtime.retry_on_conflict import retry_on_conflict as retry_on_conflict
-    from kubectl_runtime.runtime.running import ControllerError as ControllerError
-    from kubectl_runtime.runtime.running import Running as Running
-    from kubectl_runtime.runtime.store import Store as Store
-    from kubectl_runtime.runtime.store import StoreNotReady as StoreNotReady
-    from kubectl_runtime.runtime.store_writer import store as store
-    from kubectl_runtime.runtime.triggers import ReconcileRequest as ReconcileRequest
+    from kubectl_runtime.runtime.triggers import predicates as predicates
+    from kubectl_runtime.runtime.triggers.stages import applied_objects as applied_objects
+    from kubectl_runtime.runtime.triggers.stages import predicate_filter as predicate_filter
+    from kubectl_runtime.runtime.triggers.stages import touched_objects as touched_objects
+    from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest as ReconcileRequest
     from kubectl_runtime.runtime.wait import WaitStopped as WaitStopped
     from kubectl_runtime.runtime.wait import WaitTimeout as WaitTimeout
     from kubectl_runtime.runtime.wait import await_condition as await_condition
     from kubectl_runtime.runtime.wait import delete_and_finalize as delete_and_finalize
-    from kubectl_runtime.runtime.watcher import metadata_watcher as metadata_watcher
-    from kubectl_runtime.runtime.watcher import watch_object as watch_object
-    from kubectl_runtime.runtime.watcher import watcher as watcher
-    from kubectl_runtime.runtime.watcher_config import ListSemantic as ListSemantic
-    from kubectl_runtime.runtime.watcher_config import WatcherConfig as WatcherConfig
+    from kubectl_runtime.runtime.watcher.event import Apply as Apply
+    from kubectl_runtime.runtime.watcher.event import Delete as Delete
+    from kubectl_runtime.runtime.watcher.event import Event as Event
+    from kubectl_runtime.runtime.watcher.event import Failed as Failed
+    from kubectl_runtime.runtime.watcher.event import Init as Init
+    from kubectl_runtime.runtime.watcher.event import InitApply as InitApply
+    from kubectl_runtime.runtime.watcher.event import InitDone as InitDone
+    from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff as WatchBackoff
+    from kubectl_runtime.runtime.watcher.watcher import metadata_watcher as metadata_watcher
+    from kubectl_runtime.runtime.watcher.watcher import watch_object as watch_object
+    from kubectl_runtime.runtime.watcher.watcher import watcher as watcher
+    from kubectl_runtime.runtime.watcher.watcher_config import ListSemantic as ListSemantic
+    from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig as WatcherConfig
 
 __version__ = VERSION
 
 _HOME = {
-    "Action": "runtime.action",
-    "Api": "client.api",
-    "ApiError": "core.errors",
-    "ApiResource": "core.gvk",
-    "Apply": "runtime.events",
-    "AuthError": "core.errors",
-    "Client": "client.client",
-    "Condition": "core.metav1",
-    "Config": "client.config",
-    "ConfigError": "core.errors",
+    "Action": "runtime.reconcile.action",
+    "Api": "client.api.api",
+    "ApiError": "core.base.errors",
+    "ApiResource": "core.meta.gvk",
+    "Apply": "runtime.watcher.event",
+    "AuthError": "core.base.errors",
+    "Client": "client.api.client",
+    "Condition": "core.meta.metav1",
+    "Config": "client.config.config",
+    "ConfigError": "core.base.errors",
     "ConflictBackoff": "runtime.retry_on_conflict",
-    "Context": "runtime.context",
-    "Controller": "runtime.controller",
-    "ControllerError": "runtime.running",
+    "Context": "runtime.reconcile.context",
+    "Controller": "runtime.controller.controller",
+    "ControllerError": "runtime.controller.running",
     "CustomResource": "crd.customresource",
-    "DecodeError": "core.problems",
-    "Delete": "runtime.events",
-    "DeleteParams": "core.params",
-    "DiscoveryError": "core.errors",
-    "DynamicObject": "core.dynamic",
-    "Event": "runtime.events",
-    "Failed": "runtime.events",
-    "GetParams": "core.params",
-    "GroupVersionKind": "core.gvk",
-    "Init": "runtime.events",
-    "InitApply": "runtime.events",
-    "InitDone": "runtime.events",
-    "InvalidObject": "core.invalid",
-    "KeyBackoff": "runtime.failures",
-    "KindNotServedError": "client.failures",
-    "KubeError": "core.errors",
-    "LabelSelector": "core.metav1",
-    "ListMeta": "core.metav1",
-    "ListParams": "core.params",
-    "ListSemantic": "runtime.watcher_config",
-    "MapKeys": "core.wire",
-    "NotConfiguredError": "client.config",
-    "ObjectList": "client.listing",
-    "ObjectMeta": "core.metav1",
-    "ObjectRef": "core.refs",
-    "OwnerReference": "core.metav1",
-    "PartialObjectError": "core.errors",
-    "PartialObjectMeta": "core.partial",
-    "PartialView": "core.partial",
-    "Patch": "core.patch",
-    "PatchParams": "core.params",
-    "PostParams": "core.params",
-    "Preconditions": "core.params",
+    "DecodeError": "core.meta.problems",
+    "Delete": "runtime.watcher.event",
+    "DeleteParams": "core.requests.params",
+    "DiscoveryError": "core.base.errors",
+    "DynamicObject": "core.objects.dynamic",
+    "Event": "runtime.watcher.event",
+    "Failed": "runtime.watcher.event",
+    "GetParams": "core.requests.params",
+    "GroupVersionKind": "core.meta.gvk",
+    "Init": "runtime.watcher.event",
+    "InitApply": "runtime.watcher.event",
+    "InitDone": "runtime.watcher.event",
+    "InvalidObject": "core.objects.invalid",
+    "KeyBackoff": "runtime.queue.key_backoff",
+    "KindNotServedError": "client.http.failures",
+    "KubeError": "core.base.errors",
+    "LabelSelector": "core.meta.metav1",
+    "ListMeta": "core.meta.metav1",
+    "ListParams": "core.requests.params",
+    "ListSemantic": "runtime.watcher.watcher_config",
+    "MapKeys": "core.base.wire",
+    "NotConfiguredError": "client.config.config",
+    "ObjectList": "client.api.paging",
+    "ObjectMeta": "core.meta.metav1",
+    "ObjectRef": "core.meta.refs",
+    "OwnerReference": "core.meta.metav1",
+    "PartialObjectError": "core.base.errors",
+    "PartialObjectMeta": "core.objects.partial",
+    "PartialView": "core.objects.partial",
+    "Patch": "core.requests.patch",
+    "PatchParams": "core.requests.params",
+    "PostParams": "core.requests.params",
+    "Preconditions": "core.requests.params",
     "PrinterColumn": "crd.customresource",
-    "ReconcileRequest": "runtime.triggers",
-    "Reconciler": "runtime.reconciler",
-    "RequestError": "core.errors",
-    "RequestTimeout": "core.errors",
-    "Resource": "core.objects",
-    "RetryPolicy": "client.retry",
-    "Running": "runtime.running",
-    "Scope": "core.gvk",
-    "Selector": "core.selectors",
-    "Status": "core.status",
-    "StopToken": "core.stop",
-    "Store": "runtime.store",
-    "StoreNotReady": "runtime.store",
-    "SyncTimeoutError": "runtime.gate",
-    "TransportError": "core.errors",
+    "ReconcileRequest": "runtime.triggers.triggers",
+    "Reconciler": "runtime.reconcile.reconciler",
+    "RequestError": "core.base.errors",
+    "RequestTimeout": "core.base.errors",
+    "Resource": "core.objects.resource",
+    "RetryPolicy": "client.http.retry",
+    "Running": "runtime.controller.running",
+    "Scope": "core.meta.gvk",
+    "Selector": "core.meta.selectors",
+    "Status": "core.base.status",
+    "StopToken": "core.base.stop",
+    "Store": "runtime.reflector.store",
+    "StoreNotReady": "runtime.reflector.store",
+    "SyncTimeoutError": "runtime.controller.sync_gate",
+    "TransportError": "core.base.errors",
     "WaitStopped": "runtime.wait",
     "WaitTimeout": "runtime.wait",
-    "WatchBackoff": "runtime.backoff",
-    "WatchParams": "core.params",
-    "WatcherConfig": "runtime.watcher_config",
-    "WriteBackError": "core.errors",
-    "applied_objects": "runtime.adapters",
+    "WatchBackoff": "runtime.watcher.watch_backoff",
+    "WatchParams": "core.requests.params",
+    "WatcherConfig": "runtime.watcher.watcher_config",
+    "WriteBackError": "core.base.errors",
+    "applied_objects": "runtime.triggers.stages",
     "apply_crd": "runtime.apply_crd",
     "await_condition": "runtime.wait",
-    "child_name": "core.child_name",
+    "child_name": "core.objects.child_name",
     "conditions": "runtime.conditions",
     "create_or_update": "runtime.create_or_update",
     "delete_and_finalize": "runtime.wait",
-    "dynamic": "core.dynamic",
-    "metadata_watcher": "runtime.watcher",
-    "pointer": "core.patch",
-    "predicate_filter": "runtime.adapters",
-    "predicates": "runtime.predicates",
-    "reflector": "runtime.reflector",
+    "dynamic": "core.objects.dynamic",
+    "metadata_watcher": "runtime.watcher.watcher",
+    "pointer": "core.requests.patch",
+    "predicate_filter": "runtime.triggers.stages",
+    "predicates": "runtime.triggers.predicates",
+    "reflector": "runtime.reflector.reflector",
     "retry_on_conflict": "runtime.retry_on_conflict",
-    "set_condition": "core.conditions",
+    "set_condition": "core.objects.conditions",
     "status": "runtime.status",
-    "store": "runtime.store_writer",
-    "strip_managed_fields": "core.prune",
-    "touched_objects": "runtime.adapters",
-    "watch_object": "runtime.watcher",
-    "watcher": "runtime.watcher",
+    "store": "runtime.reflector.store_writer",
+    "strip_managed_fields": "core.codec.prune",
+    "touched_objects": "runtime.triggers.stages",
+    "watch_object": "runtime.watcher.watcher",
+    "watcher": "runtime.watcher.watcher",
 }
 """Where each public name lives, below this package."""
 

@@ -16,7 +16,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from kubectl_runtime.core.version import VERSION
+from kubectl_runtime.core.base.version import VERSION
 
 PROGRAM = "kubectl-runtime"
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from kubectl_runtime.core.declare import attributes_of, hints_of
-from kubectl_runtime.core.objects import Resource
-from kubectl_runtime.core.views import MISSING
+from kubectl_runtime.core.codec.views import MISSING
+from kubectl_runtime.core.objects.declare import attributes_of, hints_of
+from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.crd.schema import object_schema
 
 

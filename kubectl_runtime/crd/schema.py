@@ -26,8 +26,7 @@ from uuid import UUID
 import msgspec
 import msgspec.structs
 
-from kubectl_runtime.core.views import MISSING
-from kubectl_runtime.core.wire import (
+from kubectl_runtime.core.base.wire import (
     alternatives,
     field_types,
     is_record_type,
@@ -37,6 +36,7 @@ from kubectl_runtime.core.wire import (
     to_plain,
     wire_names,
 )
+from kubectl_runtime.core.codec.views import MISSING
 
 Schema = dict[str, Any]
 Field = tuple[str, Any, Any]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubectl_runtime.core.errors import KubeError
+from kubectl_runtime.core.base.errors import KubeError
 
 
 class YamlError(ValueError):

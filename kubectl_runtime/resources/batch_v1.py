@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kubectl_runtime.core.metav1 import Condition, Part
-from kubectl_runtime.core.objects import Resource
-from kubectl_runtime.core.wire import MapKeys
+from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.meta.metav1 import Condition, Part
+from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.resources.core_v1 import PodTemplateSpec
 
 

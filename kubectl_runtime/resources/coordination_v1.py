@@ -1,8 +1,8 @@
 """The `coordination.k8s.io` group: `coordination.k8s.io/v1`."""
 from __future__ import annotations
 
-from kubectl_runtime.core.metav1 import Part
-from kubectl_runtime.core.objects import Resource
+from kubectl_runtime.core.meta.metav1 import Part
+from kubectl_runtime.core.objects.resource import Resource
 
 
 class LeaseSpec(Part):

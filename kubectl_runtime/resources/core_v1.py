@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kubectl_runtime.core.gvk import Scope
-from kubectl_runtime.core.metav1 import Condition, FrozenPart, Part
-from kubectl_runtime.core.objects import Resource
-from kubectl_runtime.core.wire import MapKeys
+from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.meta.gvk import Scope
+from kubectl_runtime.core.meta.metav1 import Condition, FrozenPart, Part
+from kubectl_runtime.core.objects.resource import Resource
 
 Plain = dict[str, Any]
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_runtime.core.objects import Resource
+from kubectl_runtime.core.objects.resource import Resource
 
 
 class EndpointSlice(Resource, group="discovery.k8s.io", version="v1", kind="EndpointSlice"):

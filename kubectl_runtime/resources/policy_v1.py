@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_runtime.core.objects import Resource
+from kubectl_runtime.core.objects.resource import Resource
 
 
 class PodDisruptionBudget(Resource, group="policy", version="v1", kind="PodDisruptionBudget"):

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.core.gvk import Scope
-from kubectl_runtime.core.metav1 import FrozenPart, Part
-from kubectl_runtime.core.objects import Resource
+from kubectl_runtime.core.meta.gvk import Scope
+from kubectl_runtime.core.meta.metav1 import FrozenPart, Part
+from kubectl_runtime.core.objects.resource import Resource
 
 
 class PolicyRule(Part):

@@ -1,8 +1,8 @@
 """The `scheduling.k8s.io` group: `scheduling.k8s.io/v1`."""
 from __future__ import annotations
 
-from kubectl_runtime.core.gvk import Scope
-from kubectl_runtime.core.objects import Resource
+from kubectl_runtime.core.meta.gvk import Scope
+from kubectl_runtime.core.objects.resource import Resource
 
 
 class PriorityClass(Resource, group="scheduling.k8s.io", version="v1", kind="PriorityClass", scope=Scope.CLUSTER):

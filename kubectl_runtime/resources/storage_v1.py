@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_runtime.core.gvk import Scope
-from kubectl_runtime.core.objects import Resource
+from kubectl_runtime.core.meta.gvk import Scope
+from kubectl_runtime.core.objects.resource import Resource
 
 
 class StorageClass(Resource, group="storage.k8s.io", version="v1", kind="StorageClass", scope=Scope.CLUSTER):

@@ -4,7 +4,7 @@
     until it is Established     the server has accepted its names
     until it is served          the server's discovery names the kind: a CRD is established a moment before
 
-What the server warns of is logged, as for every call (`kubectl_runtime.client.client`). In a cluster of several API
+What the server warns of is logged, as for every call (`kubectl_runtime.client.api.client`). In a cluster of several API
 servers each learns of a kind by itself; this one speaks for the one that answered.
 """
 from __future__ import annotations
@@ -13,13 +13,13 @@ from http import HTTPStatus
 
 import msgspec
 
-from kubectl_runtime.client.api import Api
-from kubectl_runtime.client.client import Client
-from kubectl_runtime.core.clock import Clock, Duration, seconds
-from kubectl_runtime.core.errors import ApiError, KubeError, RequestError, TransportError
-from kubectl_runtime.core.gvk import ApiResource
-from kubectl_runtime.core.request import Request
-from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.clock import Clock, Duration, seconds
+from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, TransportError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.runtime.conditions import is_crd_established, is_deleted

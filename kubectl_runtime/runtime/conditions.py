@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from kubectl_runtime.core.errors import RequestError
+from kubectl_runtime.core.base.errors import RequestError
 
 Condition: TypeAlias = Callable[[Any], bool]
 """From the object, or None while it does not exist, to whether it is as one waits for."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeVar
 
-from kubectl_runtime.client.api import Api
-from kubectl_runtime.core.errors import ApiError, RequestError
-from kubectl_runtime.core.objects import Resource
-from kubectl_runtime.core.params import PostParams
-from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.core.requests.params import PostParams
 from kubectl_runtime.runtime.retry_on_conflict import is_lost_race, retry_on_conflict
 
 R = TypeVar("R", bound=Resource)

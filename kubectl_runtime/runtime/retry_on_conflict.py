@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock, Duration, seconds
-from kubectl_runtime.core.errors import ApiError, RequestError
-from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.stop import StopToken
 
 T = TypeVar("T")
 

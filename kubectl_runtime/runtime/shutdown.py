@@ -14,8 +14,8 @@ import sys
 import threading
 import traceback
 
-from kubectl_runtime.core.clock import Clock
-from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.stop import StopToken
 
 DEFAULT_GRACE = 30.0
 """Seconds; Kubernetes' own default between SIGTERM and SIGKILL."""

@@ -19,15 +19,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kubectl_runtime.client.api import Api
-from kubectl_runtime.client.failures import KindNotServedError
-from kubectl_runtime.core.conditions import set_condition
-from kubectl_runtime.core.errors import ApiError, RequestError
-from kubectl_runtime.core.metav1 import Condition
-from kubectl_runtime.core.objects import Resource
-from kubectl_runtime.core.owned_fields import applied_fields
-from kubectl_runtime.core.partial import is_partial
-from kubectl_runtime.core.wire import to_plain
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.http.failures import KindNotServedError
+from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.wire import to_plain
+from kubectl_runtime.core.meta.metav1 import Condition
+from kubectl_runtime.core.objects.conditions import set_condition
+from kubectl_runtime.core.objects.owned_fields import applied_fields
+from kubectl_runtime.core.objects.partial import is_partial
+from kubectl_runtime.core.objects.resource import Resource
 
 log = logging.getLogger(__name__)
 

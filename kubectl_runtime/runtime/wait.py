@@ -19,27 +19,27 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import Any, Self, TypeVar
 
-from kubectl_runtime.client.api import Api
-from kubectl_runtime.client.failures import KindNotServedError
-from kubectl_runtime.core import request as requests
-from kubectl_runtime.core.clock import Clock, Duration, seconds
-from kubectl_runtime.core.errors import ApiError, KubeError, RequestError
-from kubectl_runtime.core.invalid import InvalidObject
-from kubectl_runtime.core.metav1 import format_time
-from kubectl_runtime.core.objects import Resource
-from kubectl_runtime.core.params import DeleteParams
-from kubectl_runtime.core.record import Record
-from kubectl_runtime.core.selectors import fields
-from kubectl_runtime.core.status import Status
-from kubectl_runtime.core.stop import StopToken
-from kubectl_runtime.runtime.backoff import backoff
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.http.failures import KindNotServedError
+from kubectl_runtime.core.base.clock import Clock, Duration, seconds
+from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
+from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.metav1 import format_time
+from kubectl_runtime.core.meta.selectors import fields
+from kubectl_runtime.core.objects.invalid import InvalidObject
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.core.requests import request as requests
+from kubectl_runtime.core.requests.params import DeleteParams
 from kubectl_runtime.runtime.conditions import Condition, is_deleted, name_of
-from kubectl_runtime.runtime.events import Apply, Delete, Failed, InitDone, RawStep
-from kubectl_runtime.runtime.failure_log import FailureLog, WatchTarget
 from kubectl_runtime.runtime.streams import closing_source
-from kubectl_runtime.runtime.views import reader_of
-from kubectl_runtime.runtime.watcher import one_object, readers, watch_steps
-from kubectl_runtime.runtime.watcher_config import WatcherConfig
+from kubectl_runtime.runtime.watcher.event import Apply, Delete, Failed, InitDone, RawStep
+from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
+from kubectl_runtime.runtime.watcher.readers import reader_of
+from kubectl_runtime.runtime.watcher.watch_backoff import backoff
+from kubectl_runtime.runtime.watcher.watcher import one_object, readers, watch_steps
+from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 
 K = TypeVar("K")
 

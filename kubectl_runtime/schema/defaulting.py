@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kubectl_runtime.core.jsonvalues import json_copy
+from kubectl_runtime.core.codec.jsonvalues import json_copy
 
 Node = Mapping[str, Any]
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kubectl_runtime.core.jsonvalues import same_json
+from kubectl_runtime.core.codec.jsonvalues import same_json
 from kubectl_runtime.schema import causes
 from kubectl_runtime.schema.causes import Cause
 

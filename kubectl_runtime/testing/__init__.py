@@ -19,12 +19,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kubectl_runtime.apiserver.rim.faults import Faults as Faults
+    from kubectl_runtime.apiserver.server import ApiServer as ApiServer
     from kubectl_runtime.testing.clock import SimClock as SimClock
-    from kubectl_runtime.testing.faults import Faults as Faults
-    from kubectl_runtime.testing.server import ApiServer as ApiServer
     from kubectl_runtime.testing.simulation import Simulation as Simulation
 
-_MODULES = {"ApiServer": "server", "Faults": "faults", "SimClock": "clock", "Simulation": "simulation"}
+_MODULES = {"ApiServer": "apiserver.server", "Faults": "apiserver.rim.faults", "SimClock": "testing.clock",
+            "Simulation": "testing.simulation"}
 
 __all__ = ["ApiServer", "Faults", "SimClock", "Simulation"]
 
@@ -32,7 +33,7 @@ __all__ = ["ApiServer", "Faults", "SimClock", "Simulation"]
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(importlib.import_module(f"kubectl_runtime.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from queue import SimpleQueue
 
-from kubectl_runtime.testing.server import DEFAULT_CONTROLLERS, ApiServer
+from kubectl_runtime.apiserver.server import DEFAULT_CONTROLLERS, ApiServer
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 

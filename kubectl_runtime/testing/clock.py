@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from kubectl_runtime.core.clock import Duration, seconds
+from kubectl_runtime.core.base.clock import Duration, seconds
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """The date on which simulated time begins."""

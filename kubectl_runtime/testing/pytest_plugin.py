@@ -40,8 +40,8 @@ except ImportError:  # the module can be imported, for documentation or by a wal
     pytest = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from kubectl_runtime.client.client import Client
-    from kubectl_runtime.testing.server import ApiServer
+    from kubectl_runtime.apiserver.server import ApiServer
+    from kubectl_runtime.client.api.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -94,7 +94,7 @@ def _arguments(config: pytest.Config) -> dict[str, Any]:
 
 def _serve(config: pytest.Config, arguments: dict[str, Any]) -> Iterator[ApiServer]:
     """A server with the options' arguments and manifests and these arguments, running meanwhile."""
-    from kubectl_runtime.testing.server import ApiServer
+    from kubectl_runtime.apiserver.server import ApiServer
 
     with ApiServer(**{**_arguments(config), **arguments}) as server:
         for manifest in _option(config, "kube_manifests").split():

@@ -22,13 +22,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from kubectl_runtime.core.clock import Duration, seconds
-from kubectl_runtime.core.refs import ObjectRef
-from kubectl_runtime.runtime.assembly import Assembly
-from kubectl_runtime.runtime.controller import Controller, functions_of
-from kubectl_runtime.runtime.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
-from kubectl_runtime.runtime.store import Store
-from kubectl_runtime.runtime.watches import Watch
+from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.runtime.controller.assembly import Assembly
+from kubectl_runtime.runtime.controller.controller import Controller, functions_of
+from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
+from kubectl_runtime.runtime.reflector.store import Store
+from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.executor import SimExecutor
 

@@ -27,8 +27,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
+from kubectl_runtime.apiserver.wire import HttpRequest
 from kubectl_runtime.testing import ApiServer
-from kubectl_runtime.testing.apiserver.wire import HttpRequest
 
 PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

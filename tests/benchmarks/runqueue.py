@@ -11,15 +11,15 @@ import sys
 import threading
 import time
 
-from kubectl_runtime.core.clock import SYSTEM_CLOCK
-from kubectl_runtime.core.gvk import ApiResource
-from kubectl_runtime.core.refs import ObjectRef
-from kubectl_runtime.runtime.executor import ThreadExecutor
-from kubectl_runtime.runtime.runner import Runner
-from kubectl_runtime.runtime.runqueue import RunQueue
-from kubectl_runtime.runtime.runs import SUCCEEDED, Outcome, Run
-from kubectl_runtime.runtime.scheduler import Scheduler
-from kubectl_runtime.runtime.triggers import ReconcileRequest
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Run
+from kubectl_runtime.runtime.queue.scheduler import Scheduler
+from kubectl_runtime.runtime.queue.work_queue import WorkQueue
+from kubectl_runtime.runtime.reconcile.executor import ThreadExecutor
+from kubectl_runtime.runtime.reconcile.runner import Runner
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 
 POD = ApiResource("", "v1", "Pod", "pods")
 
@@ -40,7 +40,7 @@ def main(keys: int = 200_000, workers: int = 10) -> None:
     executor = ThreadExecutor(workers, "worker", lambda error: print(repr(error), file=sys.stderr))
     for thread in executor.threads:
         thread.start()
-    runner = Runner(RunQueue(Scheduler()), execute, executor, concurrency=workers, clock=SYSTEM_CLOCK)
+    runner = Runner(WorkQueue(Scheduler()), execute, executor, concurrency=workers, clock=SYSTEM_CLOCK)
     runner.open()
     threading.Thread(target=runner.dispatch, args=(lambda: None,), name="dispatcher", daemon=True).start()
     requests = [ReconcileRequest(ObjectRef(POD, f"pod-{number}", "default"), "object updated", (f"uid-{number}", "1"))

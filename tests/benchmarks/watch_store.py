@@ -13,13 +13,13 @@ import resource
 import sys
 import time
 
-from kubectl_runtime.client.api import Api
-from kubectl_runtime.client.client import Client
-from kubectl_runtime.client.config import Config
-from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.resources import Pod
-from kubectl_runtime.runtime.watch_machine import Watching
-from kubectl_runtime.runtime.watches import Watch
+from kubectl_runtime.runtime.triggers.watches import Watch
+from kubectl_runtime.runtime.watcher.watch_machine import Watching
 
 
 def resident_mib() -> float:

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from kubectl_runtime.core.gvk import ApiResource, Scope
-from kubectl_runtime.core.objects import Resource
-from kubectl_runtime.core.wire import MapKeys
+from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.meta.gvk import ApiResource, Scope
+from kubectl_runtime.core.objects.resource import Resource
 
 PODS = ApiResource("", "v1", "Pod", "pods")
 NODES = ApiResource("", "v1", "Node", "nodes", Scope.CLUSTER)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.jsonvalues import (
+from kubectl_runtime.core.codec.jsonvalues import (
     MOST_REMEMBERED,
     equal_json,
     json_copy,

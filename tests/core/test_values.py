@@ -5,12 +5,19 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from kubectl_runtime.core.errors import ApiError, KubeError, RequestError, WriteBackError
-from kubectl_runtime.core.gvk import ApiResource, GroupVersionKind, Scope, api_resource_of, plural_of, split_api_version
-from kubectl_runtime.core.metav1 import format_micro_time, format_time, parse_time
-from kubectl_runtime.core.problems import DecodeError
-from kubectl_runtime.core.refs import ObjectRef
-from kubectl_runtime.core.status import Status, StatusCause, StatusDetails
+from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, WriteBackError
+from kubectl_runtime.core.base.status import Status, StatusCause, StatusDetails
+from kubectl_runtime.core.meta.gvk import (
+    ApiResource,
+    GroupVersionKind,
+    Scope,
+    api_resource_of,
+    plural_of,
+    split_api_version,
+)
+from kubectl_runtime.core.meta.metav1 import format_micro_time, format_time, parse_time
+from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.meta.refs import ObjectRef
 from tests.core.examples import DEPLOYMENTS, NODES, PODS, Widget
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubectl_runtime.client.api import Api
-from kubectl_runtime.client.client import Client
-from kubectl_runtime.client.failures import KindNotServedError
-from kubectl_runtime.core.dynamic import dynamic
-from kubectl_runtime.core.errors import ApiError
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.http.failures import KindNotServedError
+from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.core.objects.dynamic import dynamic
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.testing import ApiServer

@@ -11,8 +11,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from kubectl_runtime.core.gvk import Scope
-from kubectl_runtime.core.wire import MapKeys
+from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.crd.customresource import CustomResource, PrinterColumn
 from kubectl_runtime.crd.schema import object_schema
 from kubectl_runtime.schema.defaulting import apply_defaults

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_runtime import Api, Patch
-from kubectl_runtime.core.gvk import ApiResource
+from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.resources import ConfigMap, Event
 
 pytest.importorskip("kopf")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.core.errors import KubeError
+from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.manifests.documents import read_text
 from kubectl_runtime.manifests.problems import ManifestError
 

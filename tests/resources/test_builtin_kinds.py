@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import kubectl_runtime.resources as resources
-from kubectl_runtime.core.declare import attributes_of, codecs_of, hints_of
-from kubectl_runtime.core.metav1 import Condition
-from kubectl_runtime.core.objects import Resource
-from kubectl_runtime.core.wire import alternatives, camel, field_types, is_record_type, map_keys, member_type
+from kubectl_runtime.apiserver.kinds.catalog import builtin_types
+from kubectl_runtime.apiserver.schemas.schema import Schema
+from kubectl_runtime.core.base.wire import alternatives, camel, field_types, is_record_type, map_keys, member_type
+from kubectl_runtime.core.meta.metav1 import Condition
+from kubectl_runtime.core.objects.declare import attributes_of, codecs_of, hints_of
+from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.resources import ConfigMap, Deployment, Event, Pod, Secret
-from kubectl_runtime.testing.apiserver.kinds.catalog import builtin_types
-from kubectl_runtime.testing.apiserver.schemas.schema import Schema
 
 SERVED = {(served.group, served.version, served.kind): served for served in builtin_types()}
 KINDS: list[type[Resource]] = [getattr(resources, name) for name in resources.__all__]

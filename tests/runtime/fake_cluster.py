@@ -10,17 +10,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kubectl_runtime.client.writes import Write, WriteObserver, WriteObservers
-from kubectl_runtime.core.clock import SYSTEM_CLOCK, Clock
-from kubectl_runtime.core.errors import TransportError
-from kubectl_runtime.core.gvk import ApiResource
-from kubectl_runtime.core.head import decode_object
-from kubectl_runtime.core.metav1 import ListMeta
-from kubectl_runtime.core.objects import Resource
-from kubectl_runtime.core.params import ListParams, WatchParams
-from kubectl_runtime.core.record import Record
-from kubectl_runtime.core.stop import StopToken
-from tests.runtime.watch_fakes import Item, api_error
+from kubectl_runtime.client.api.writes import Write, WriteObserver, WriteObservers
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.errors import TransportError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.decode import decode_object
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.metav1 import ListMeta
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.core.requests.params import ListParams, WatchParams
+from tests.runtime.watcher.watch_fakes import Item, api_error
 
 
 class Parent(Resource, group="test.example", version="v1", kind="Parent"):

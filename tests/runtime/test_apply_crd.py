@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 import requests
 
-from kubectl_runtime.client.api import Api
-from kubectl_runtime.client.client import Client
-from kubectl_runtime.client.config import Config
-from kubectl_runtime.core.errors import ApiError, RequestError
-from kubectl_runtime.core.patch import Patch
-from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.apiserver.wire import HttpResponse
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import ConfigMap, CustomResourceDefinition
 from kubectl_runtime.runtime.apply_crd import apply_crd
 from kubectl_runtime.runtime.wait import WaitStopped, WaitTimeout
-from kubectl_runtime.testing.apiserver.wire import HttpResponse
 from kubectl_runtime.testing.clock import SimClock
-from kubectl_runtime.testing.server import ApiServer
 
 DISCOVERY = "/apis/crd.example.com/v1"
 

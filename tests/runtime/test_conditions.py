@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.dynamic import dynamic
-from kubectl_runtime.core.errors import RequestError
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.objects.dynamic import dynamic
 from kubectl_runtime.resources import CustomResourceDefinition, Deployment, Ingress, Job, Pod, Service
 from kubectl_runtime.runtime import conditions
 from kubectl_runtime.runtime.conditions import Condition, name_of

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from kubectl_runtime.client.api import Api
-from kubectl_runtime.client.client import Client
-from kubectl_runtime.client.config import Config
-from kubectl_runtime.core.errors import ApiError, RequestError
-from kubectl_runtime.core.patch import Patch
-from kubectl_runtime.core.status import Status, StatusCause, StatusDetails
-from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.status import Status, StatusCause, StatusDetails
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.create_or_update import create_or_update
 from kubectl_runtime.runtime.retry_on_conflict import ConflictBackoff, retry_on_conflict
 from kubectl_runtime.testing.clock import SimClock
-from kubectl_runtime.testing.server import ApiServer
 
 
 def conflict(cause: str = "") -> ApiError:

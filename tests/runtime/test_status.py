@@ -10,19 +10,19 @@ import msgspec
 import pytest
 import requests
 
-from kubectl_runtime.client.api import Api
-from kubectl_runtime.client.client import Client
-from kubectl_runtime.client.config import Config
-from kubectl_runtime.core.errors import ApiError, RequestError
-from kubectl_runtime.core.metav1 import Condition
-from kubectl_runtime.core.partial import PartialObjectMeta
-from kubectl_runtime.core.prune import strip_managed_fields
-from kubectl_runtime.core.wire import MapKeys
+from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.codec.prune import strip_managed_fields
+from kubectl_runtime.core.meta.metav1 import Condition
+from kubectl_runtime.core.objects.partial import PartialObjectMeta
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import ConfigMap, Pod
 from kubectl_runtime.runtime import status
 from kubectl_runtime.testing.clock import EPOCH, SimClock
-from kubectl_runtime.testing.server import ApiServer
 
 
 class JobStatus(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -199,12 +199,12 @@ def test_conditions_of_built_in_kinds_keep_the_fields_that_are_theirs(world: Wor
     pods.create({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
     kubelets = {"type": "Ready", "status": "True", "lastProbeTime": "2026-01-01T00:00:00Z"}
     pods.apply_status({"metadata": {"name": "p"}, "status": {"conditions": [kubelets]}}, field_manager="kubelet")
-    mine = Condition(type="example.com/Gate", status="True", reason="Open")
+    mine = Condition(type="example.com/SyncGate", status="True", reason="Open")
     assert status.apply_condition(pods, pods.get("p"), mine, field_manager="m") is True
     second = Condition(type="example.com/Second", status="True")
     assert status.apply_condition(pods, pods.get("p"), second, field_manager="kubelet") is True
     found = {entry["type"]: entry for entry in pods.get("p")["status"]["conditions"]}
-    assert set(found) == {"Ready", "example.com/Gate", "example.com/Second"}
+    assert set(found) == {"Ready", "example.com/SyncGate", "example.com/Second"}
     assert found["Ready"]["lastProbeTime"] == "2026-01-01T00:00:00Z"
 
 

@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from kubectl_runtime.runtime.action import Action
-from kubectl_runtime.runtime.context import Context
-from kubectl_runtime.runtime.controller import Controller
+from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.reconcile.action import Action
+from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.usercode import described, guarded, guarded_logger, pass_interrupt
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 

@@ -9,20 +9,20 @@ from typing import Any, TypeVar
 import pytest
 import requests
 
-from kubectl_runtime.client.api import Api
-from kubectl_runtime.client.client import Client
-from kubectl_runtime.client.config import Config
-from kubectl_runtime.core.errors import ApiError, RequestError
-from kubectl_runtime.core.invalid import InvalidObject
-from kubectl_runtime.core.params import DeleteParams
-from kubectl_runtime.core.patch import Patch
-from kubectl_runtime.core.stop import StopToken
+from kubectl_runtime.apiserver.rim.faults.rule import Rule
+from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.objects.invalid import InvalidObject
+from kubectl_runtime.core.requests.params import DeleteParams
+from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.resources import ConfigMap, Namespace, Pod
 from kubectl_runtime.runtime import conditions
 from kubectl_runtime.runtime.wait import WaitStopped, WaitTimeout, await_condition, delete_and_finalize
 from kubectl_runtime.testing.clock import SimClock
-from kubectl_runtime.testing.faults.rule import Rule
-from kubectl_runtime.testing.server import ApiServer
 
 T = TypeVar("T")
 PATIENCE = 30.0

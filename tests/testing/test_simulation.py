@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.runtime.action import Action
-from kubectl_runtime.runtime.context import Context
-from kubectl_runtime.runtime.controller import Controller
+from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.reconcile.action import Action
+from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.testing.executor import SimExecutor
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent

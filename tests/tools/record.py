@@ -7,7 +7,7 @@ Against the embedded server (the lines of tokens.csv are ``admin-token,admin,1,s
     python -m kubectl_runtime.testing --port 8001 --token-auth-file tokens.csv --authorization-mode RBAC \\
         --compaction-interval 15s --controllers none
     python -m tests.tools.record --server http://127.0.0.1:8001 --token admin-token --user-token alice-token \\
-        --without controller-manager --check tests/testing/golden/*/*.json tests/testing/kinds/refusals/*.json
+        --without controller-manager --check tests/apiserver/golden/*/*.json tests/apiserver/kinds/refusals/*.json
 
 For the next version of Kubernetes: run its kube-apiserver and etcd with the same two tokens, RBAC, the ServiceAccount
 admission plugin off and --etcd-compaction-interval=15s, record every file without --check, and read what git shows as

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kubectl_runtime.testing.apiserver import schemas
-from kubectl_runtime.testing.apiserver.kinds import typed
+from kubectl_runtime.apiserver import schemas
+from kubectl_runtime.apiserver.kinds import typed
 
 # Beside the modules that read them.
 DEFINITIONS = Path(schemas.__file__).with_name("definitions.json.gz")

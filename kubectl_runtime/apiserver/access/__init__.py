@@ -1,0 +1,11 @@
+"""Who asks, and whether he may: authentication, impersonation, authorisation (`Access`), and the reviews that tell."""
+
+from __future__ import annotations
+
+from kubectl_runtime.apiserver.access.access import Access, AuthorizationMode, Tokens, as_user, users_by_token
+from kubectl_runtime.apiserver.access.attributes import Attributes, Decision
+from kubectl_runtime.apiserver.access.authn import ADMIN
+from kubectl_runtime.apiserver.access.user import User
+
+__all__ = ["ADMIN", "Access", "Attributes", "AuthorizationMode", "Decision", "Tokens", "User", "as_user",
+           "users_by_token"]

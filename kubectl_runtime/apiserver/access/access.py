@@ -1,0 +1,168 @@
+"""`Access`: who asks, and whether he may: authentication, impersonation and authorisation as the core asks for them.
+
+=======================  ==============================================================================================
+``attach(cluster)``      once, when the core is made: under RBAC the default roles are stored
+``admit(request, …)``    before a request is looked at: its user, or the 401 or 403 that answers it; so a user without
+                         rights learns nothing, not even which types there are
+``require_create(…)``    a PUT or an apply turned out to create: the user needs ``create`` too
+``check_write(…)``       a Role or binding is about to be stored: nobody grants what he does not have
+=======================  ==============================================================================================
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from kubectl_runtime.apiserver.access import bootstrap_roles, escalation
+from kubectl_runtime.apiserver.access.attributes import Attributes, Decision, of_request, refusal
+from kubectl_runtime.apiserver.access.authn import CREDENTIAL_EXTRA, Authenticator, load_token_file
+from kubectl_runtime.apiserver.access.impersonation import (
+    impersonate,
+    service_account,
+    service_account_groups,
+)
+from kubectl_runtime.apiserver.access.rbac import GROUP, SERVICE_ACCOUNT, Rbac, StoredRoles
+from kubectl_runtime.apiserver.access.user import User
+from kubectl_runtime.apiserver.route import RequestInfo
+from kubectl_runtime.apiserver.storage.cluster import Cluster
+from kubectl_runtime.apiserver.storage.storage import Storage
+from kubectl_runtime.apiserver.wire import HttpRequest
+
+_EVERYTHING = escalation.EVERYTHING
+
+
+class AuthorizationMode(StrEnum):
+    """How rights are decided; the values are kube-apiserver's."""
+
+    ALWAYS_ALLOW = "AlwaysAllow"
+    RBAC = "RBAC"
+
+    @classmethod
+    def _missing_(cls, value: object) -> AuthorizationMode:
+        raise ValueError(f"unknown authorization mode: {value}; there are: {', '.join(cls)}")
+
+
+class Access:
+    """Authentication and authorisation of one server. Safe to use from any thread once it is attached."""
+
+    def __init__(self, *, tokens: Mapping[str, User] | None = None,
+                 mode: AuthorizationMode | str = AuthorizationMode.ALWAYS_ALLOW, anonymous: bool | None = None) -> None:
+        """`tokens` maps bearer tokens to users; without it (and without RBAC) tokens are not looked at.
+
+        `anonymous` tells whether requests without credentials are let in; the default is yes, except with tokens and
+        AlwaysAllow, a combination in which kube-apiserver turns them off too. Raises ValueError for an unknown mode.
+        """
+        self.mode = AuthorizationMode(mode)
+        if tokens is None and self.mode is AuthorizationMode.RBAC:
+            tokens = {}
+        if anonymous is None:
+            anonymous = tokens is None or self.mode is AuthorizationMode.RBAC
+        self._authenticator = Authenticator(tokens, anonymous=anonymous)
+        self._cluster: Cluster | None = None
+        self._rbac = Rbac(StoredRoles(self._storage)) if self.mode is AuthorizationMode.RBAC else None
+
+    def attach(self, cluster: Cluster) -> None:
+        """Guard this cluster; its lock is taken."""
+        self._cluster = cluster
+        self._authenticator.clock = cluster.clock
+        if self._rbac is not None:
+            with cluster.locked():
+                bootstrap_roles.install(cluster.storage, cluster.clock.now(), cluster.new_uid)
+
+    def _storage(self) -> Storage:
+        assert self._cluster is not None, "attach comes first"
+        return self._cluster.storage
+
+    def admit(self, request: HttpRequest, info: RequestInfo) -> User:
+        """The user as whom the request is answered; raises the 401 or 403 that answers it instead."""
+        attributes = of_request(self._authenticator.authenticate(request), info, request)
+        user = impersonate(request, attributes, self.authorize)
+        self.require(attributes if user is attributes.user else replace(attributes, user=user))
+        return user
+
+    def authorize(self, attributes: Attributes) -> Decision:
+        """Whether somebody may do something."""
+        if self._rbac is None or self._cluster is None:
+            return Decision(True)
+        with self._cluster.locked():
+            return self._rbac.authorize(attributes)
+
+    def require(self, attributes: Attributes) -> None:
+        """Raise the 403 unless it is allowed."""
+        decision = self.authorize(attributes)
+        if not decision.allowed:
+            raise refusal(attributes, decision.reason)
+
+    def require_create(self, user: User, info: RequestInfo) -> None:
+        """Raise the 403 of a user who may update or patch but not create an object that turned out not to exist."""
+        self.require(Attributes(user, "create", info.group, info.resource, info.subresource, info.namespace, info.name))
+
+    def check_write(self, user: User, group: str, plural: str, new: dict[str, Any], old: dict[str, Any] | None) -> None:
+        """Raise the 403 of a Role or binding that would grant more than its writer has; the cluster's lock is held."""
+        if self._rbac is not None and group == GROUP:
+            escalation.check_write(self._rbac, user, plural, new, old)
+
+    def rules_for(self, user: User, namespace: str) -> tuple[list[dict[str, Any]], str]:
+        """The rules of a user in a namespace, and what kept some from being found ("" if nothing did)."""
+        if self._rbac is None or self._cluster is None:
+            return _EVERYTHING, ""
+        with self._cluster.locked():
+            return self._rbac.rules_for(user, namespace)
+
+    def user_of_token(self, token: str) -> User | None:
+        """Whose token it is."""
+        return self._authenticator.user_of_token(token)
+
+    @property
+    def knows_tokens(self) -> bool:
+        """Whether bearer tokens are looked at."""
+        return self._authenticator.tokens is not None
+
+    def issue_token(self, user: str | User) -> str:
+        """A new bearer token for a user (see `as_user`); raises ValueError on a server that does not look at tokens."""
+        tokens = self._authenticator.tokens
+        if tokens is None:
+            raise ValueError("this server does not tell users apart: give it tokens=… or authorization_mode='RBAC'")
+        token = secrets.token_urlsafe(24)
+        tokens[token] = as_user(user)
+        return token
+
+    def issue_account_token(self, namespace: str, name: str, uid: str, lifetime: float) -> str:
+        """A new bearer token for a service account, which expires after so many seconds on the clock.
+
+        On a server that does not look at tokens it is good for nothing, and refused by nobody.
+        """
+        assert self._cluster is not None, "attach comes first"
+        user = as_user(f"{SERVICE_ACCOUNT}{namespace}:{name}")
+        token = secrets.token_urlsafe(48)
+        ends = self._cluster.clock.monotonic() + lifetime
+        credential = ((CREDENTIAL_EXTRA, (f"JTI={uuid.uuid4()}",)),)
+        self._authenticator.expiring[token] = (User(user.name, uid, user.groups, credential), ends)
+        return token
+
+
+Tokens = Mapping[str, str | User] | str | Path
+"""Users by bearer token, or the path of a token file."""
+
+
+def as_user(user: str | User) -> User:
+    """A user from a name; the user name of a service account gets the service account's groups."""
+    if isinstance(user, User):
+        return user
+    account = service_account(user)
+    return User(user, groups=service_account_groups(account[0]) if account else ())
+
+
+def users_by_token(tokens: Tokens | None) -> dict[str, User] | None:
+    """Users by token from what a server is given. Raises `TokenFileError` and OSError."""
+    if tokens is None:
+        return None
+    if isinstance(tokens, Mapping):
+        return {token: as_user(user) for token, user in tokens.items()}
+    return load_token_file(tokens)

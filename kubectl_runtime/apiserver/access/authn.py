@@ -1,0 +1,127 @@
+"""Who asks: client certificates, static bearer tokens, nobody (anonymous).
+
+=============================  =====================================================================================
+a verified client certificate  its CN is the user, each O a group; it wins over a token
+``Authorization: Bearer T``    the user of T; an unknown T is a 401, even where anonymous requests are let in
+anything else                  ``system:anonymous``, or a 401 where anonymous requests are turned off
+=============================  =====================================================================================
+
+A server without any users to tell apart does not look at tokens: with `Authenticator()` every request without a
+certificate is an administrator's.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from kubectl_runtime.apiserver.access.user import User
+from kubectl_runtime.apiserver.errors import unauthorized
+from kubectl_runtime.apiserver.wire import HttpRequest
+from kubectl_runtime.certificates.authority import UID_ATTRIBUTE
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+
+MASTERS = "system:masters"
+AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
+ANONYMOUS = User("system:anonymous", groups=(UNAUTHENTICATED,))
+ADMIN = User("admin", groups=(MASTERS, AUTHENTICATED))
+"""Who everybody is on a server that does not look at tokens, and who the server's own client is on one that does."""
+
+CREDENTIAL_ID = "credentialID"  # pseudo attribute in which the rim passes on the certificate's fingerprint
+CREDENTIAL_EXTRA = "authentication.kubernetes.io/credential-id"
+
+
+class TokenFileError(ValueError):
+    """A token file that cannot be read as one; the text names file and line, never a token."""
+
+
+def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
+    """The users of a static token file by token: lines of ``token,user,uid`` and optionally ``"group1,group2"``.
+
+    A line without a token is skipped and a repeated token takes its last line, as in kube-apiserver. Raises
+    `TokenFileError`.
+    """
+    users: dict[str, User] = {}
+    reader = csv.reader(io.StringIO(text), skipinitialspace=True)
+    for row in reader:
+        if not row:
+            continue
+        if len(row) < 3:
+            raise TokenFileError(f"{source}, line {reader.line_num}: a token file needs at least the 3 columns token, "
+                                 f"user and uid, this line has {len(row)}")
+        groups = tuple(row[3].split(",")) if len(row) > 3 and row[3] else ()
+        if row[0]:
+            users[row[0]] = User(row[1], row[2], groups)
+    return users
+
+
+def load_token_file(path: str | Path) -> dict[str, User]:
+    """The users of the token file at `path`. Raises `TokenFileError` and OSError."""
+    try:
+        return parse_token_file(Path(path).read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise TokenFileError(f"{path} is no UTF-8: {error}") from None
+
+
+def with_authenticated(user: User) -> User:
+    """The user with the group that every authenticated user has."""
+    if user.name == ANONYMOUS.name or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
+        return user
+    return User(user.name, user.uid, (*user.groups, AUTHENTICATED), user.extra)
+
+
+def certificate_user(subject: Iterable[tuple[str, str]]) -> User | None:
+    """The user of a certificate's subject, or None if it has no common name."""
+    values: dict[str, list[str]] = {}
+    for attribute, value in subject:
+        values.setdefault(attribute, []).append(value)
+    names = values.get("commonName") or [""]
+    if not names[-1]:
+        return None
+    extra = tuple((CREDENTIAL_EXTRA, (value,)) for value in values.get(CREDENTIAL_ID, ()))
+    return User(names[-1], (values.get(UID_ATTRIBUTE) or [""])[-1], tuple(values.get("organizationName", ())), extra)
+
+
+def bearer_token(request: HttpRequest) -> str:
+    """The bearer token of a request, "" if it has none."""
+    parts = request.header("authorization").strip().split(" ", 2)
+    return parts[1] if len(parts) > 1 and parts[0].lower() == "bearer" else ""
+
+
+class Authenticator:
+    """Finds the user of a request. `tokens` may be given new entries at any time."""
+
+    def __init__(self, tokens: Mapping[str, User] | None = None, *, anonymous: bool = True) -> None:
+        """`tokens` maps bearer tokens to users; None (not: an empty mapping) does not look at tokens at all."""
+        self.tokens = dict(tokens) if tokens is not None else None
+        self.expiring: dict[str, tuple[User, float]] = {}  # further tokens, with the monotonic time at which they end
+        self.clock: Clock = SYSTEM_CLOCK
+        self.anonymous = anonymous
+
+    def user_of_token(self, token: str) -> User | None:
+        """Whose token it is, None if it is nobody's (any more) or tokens are not looked at."""
+        if self.tokens is None:
+            return None
+        user, ends = self.expiring.get(token, (None, 0.0))
+        return user if user is not None and self.clock.monotonic() < ends else self.tokens.get(token)
+
+    def authenticate(self, request: HttpRequest) -> User:
+        """The user of the request; raises the 401 of a wrong token or of an anonymous request that is not let in."""
+        if request.peer_cert_subject is not None:
+            user = certificate_user(request.peer_cert_subject)
+            if user is not None:
+                return with_authenticated(user)
+        if self.tokens is None:
+            return ADMIN
+        token = bearer_token(request)
+        if token:
+            found = self.user_of_token(token)
+            if found is None:
+                raise unauthorized()
+            return with_authenticated(found)
+        if not self.anonymous:
+            raise unauthorized()
+        return ANONYMOUS

@@ -1,0 +1,178 @@
+"""Impersonation: a request that wants to be somebody else's, and whether its own user may do that.
+
+The modes that apply are tried in this order; the first that allows it wins, and if none does, the first refusal is
+told:
+
+==================  ==========================================  ====================================================
+mode                applies to                                  rights it needs
+==================  ==========================================  ====================================================
+``arbitrary-node``  a node, by its user name alone              ``impersonate-on:MODE:VERB`` on what the request is
+``serviceaccount``  a service account, by its user name alone   about, and ``impersonate:MODE`` on user, uid, groups
+``user-info``       everybody else                              and extra, all in the group authentication.k8s.io
+legacy              everybody                                   ``impersonate`` on them; user and groups lie in the
+                                                                core group
+==================  ==========================================  ====================================================
+
+The real server has a further mode for the node on which a service account's pod runs: no token of this server names a
+node.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from urllib.parse import unquote
+
+from kubectl_runtime.apiserver.access.attributes import Attributes, Decision, refusal
+from kubectl_runtime.apiserver.access.authn import ANONYMOUS, MASTERS, UNAUTHENTICATED, with_authenticated
+from kubectl_runtime.apiserver.access.rbac import SERVICE_ACCOUNT
+from kubectl_runtime.apiserver.access.user import User
+from kubectl_runtime.apiserver.errors import StatusError, bad_request
+from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors
+from kubectl_runtime.apiserver.wire import HttpRequest
+
+Authorize = Callable[[Attributes], Decision]
+
+AUTHENTICATION = "authentication.k8s.io"
+NODE = "system:node:"
+_EXTRA = "impersonate-extra-"
+
+
+@dataclass(frozen=True, slots=True)
+class _Mode:
+    name: str  # "" is the legacy mode
+
+    @property
+    def verb(self) -> str:
+        return f"impersonate:{self.name}" if self.name else "impersonate"
+
+
+def wanted_user(request: HttpRequest) -> User | None:
+    """The user that the request's headers name, as they name it; None without such headers.
+
+    A header that was sent several times reaches the server as one with values that are joined by commas. Raises a 400
+    for a uid, group or extra without a user.
+    """
+    if not any(key.startswith("impersonate-") for key in request.headers):
+        return None
+    name = request.header("impersonate-user")
+    uid = request.header("impersonate-uid")
+    groups = tuple(_values(request.header("impersonate-group"))) if "impersonate-group" in request.headers else ()
+    extra = tuple((unquote(key[len(_EXTRA):]), tuple(_values(value)))
+                  for key, value in sorted(request.headers.items()) if key.startswith(_EXTRA))
+    if name:
+        return User(name, uid, groups, extra)
+    if uid or groups or extra:
+        raise bad_request(f"requested {_go_user(User('', uid, groups, extra))} without impersonating a user name")
+    return None
+
+
+def _values(text: str) -> list[str]:
+    return text.split(", ")  # the headers' own separator; a comma alone belongs to a value
+
+
+def _go_user(user: User) -> str:
+    """A user as the real server's message dumps it."""
+    groups = "[]string{" + ", ".join(map(json.dumps, user.groups)) + "}" if user.groups else "[]string(nil)"
+    entries = [f"{json.dumps(key)}:[]string{{{', '.join(map(json.dumps, values))}}}" for key, values in user.extra]
+    extra = "map[string][]string{" + ", ".join(entries) + "}" if entries else "map[string][]string(nil)"
+    return f'&user.DefaultInfo{{Name:"{user.name}", UID:{json.dumps(user.uid)}, Groups:{groups}, Extra:{extra}}}'
+
+
+def impersonate(request: HttpRequest, attributes: Attributes, authorize: Authorize) -> User:
+    """The user that the request acts as: its own, or the one that it impersonates; raises a 403 if it may not."""
+    wanted = wanted_user(request)
+    if wanted is None:
+        return attributes.user
+    first: StatusError | None = None
+    for mode in _modes(wanted):
+        try:
+            _check(mode, wanted, attributes, authorize)
+        except StatusError as error:
+            first = first or error
+        else:
+            return _complete(mode, wanted)
+    assert first is not None  # the legacy mode applies to everybody
+    raise first
+
+
+def _modes(wanted: User) -> Iterator[_Mode]:
+    by_name_alone = not (wanted.uid or wanted.groups or wanted.extra)
+    if node_name(wanted.name):
+        if by_name_alone:
+            yield _Mode("arbitrary-node")
+    elif service_account(wanted.name):
+        if by_name_alone:
+            yield _Mode("serviceaccount")
+    else:
+        yield _Mode("user-info")
+    yield _Mode("")
+
+
+def _check(mode: _Mode, wanted: User, attributes: Attributes, authorize: Authorize) -> None:
+    if mode.name:
+        _require(replace(attributes, verb=f"impersonate-on:{mode.name}:{attributes.verb}"), authorize)
+    for needed in _needed(mode, wanted, attributes.user):
+        if mode.name and needed.resource == "groups" and needed.name in ("", MASTERS):
+            what = f"the {needed.name} group" if needed.name else "the empty string group"
+            raise refusal(needed, f"impersonating {what} is not allowed")
+        _require(needed, authorize)
+
+
+def _require(attributes: Attributes, authorize: Authorize) -> None:
+    decision = authorize(attributes)
+    if not decision.allowed:
+        raise refusal(attributes, decision.reason)
+
+
+def _needed(mode: _Mode, wanted: User, requestor: User) -> Iterator[Attributes]:
+    """What the requestor must be allowed, field by field."""
+    group = AUTHENTICATION if mode.name else ""
+    account = service_account(wanted.name)
+    node = node_name(wanted.name) if mode.name else ""
+    if account:
+        yield Attributes(requestor, mode.verb, group, "serviceaccounts", namespace=account[0], name=account[1])
+    elif node:
+        yield Attributes(requestor, mode.verb, group, "nodes", name=node)
+    else:
+        yield Attributes(requestor, mode.verb, group, "users", name=wanted.name)
+    if wanted.uid:
+        yield Attributes(requestor, mode.verb, AUTHENTICATION, "uids", name=wanted.uid)
+    for name in wanted.groups:
+        yield Attributes(requestor, mode.verb, group, "groups", name=name)
+    for key, values in wanted.extra:
+        for value in values:
+            yield Attributes(requestor, mode.verb, AUTHENTICATION, "userextras", key, name=value)
+
+
+def _complete(mode: _Mode, wanted: User) -> User:
+    """The user with the groups that follow from its name."""
+    groups = wanted.groups
+    account = service_account(wanted.name)
+    if account and not groups:
+        groups = service_account_groups(account[0])
+    if mode.name and node_name(wanted.name):
+        groups = ("system:nodes",)
+    if wanted.name == ANONYMOUS.name and UNAUTHENTICATED not in groups:
+        groups = (*groups, UNAUTHENTICATED)
+    return with_authenticated(User(wanted.name, wanted.uid, groups, wanted.extra))
+
+
+def service_account(username: str) -> tuple[str, str] | None:
+    """Namespace and name of a service account's user name."""
+    parts = username.split(":")
+    if not username.startswith(SERVICE_ACCOUNT) or len(parts) != 4 or not parts[2] or not parts[3]:
+        return None
+    return parts[2], parts[3]
+
+
+def service_account_groups(namespace: str) -> tuple[str, ...]:
+    """The groups of every service account of a namespace."""
+    return "system:serviceaccounts", f"system:serviceaccounts:{namespace}"
+
+
+def node_name(username: str) -> str:
+    """The node of a node's user name, "" if it is none."""
+    name = username.removeprefix(NODE)
+    return name if name != username and not dns_subdomain_errors(name) else ""

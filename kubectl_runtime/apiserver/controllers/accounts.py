@@ -1,0 +1,67 @@
+"""What every namespace of a cluster holds: the ServiceAccount ``default`` and the ConfigMap with the cluster's CA."""
+
+from __future__ import annotations
+
+from kubectl_runtime.apiserver.controllers.queue import KeyQueue
+from kubectl_runtime.apiserver.loopback import submit
+from kubectl_runtime.apiserver.storage.cluster import Cluster
+from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
+
+DESCRIPTION = ("Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such "
+               "as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across "
+               "distributions of Kubernetes clusters.")
+CA_CONFIG_MAP = "kube-root-ca.crt"
+
+
+class _PerNamespace(KeyQueue):
+    """One object for each namespace, made again when it is deleted."""
+
+    storage = "/namespaces"
+    made = ""  # the key of the type that is made
+    object_name = ""
+
+    def _observe(self, bucket: Bucket, change: Change) -> None:
+        super()._observe(bucket, change)
+        if bucket.key == self.made and change.new.name == self.object_name:
+            self._keys[change.new.namespace] = None
+
+
+class ServiceAccountController(_PerNamespace):
+    """Makes ``default``."""
+
+    name = "serviceaccount"
+    made = "/serviceaccounts"
+    object_name = "default"
+
+    def reconcile(self, cluster: Cluster, version: Version) -> None:
+        """Make the account if it is missing."""
+        if not version.deleting and cluster.storage.get(self.made, version.name, self.object_name) is None:
+            submit(cluster, "POST", f"/api/v1/namespaces/{version.name}/serviceaccounts", {
+                "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": self.object_name}},
+                agent="kube-controller-manager")
+
+
+class RootCaPublisher(_PerNamespace):
+    """Makes ``kube-root-ca.crt``; without TLS there is no certificate to tell."""
+
+    name = "root-ca-certificate-publisher"
+    made = "/configmaps"
+    object_name = CA_CONFIG_MAP
+
+    def __init__(self, certificate: str = "") -> None:
+        super().__init__()
+        self._certificate = certificate
+
+    def reconcile(self, cluster: Cluster, version: Version) -> None:
+        """Make the ConfigMap if it is missing, and put right one that was changed."""
+        if version.deleting:
+            return
+        path, agent = f"/api/v1/namespaces/{version.name}/configmaps", "kube-controller-manager"
+        data, notes = {"ca.crt": self._certificate}, {"kubernetes.io/description": DESCRIPTION}
+        found = cluster.storage.get(self.made, version.name, self.object_name)
+        if found is None:
+            submit(cluster, "POST", path, {"apiVersion": "v1", "kind": "ConfigMap", "data": data,
+                                        "metadata": {"name": self.object_name, "annotations": notes}}, agent=agent)
+        elif (obj := found.decode()).get("data") != data:
+            obj["metadata"]["annotations"] = {**(obj["metadata"].get("annotations") or {}), **notes}
+            submit(cluster, "PUT", f"{path}/{self.object_name}", {**obj, "data": data}, agent=agent)

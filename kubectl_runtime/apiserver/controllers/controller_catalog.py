@@ -1,0 +1,26 @@
+"""The controllers by the names that kube-controller-manager gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from kubectl_runtime.apiserver.controllers.accounts import RootCaPublisher, ServiceAccountController
+from kubectl_runtime.apiserver.controllers.deployments import DeploymentController
+from kubectl_runtime.apiserver.controllers.garbage import GarbageCollector
+from kubectl_runtime.apiserver.controllers.loop import ControlLoop
+from kubectl_runtime.apiserver.controllers.namespace_controller import NamespaceController
+from kubectl_runtime.apiserver.controllers.replicasets import ReplicaSetController
+
+CONTROLLERS: dict[str, Callable[[], ControlLoop]] = {
+    "garbage-collector": GarbageCollector, "namespace": NamespaceController,
+    "serviceaccount": ServiceAccountController, "root-ca-certificate-publisher": RootCaPublisher,
+    "deployment": DeploymentController, "replicaset": ReplicaSetController}
+
+
+def build_controllers(names: Iterable[str]) -> list[ControlLoop]:
+    """The controllers of these names (``none`` is none); raises ValueError for an unknown one."""
+    wanted = [name for name in dict.fromkeys(names) if name and name != "none"]
+    unknown = [name for name in wanted if name not in CONTROLLERS]
+    if unknown:
+        raise ValueError(f"unknown controllers: {', '.join(unknown)}; there are: {', '.join(CONTROLLERS)}")
+    return [CONTROLLERS[name]() for name in wanted]

@@ -1,0 +1,227 @@
+"""`ApiCore`: the API server without sockets and threads. `handle` takes a request and gives an answer; time is
+injected.
+
+What the server holds, and the one lock over it, is its `Cluster`; the core leads each request through access, the
+handlers and the form of the answer, and runs the controllers.
+
+`tick()` does what is due by the clock: compaction and the controllers' steps. `next_wakeup()` tells when that is.
+Whoever drives the core (the server's housekeeping thread, a simulated transport) calls them; no thread is started here.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kubectl_runtime.apiserver import discovery, errors, openapi
+from kubectl_runtime.apiserver.access import Access, User
+from kubectl_runtime.apiserver.access.authn import AUTHENTICATED, MASTERS
+from kubectl_runtime.apiserver.context import RequestContext
+from kubectl_runtime.apiserver.controllers.bootstrap import create_defaults
+from kubectl_runtime.apiserver.controllers.loop import ControlLoop
+from kubectl_runtime.apiserver.crds.controller import CrdController
+from kubectl_runtime.apiserver.encoding.body import PROTOBUF, check_readable
+from kubectl_runtime.apiserver.handlers.answers import page_not_found
+from kubectl_runtime.apiserver.handlers.dispatch import handle_resource
+from kubectl_runtime.apiserver.kinds.catalog import builtin_types
+from kubectl_runtime.apiserver.output.negotiation import (
+    Media,
+    accept,
+    encode,
+    error_media,
+    protobuf_status,
+    render,
+    wants_protobuf_only,
+    warning_headers,
+)
+from kubectl_runtime.apiserver.query.durations import duration_error
+from kubectl_runtime.apiserver.route import RequestInfo, parse
+from kubectl_runtime.apiserver.storage.cluster import Cluster
+from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+
+Object = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+DEFAULT_COMPACTION = 300.0  # seconds, as kube-apiserver's --etcd-compaction-interval
+
+
+class ApiCore:
+    """See the module. Safe to use from any thread."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, *, compaction_interval: float = DEFAULT_COMPACTION,
+                 controllers: Iterable[ControlLoop] = (), access: Access | None = None,
+                 seed: int | None = None) -> None:
+        """`compaction_interval` is in seconds, 0 never compacts. `access` None lets everybody do everything.
+
+        `seed` makes uids and generated names reproducible.
+        """
+        self.clock = clock
+        # Names the cluster in every answer, as kube-apiserver's API Priority and Fairness does. Never from the seed:
+        # what begins anew is another cluster.
+        self._flow = (("X-Kubernetes-Pf-Flowschema-Uid", str(uuid.uuid4())),
+                      ("X-Kubernetes-Pf-Prioritylevel-Uid", str(uuid.uuid4())))
+        self.cluster = Cluster(clock, builtin_types(), self._loopback, seed=seed)
+        self.access = access or Access()
+        self._wake: Callable[[], None] | None = None
+        self._compaction_interval = compaction_interval
+        self._next_compaction = clock.monotonic() + compaction_interval
+        self._compact_to = 0
+        self._controllers: list[ControlLoop] = [CrdController(), *controllers]
+        with self.cluster.locked():
+            for controller in self._controllers:
+                controller.start(self.cluster)
+            create_defaults(self.cluster)
+        self.access.attach(self.cluster)
+        self.compact()  # as on a server that has run for a while: nobody can go back to its first versions
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def handle(self, request: HttpRequest, *, user: User | None = None) -> HttpResponse:
+        """Answer a request, as that `user` without asking for credentials or rights if one is given.
+
+        Never raises: an unexpected error is logged and answered with a 500.
+        """
+        info = parse(request)
+        warnings: list[str] = []
+        try:
+            response = self._answer(request, info, warnings, user)
+        except errors.StatusError as error:
+            response = refusal(request, error)
+        except RecursionError:
+            # Go goes down to 10,000 levels; Python's stack ends earlier. The answer is that of the real server's limit.
+            response = refusal(request, errors.bad_request("exceeded max depth"))
+        except Exception as error:  # the server must survive whatever it is asked
+            log.exception("%s %s failed", request.method, request.path)
+            response = refusal(request, errors.internal(f"{type(error).__name__}"))
+        response.headers += [("Audit-Id", request.header("audit-id") or str(uuid.uuid4())), *self._flow]
+        if warnings:
+            response.headers += warning_headers(warnings)
+        if self._controllers_due():
+            self._wake_up()
+        return response
+
+    def _answer(self, request: HttpRequest, info: RequestInfo, warnings: list[str], user: User | None) -> HttpResponse:
+        if info.verb != "watch" and (wrong := duration_error(request.param("timeout") or "0")):
+            raise errors.bad_request(f"invalid timeout specified in the request URL - {wrong}")
+        user = user or self.access.admit(request, info)
+        with self.cluster.locked():
+            registry = self.cluster.registry
+            answer = discovery.respond(registry, request) or openapi.respond(registry, request)
+            if answer is not None:
+                return answer
+            resource_type = self._resource_type(info)
+        if resource_type is None:
+            return page_not_found()
+        if resource_type.deprecation:
+            warnings.append(resource_type.deprecation)
+        if request.method not in ("GET", "HEAD"):
+            check_readable(request)
+        media = accept(request, watch=info.verb in ("list", "watch"), custom=resource_type.is_custom)
+        ctx = RequestContext(self.cluster, self.access, request, info, resource_type, media, user, self.clock.now(),
+                             warnings=warnings)
+        return handle_resource(ctx)
+
+    def _resource_type(self, info: RequestInfo) -> ServedResource | None:
+        """The type that a path names, None for the plain-text 404, or raises the 404 with a Status."""
+        if not info.is_resource:
+            return None
+        found = self.cluster.registry.get(info.group, info.version, info.resource)
+        in_namespace = bool(info.namespace) and (info.resource != "namespaces" or info.name != info.namespace)
+        misplaced = found is not None and (found.namespaced if info.name and not info.namespace else
+                                           in_namespace and not found.namespaced)
+        if found is not None and found.is_custom and found.namespaced and not info.namespace:
+            misplaced = info.verb not in ("list", "watch")
+        if found is not None and not misplaced:
+            return found
+        # A group that serves custom resources only answers in plain text.
+        builtin = any(not other.is_custom for other in self.cluster.registry if other.group == info.group)
+        if builtin:
+            raise errors.no_such_resource()
+        return None
+
+    def _loopback(self, request: HttpRequest, component: str) -> HttpResponse:
+        """Answer a component of the cluster itself, which may do everything; raises StatusError."""
+        info = parse(request)
+        resource_type = self.cluster.registry.get(info.group, info.version, info.resource)
+        if resource_type is None:
+            raise errors.no_such_resource()
+        user = User(f"system:{component}", groups=(MASTERS, AUTHENTICATED))
+        return handle_resource(RequestContext(self.cluster, self.access, request, info, resource_type, Media(), user,
+                                              self.clock.now()))
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def on_due(self, wake: Callable[[], None]) -> None:
+        """`wake` is called, without the lock, when `tick` has work that no clock announces."""
+        self._wake = wake
+
+    def _wake_up(self) -> None:
+        if self._wake is not None:
+            self._wake()
+
+    def _controllers_due(self) -> bool:
+        now = self.clock.monotonic()
+        return any(due is not None and due <= now for due in (controller.due() for controller in self._controllers))
+
+    def tick(self) -> None:
+        """Do what is due now. Returns after a bounded piece of work: `next_wakeup` tells if there is more."""
+        now = self.clock.monotonic()
+        with self.cluster.locked():
+            if self._compaction_interval and now >= self._next_compaction:
+                # As the real server does it: each time up to where the last time was, so that history
+                # reaches back between one and two intervals.
+                self.cluster.storage.compact(self._compact_to)
+                self._compact_to = self.cluster.storage.rv
+                self._next_compaction = now + self._compaction_interval
+        for controller in self._controllers:
+            due = controller.due()
+            if due is not None and due <= now:
+                with self.cluster.locked():
+                    controller.step(self.cluster)
+
+    def compact(self) -> None:
+        """Forget all changes so far: every older resourceVersion has expired."""
+        with self.cluster.locked():
+            self.cluster.storage.compact(self.cluster.storage.rv)
+
+    def next_wakeup(self) -> float | None:
+        """When `tick` has work next, in monotonic seconds; None: not until something is written."""
+        times = [due for controller in self._controllers if (due := controller.due()) is not None]
+        if self._compaction_interval:
+            times.append(self._next_compaction)
+        return min(times, default=None)
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def dump(self) -> Any:
+        """The stored objects, for `restore`; opaque."""
+        with self.cluster.locked():
+            return self.cluster.storage.dump()
+
+    def restore(self, state: Any, *, rewind: bool = False) -> None:
+        """Put a dumped state in place: watches end and older resourceVersions have expired.
+
+        The resourceVersion goes on from the present one, so that clients notice; with `rewind` it goes back in time
+        too.
+        """
+        with self.cluster.locked():
+            self.cluster.storage.load(state, rv=None if rewind else self.cluster.storage.rv + 1)
+            for controller in self._controllers:
+                controller.start(self.cluster)
+
+
+def refusal(request: HttpRequest, error: errors.StatusError) -> HttpResponse:
+    """The answer that tells an error."""
+    status = error.to_status()
+    headers = list(error.headers)
+    if wants_protobuf_only(request):
+        return HttpResponse(error.code, [("Content-Type", PROTOBUF), *headers], protobuf_status(status),
+                            delay=error.delay)
+    media = error_media(request)
+    return HttpResponse(error.code, [("Content-Type", media.content_type), *headers], render(encode(status), media),
+                        delay=error.delay)

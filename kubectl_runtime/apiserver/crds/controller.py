@@ -1,0 +1,261 @@
+"""The controller of CustomResourceDefinitions: it names and establishes them and serves what they define.
+
+The life of a CRD, each arrow one step of the controller:
+
+==============  ============================================  =========================================================
+state           conditions                                    what is served
+==============  ============================================  =========================================================
+created         none                                          nothing
+named           NamesAccepted                                 nothing; some of its names may be another CRD's
+established     NamesAccepted, Established                    its served versions
+changed         as before                                     anew: watches of its instances end
+terminating     and Terminating, its finalizer is set         its instances are deleted; creating is refused
+gone            (its finalizer is removed)                    nothing; watches of its instances end
+==============  ============================================  =========================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kubectl_runtime.apiserver.crds.accepted_names import ACCEPTED, accept
+from kubectl_runtime.apiserver.crds.definition_strategy import CLEANUP, condition, is_true, set_condition
+from kubectl_runtime.apiserver.crds.definition_validation import approval
+from kubectl_runtime.apiserver.crds.instances import CustomStrategy
+from kubectl_runtime.apiserver.kinds.catalog import storage_version_hash
+from kubectl_runtime.apiserver.loopback import delete, submit
+from kubectl_runtime.apiserver.output.table import custom_columns
+from kubectl_runtime.apiserver.schemas import Schema, from_openapi
+from kubectl_runtime.apiserver.storage.cluster import Cluster
+from kubectl_runtime.apiserver.storage.registry import ServedResource, Subresource, version_priority
+from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
+from kubectl_runtime.core.meta.metav1 import format_time
+
+Object = dict[str, Any]
+
+STORAGE = "apiextensions.k8s.io/customresourcedefinitions"
+AGENT = "kube-apiserver"
+APPROVED = "KubernetesAPIApprovalPolicyConformant"
+
+
+@dataclass(slots=True)
+class _Served:
+    """What is served of a CRD; it is served anew when its shape changes (uid, generation, accepted names)."""
+
+    shape: tuple[str, int, Object]
+    terminating: bool
+    types: list[ServedResource]
+
+
+def resource_types(crd: Object) -> list[ServedResource]:
+    """The types that a CRD serves, one for each served version."""
+    spec, names = crd["spec"], crd["status"]["acceptedNames"]
+    stored = next((version for version in spec["versions"] if version.get("storage")), spec["versions"][0])
+    storage_schema = (stored.get("schema") or {}).get("openAPIV3Schema")
+    digest = storage_version_hash(spec["group"], stored["name"], names["kind"])
+    changed = crd["metadata"].get("generation", 1) > 1
+    types = [_resource_type(spec, names, version,
+                            CustomStrategy(names["kind"], version, storage_schema, changed=changed), digest)
+             for version in spec["versions"] if version.get("served")]
+    return [replace(found, terminating=True) for found in types] if is_true(crd, "Terminating") else types
+
+
+def _resource_type(spec: Object, names: Object, version: Object, strategy: CustomStrategy,
+                   digest: str) -> ServedResource:
+    subresources = []
+    if strategy.has_status:
+        subresources.append(Subresource("status", names["kind"]))
+    if strategy.scale_paths():
+        subresources.append(Subresource("scale", "Scale", group="autoscaling", version="v1"))
+
+    def schema() -> Schema:
+        return from_openapi(strategy.node)
+
+    return ServedResource(
+        group=spec["group"], version=version["name"], kind=names["kind"], plural=names["plural"],
+        singular=names.get("singular", ""), namespaced=spec["scope"] == "Namespaced",
+        list_kind=names.get("listKind", ""),
+        short_names=tuple(names.get("shortNames") or ()), categories=tuple(names.get("categories") or ()),
+        subresources=tuple(subresources), strategy=strategy, schema_loader=schema,
+        columns=custom_columns(version.get("additionalPrinterColumns") or ()), is_custom=True,
+        storage_version_hash=digest, deprecation=_deprecation(spec, names, version))
+
+
+def _deprecation(spec: Object, names: Object, version: Object) -> str:
+    if not version.get("deprecated"):
+        return ""
+    own = f"{spec['group']}/{version['name']} {names['kind']} is deprecated"
+    better = sorted((other["name"] for other in spec["versions"]
+                     if other.get("served") and not other.get("deprecated")),
+                    key=version_priority)
+    default = f"{own}; use {spec['group']}/{better[0]} {names['kind']}" if better else own
+    return str(version.get("deprecationWarning") or default)
+
+
+def is_terminating(crd: Version) -> bool:
+    """Whether a stored CRD is going, and so takes no new instances."""
+    return crd.deleting and is_true(crd.decode(), "Terminating")
+
+
+class CrdController:
+    """Names, establishes, serves and cleans up; runs as a part of the core, in the steps after each change of a CRD."""
+
+    name = "customresourcedefinitions"
+
+    def __init__(self) -> None:
+        self._served: dict[str, _Served] = {}  # by the CRD's name
+        self._terminating: dict[str, str] = {}  # storage key of a type -> name of its CRD, which is going
+        self._dirty: dict[str, None] = {}
+        self._observed: Cluster | None = None
+
+    def start(self, cluster: Cluster) -> None:
+        """Serve what is stored, and observe."""
+        for name in list(self._served):
+            self._unserve(cluster, name)
+        self._terminating.clear()
+        if self._observed is None:
+            self._observed = cluster
+            cluster.storage.observers.append(self._observe)
+        for version in cluster.storage.bucket(STORAGE).scan(""):
+            self._note(version)
+        while self._dirty:
+            self.step(cluster)
+
+    def _observe(self, bucket: Bucket, change: Change) -> None:
+        if bucket.key == STORAGE:
+            self._note(change.new, gone=change.deleted)
+        elif bucket.key in self._terminating and change.deleted:
+            self._dirty[self._terminating[bucket.key]] = None
+
+    def _note(self, version: Version, *, gone: bool = False) -> None:
+        self._dirty[version.name] = None
+        plural, _, group = version.name.partition(".")
+        if not gone and is_terminating(version):
+            self._terminating[f"{group}/{plural}"] = version.name
+        else:
+            self._terminating.pop(f"{group}/{plural}", None)
+
+    def due(self) -> float | None:
+        """At once after a change."""
+        return 0.0 if self._dirty else None
+
+    def step(self, cluster: Cluster) -> None:
+        """Bring one CRD a step on; a step that writes its status leaves the rest to the next one."""
+        if not self._dirty:
+            return
+        name = next(iter(self._dirty))
+        del self._dirty[name]
+        version = cluster.storage.get(STORAGE, "", name)
+        if version is None:
+            self._unserve(cluster, name, gone=True)
+            self._look_at_group(cluster, name.partition(".")[2])
+            return
+        crd = version.decode()
+        if self._accept_names(cluster, crd) or self._judge_approval(cluster, crd) or self._establish(cluster, crd):
+            return
+        if is_true(crd, "Established"):
+            self._serve(cluster, name, crd)
+        if version.deleting and CLEANUP in version.finalizers:
+            self._terminate(cluster, version, crd)
+
+    # --- the status ---------------------------------------------------------------------------------------------------
+
+    def _accept_names(self, cluster: Cluster, crd: Object) -> bool:
+        if crd["spec"]["names"] == crd["status"].get("acceptedNames"):
+            return False
+        group = crd["spec"]["group"]
+        definitions = [version.decode() for version in cluster.storage.bucket(STORAGE).scan("")]
+        names, told = accept(crd, [other for other in definitions if other["spec"]["group"] == group])
+        known = condition(crd, "NamesAccepted") or {}
+        if names == crd["status"].get("acceptedNames") and told == tuple(
+                known.get(key) for key in ("status", "reason", "message")):
+            return False
+        now = format_time(cluster.clock.now())
+        crd["status"]["acceptedNames"] = names
+        set_condition(crd, "NamesAccepted", *told, now)
+        if not is_true(crd, "Established"):
+            why = (("Installing", "the initial names have been accepted") if told == ACCEPTED else
+                   ("NotAccepted", "not all names are accepted"))
+            set_condition(crd, "Established", "False", *why, now)
+        self._look_at_group(cluster, group)
+        return _write(cluster, crd)
+
+    @staticmethod
+    def _establish(cluster: Cluster, crd: Object) -> bool:
+        if not is_true(crd, "NamesAccepted") or is_true(crd, "Established"):
+            return False
+        set_condition(crd, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted",
+                      format_time(cluster.clock.now()))
+        return _write(cluster, crd)
+
+    @staticmethod
+    def _judge_approval(cluster: Cluster, crd: Object) -> bool:
+        state, message = approval(crd)
+        if not state:
+            return False
+        before = condition(crd, APPROVED)
+        set_condition(crd, APPROVED, str(state == "Approved"), f"{state}Annotation", message,
+                      format_time(cluster.clock.now()))
+        return condition(crd, APPROVED) != before and _write(cluster, crd)
+
+    def _look_at_group(self, cluster: Cluster, group: str) -> None:
+        """A name may have become free for the other CRDs of the group."""
+        self._dirty |= dict.fromkeys(version.name for version in cluster.storage.bucket(STORAGE).scan("")
+                                     if version.name.partition(".")[2] == group)
+
+    # --- serving ------------------------------------------------------------------------------------------------------
+
+    def _serve(self, cluster: Cluster, name: str, crd: Object) -> None:
+        shape = (crd["metadata"]["uid"], crd["metadata"].get("generation", 1), crd["status"]["acceptedNames"])
+        terminating, before = is_true(crd, "Terminating"), self._served.get(name)
+        if before is not None and (before.shape, before.terminating) == (shape, terminating):
+            return
+        types = resource_types(crd)
+        for resource_type in types:
+            cluster.storage.bucket(resource_type.storage, cluster.storage.rv)
+            cluster.registry.add(resource_type)  # in the place of its predecessor
+        self._unserve(cluster, name)  # what is left of it
+        if before is not None and before.shape != shape:
+            for key in {resource_type.storage for resource_type in types}:
+                cluster.storage.renew(key)
+        self._served[name] = _Served(shape, terminating, types)
+
+    def _unserve(self, cluster: Cluster, name: str, *, gone: bool = False) -> None:
+        served = self._served.pop(name, None)
+        for resource_type in served.types if served else ():
+            cluster.registry.remove(resource_type)
+            if gone:
+                cluster.storage.drop(resource_type.storage)
+                self._terminating.pop(resource_type.storage, None)
+
+    # --- deletion -----------------------------------------------------------------------------------------------------
+
+    def _terminate(self, cluster: Cluster, version: Version, crd: Object) -> None:
+        now = format_time(cluster.clock.now())
+        if (condition(crd, "Terminating") or {}).get("reason") == "InstanceDeletionPending":
+            set_condition(crd, "Terminating", "True", "InstanceDeletionInProgress",
+                          "CustomResource deletion is in progress", now)
+            _write(cluster, crd)
+            return
+        why = ("NeverEstablished", "resource was never established")
+        if is_true(crd, "Established"):
+            served = self._served.get(version.name)
+            bucket = cluster.storage.buckets.get(f"{crd['spec']['group']}/{crd['spec']['names']['plural']}")
+            types = served.types if served else []
+            for instance in list(bucket.objects.values()) if bucket and types else ():
+                if not instance.deleting:
+                    delete(cluster, types[0], instance, agent=AGENT)
+            if bucket is not None and bucket.objects:
+                return
+            why = ("InstanceDeletionCompleted", "removed all instances")
+        set_condition(crd, "Terminating", "False", *why, now)
+        crd["metadata"]["finalizers"] = [finalizer for finalizer in version.finalizers if finalizer != CLEANUP]
+        _write(cluster, crd)
+
+
+def _write(cluster: Cluster, crd: Object) -> bool:
+    """Store a changed status (and finalizers), as the server's own client; always True: there is news."""
+    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **crd}
+    submit(cluster, "PUT", f"/apis/{STORAGE.replace('/', '/v1/')}/{crd['metadata']['name']}/status", body, agent=AGENT)
+    return True

@@ -1,0 +1,259 @@
+"""What is wrong with a CustomResourceDefinition, but for its schemas: names, versions, conversion, columns, paths.
+
+The real server checks CRDs in an older form, in which what all versions share (schema, subresources, columns, fields
+for selectors) stands at the top of the spec: its causes name the fields so (``spec.subresources.scale.…``), and those
+of one version (``spec.versions[0].subresources.scale.…``) only where versions differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.crds.conversion import conversion_causes
+from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds.base import dig
+from kubectl_runtime.apiserver.objectmeta.names import dns_1035_label_errors, dns_subdomain_errors
+from kubectl_runtime.schema.fields import resolve_field
+
+Object = dict[str, Any]
+
+APPROVAL = "api-approved.kubernetes.io"
+SELECTABLE_TYPES = ("string", "boolean", "integer")
+MAX_SELECTABLE = 8
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+_APPROVAL_RULES = f'protected groups must have approval annotation "{APPROVAL}"'
+_APPROVAL_LINK = "see https://github.com/kubernetes/enhancements/pull/1111"
+
+
+def storage_versions(crd: Object) -> list[str]:
+    """The names of the versions that are marked as the storage version: one, if all is well."""
+    return [version.get("name") or "" for version in dig(crd, "spec.versions") or () if version.get("storage")]
+
+
+def spec_causes(crd: Object) -> list[Cause]:
+    """What is wrong with the spec, on create and on update."""
+    spec = crd.get("spec") or {}
+    names, versions = spec.get("names") or {}, spec.get("versions") or []
+    return [*_group_causes(spec.get("group") or ""), *_scope_causes(spec.get("scope") or ""),
+            *_version_causes(crd, versions),
+            *(errors.required(f"spec.names.{key}") for key in ("plural", "singular", "kind", "listKind")
+              if not names.get(key)),
+            *name_causes(names, "spec.names"),
+            *(cause for at, part in _parts(versions, "subresources") for cause in _scale_causes(part, at)),
+            *(cause for at, part in _parts(versions, "additionalPrinterColumns") for cause in _column_causes(part, at)),
+            *(cause for at, part in _parts(versions, "selectableFields")
+              for cause in _field_causes(versions, part, at)),
+            *conversion_causes(spec.get("conversion"), "spec.conversion")]
+
+
+def create_causes(crd: Object) -> list[Cause]:
+    """What a create is refused for besides: the name, and fields that only old CRDs may have."""
+    spec, causes = crd.get("spec") or {}, []
+    names = spec.get("names") or {}
+    wanted = f"{names.get('plural') or ''}.{spec.get('group') or ''}"
+    causes += [errors.invalid_value(f"metadata.{key}", name, 'must be spec.names.plural+"."+spec.group')
+               for key in ("generateName", "name") if (name := crd["metadata"].get(key)) and name != wanted]
+    return causes + spec_causes(crd) + stored_causes(crd) + approval_causes(crd, None) + _preserve_causes(spec)
+
+
+def update_causes(crd: Object, old: Object, *, established: bool) -> list[Cause]:
+    """What an update is refused for besides: the names of the type never change."""
+    spec, before = crd.get("spec") or {}, old.get("spec") or {}
+    fixed = ("scope", "names.kind") if established else ()
+    causes = spec_causes(crd) + [errors.immutable(f"spec.{path}", dig(spec, path) or "")
+                                 for path in (*fixed, "group", "names.plural") if dig(spec, path) != dig(before, path)]
+    causes += stored_causes(crd) + approval_causes(crd, old)
+    return causes if before.get("preserveUnknownFields") else causes + _preserve_causes(spec)
+
+
+def name_causes(names: Object, at: str) -> list[Cause]:
+    """What is wrong with the names of a type, in spec or in status.acceptedNames."""
+    causes = []
+    for key in ("plural", "singular"):
+        if name := names.get(key):
+            causes += _joined(f"{at}.{key}", name, dns_1035_label_errors(name))
+    for key in ("kind", "listKind"):
+        if (name := names.get(key)) and (why := dns_1035_label_errors(name.lower())):
+            causes.append(errors.invalid_value(f"{at}.{key}", name,
+                                               "may have mixed case, but should otherwise match: " + ",".join(why)))
+    if names.get("kind") and names["kind"] == names.get("listKind"):
+        causes.append(errors.invalid_value(f"{at}.listKind", names["listKind"],
+                                           "kind and listKind may not be the same"))
+    return causes + [cause for key in ("shortNames", "categories") for index, name in enumerate(names.get(key) or ())
+                     for cause in _joined(f"{at}.{key}[{index}]", name, dns_1035_label_errors(name))]
+
+
+def approval(crd: Object) -> tuple[str, str]:
+    """(state, message) of the approval that groups of the Kubernetes community need; ("", "") for other groups."""
+    group = dig(crd, "spec.group") or ""
+    if not any(group == suffix or group.endswith("." + suffix) for suffix in ("k8s.io", "kubernetes.io")):
+        return "", ""
+    given = (crd["metadata"].get("annotations") or {}).get(APPROVAL, "")
+    if not given:
+        return "Missing", f"{_APPROVAL_RULES}, {_APPROVAL_LINK}"
+    if given.startswith("unapproved"):
+        return "Unapproved", f'not approved: "{given}"'
+    url = urlsplit(given)
+    if url.scheme and url.netloc:
+        return "Approved", f"approved in {given}"
+    return "Invalid", f'{_APPROVAL_RULES} with either a URL or a reason starting with "unapproved", {_APPROVAL_LINK}'
+
+
+def approval_causes(crd: Object, old: Object | None) -> list[Cause]:
+    """The cause of a missing or wrong approval, unless it was so before."""
+    state, why = approval(crd)
+    at = f"metadata.annotations[{APPROVAL}]"
+    if (old is not None and approval(old)[0] == state) or state not in ("Missing", "Invalid"):
+        return []
+    if state == "Missing":
+        return [errors.required(at, why)]
+    return [errors.invalid_value(at, crd["metadata"]["annotations"][APPROVAL], why)]
+
+
+def stored_causes(crd: Object) -> list[Cause]:
+    """status.storedVersions names the storage version, and no version that is not there."""
+    at, stored = "status.storedVersions", dig(crd, "status.storedVersions") or []
+    if not stored:
+        return [errors.invalid_value(at, stored or None, "must have at least one stored version")]
+    known = [version.get("name") for version in dig(crd, "spec.versions") or ()]
+    return [errors.invalid_value(at, stored, f"must have the storage version {name}")
+            for name in storage_versions(crd) if name not in stored] + [
+        errors.invalid_value(f"{at}[{index}]", name, (
+            f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions "
+            f"until a storage migration ensures no data remains persisted in {name} and removes {name} from "
+            "status.storedVersions")) for index, name in enumerate(stored) if name not in known]
+
+
+def _joined(at: str, value: Any, why: list[str]) -> list[Cause]:
+    return [errors.invalid_value(at, value, ",".join(why))] if why else []
+
+
+def _group_causes(group: str) -> list[Cause]:
+    if not group:
+        return [errors.required("spec.group")]
+    if why := dns_subdomain_errors(group):
+        return _joined("spec.group", group, why)
+    return [] if "." in group else _joined("spec.group", group, ["should be a domain with at least one dot"])
+
+
+def _scope_causes(scope: str) -> list[Cause]:
+    if not scope:
+        return [errors.required("spec.scope")]
+    choices = ("Cluster", "Namespaced")
+    return [] if scope in choices else [errors.not_supported("spec.scope", scope, choices)]
+
+
+def _version_causes(crd: Object, versions: list[Object]) -> list[Cause]:
+    causes = [errors.required(f"spec.versions[{index}].schema.openAPIV3Schema")
+              for index, version in enumerate(versions) if not dig(version, "schema.openAPIV3Schema")]
+    names = [version.get("name") or "" for version in versions]
+    for index, (name, version) in enumerate(zip(names, versions, strict=True)):
+        at = f"spec.versions[{index}]"
+        causes += _joined(f"{at}.name", name, dns_1035_label_errors(name))
+        causes += [errors.invalid_value(f"{at}.deprecationWarning", version["deprecationWarning"], why)
+                   for why in _warning_errors(version)]
+    if len(set(names)) < len(names):
+        causes.append(errors.invalid_value("spec.versions", versions, "must contain unique version names"))
+    if len(storage_versions(crd)) != 1:
+        causes.append(errors.invalid_value("spec.versions", versions or None,
+                                           "must have exactly one version marked as storage version"))
+    if names and names[0]:  # the older form names the first version once more
+        causes += _joined("spec.version", names[0], dns_1035_label_errors(names[0]))
+    return causes
+
+
+def _warning_errors(version: Object) -> list[str]:
+    text = version.get("deprecationWarning")
+    if text is None:
+        return []
+    if not version.get("deprecated"):
+        return ["can only be set for deprecated versions"]
+    found = ["must be <= 256 characters long"] if len(text.encode()) > 256 else []
+    found += [] if text else ["must not be an empty string"]
+    bad = next((index for index, character in enumerate(text) if not character.isprintable()), None)
+    return found if bad is None else [*found, "must only contain printable UTF-8 characters; non-printable character "
+                                      f"found at index {bad}"]
+
+
+def _parts(versions: list[Object], key: str) -> Iterator[tuple[str, Any]]:
+    """(path, value) of a part of the versions: once if all have the same, else of each version."""
+    values = [version.get(key) for version in versions]
+    if values and all(value == values[0] for value in values):
+        yield f"spec.{key}", values[0]
+    else:
+        yield from ((f"spec.versions[{index}].{key}", value) for index, value in enumerate(values))
+
+
+def _scale_causes(subresources: Object | None, at: str) -> list[Cause]:
+    scale = (subresources or {}).get("scale")
+    if scale is None:
+        return []
+    causes = []
+    for key, roots, needed in (("specReplicasPath", (".spec.",), True), ("statusReplicasPath", (".status.",), True),
+                               ("labelSelectorPath", (".spec.", ".status."), False)):
+        path, field = scale.get(key) or "", f"{at}.scale.{key}"
+        if not path:
+            causes += [errors.required(field)] if needed else []
+        elif not path.startswith("."):
+            causes.append(errors.invalid_value(field, path, "must be a simple json path starting with ."))
+        elif not path.startswith(roots):
+            where = roots[0][:-1] if needed else "either .spec or .status"
+            causes.append(errors.invalid_value(field, path, f"should be a json path under {where}"))
+    return causes
+
+
+def _column_causes(columns: list[Object] | None, at: str) -> list[Cause]:
+    causes = []
+    for index, column in enumerate(columns or ()):
+        here, kind, text, path = (f"{at}[{index}]", column.get("type"), column.get("format"), column.get("jsonPath"))
+        if not column.get("name"):
+            causes.append(errors.required(f"{here}.name"))
+        choices = "must be one of " + ",".join(_COLUMN_TYPES)
+        if not kind:
+            causes.append(errors.required(f"{here}.type", choices))
+        elif kind not in _COLUMN_TYPES:
+            causes.append(errors.invalid_value(f"{here}.type", kind, choices))
+        if text and text not in _COLUMN_FORMATS:
+            causes.append(errors.invalid_value(f"{here}.format", text, "must be one of " + ",".join(_COLUMN_FORMATS)))
+        if not path:
+            causes.append(errors.required(f"{here}.JSONPath"))
+        elif not path.startswith("."):
+            causes.append(errors.invalid_value(f"{here}.JSONPath", path, "must be a simple json path starting with ."))
+    return causes
+
+
+def _field_causes(versions: list[Object], fields: list[Object] | None, at: str) -> list[Cause]:
+    index = int(at.partition("[")[2].partition("]")[0] or 0)
+    schema = dig(versions[index], "schema.openAPIV3Schema") or {}
+    causes, seen = [], set()
+    for number, field in enumerate(fields or ()):
+        here, path = f"{at}[{number}].jsonPath", field.get("jsonPath") or ""
+        if not path:
+            causes.append(errors.required(here))
+            continue
+        found, why = resolve_field(path, schema)
+        if found is None:
+            causes.append(errors.invalid_value(here, path, f"is an invalid path: {why}"))
+            continue
+        if path.startswith(".metadata"):
+            causes.append(errors.invalid_value(here, path, "must not point to fields in metadata"))
+        if found.get("type") not in SELECTABLE_TYPES:
+            causes.append(errors.invalid_value(here, path, "must point to a field of type string, boolean or integer. "
+                                               "Enum string fields and strings with formats are allowed."))
+        if path in seen:
+            causes.append(errors.duplicate(here, path))
+        seen.add(path)
+    if len(seen) > MAX_SELECTABLE:
+        causes.append(errors.too_many(at, len(seen), MAX_SELECTABLE))
+    return causes
+
+
+def _preserve_causes(spec: Object) -> list[Cause]:
+    if not spec.get("preserveUnknownFields"):
+        return []
+    return [errors.invalid_value("spec.preserveUnknownFields", True, (
+        "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"))]

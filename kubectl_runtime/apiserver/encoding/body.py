@@ -1,0 +1,213 @@
+"""From the bytes of a request body to an object: media types, JSON and YAML, duplicate keys, and which kind it claims
+to be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.encoding import gojson
+from kubectl_runtime.apiserver.encoding.field_validation import NO_KEYS, Keys, json_keys, yaml_keys
+from kubectl_runtime.apiserver.kinds import typed
+from kubectl_runtime.apiserver.kinds.typed.protobuf import UnknownTypeError, decode_protobuf
+from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.wire import HttpRequest
+from kubectl_runtime.manifests.documents import decode_json
+from kubectl_runtime.manifests.scalars import go_text
+
+Object = dict[str, Any]
+
+MAX_BODY = 3 << 20
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
+MEDIA_TYPES = (JSON, YAML, PROTOBUF)
+
+_decode = msgspec.json.decode
+_encode = msgspec.json.encode
+
+_GO_TYPES = {list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+_GO_TYPE_META = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+
+
+def content_type(request: HttpRequest) -> str:
+    """The media type of the body without parameters; "" if the client sent none."""
+    return request.header("content-type").partition(";")[0].strip().lower()
+
+
+def check_readable(request: HttpRequest) -> None:
+    """Raises the 413 of a body that is too large, and the 500 of one that could not be read to its end.
+
+    Such a 500 is the real server's answer: the error of reading is none that it makes a Status of.
+    """
+    if request.broken_body:
+        raise errors.bare_500(request.broken_body)
+    if len(request.body) > MAX_BODY:
+        raise errors.too_large(MAX_BODY)
+
+
+def parse(request: HttpRequest) -> tuple[Any, Keys]:
+    """The body as JSON value (from JSON or YAML, by Content-Type) and its keys; ValueError says what is wrong.
+
+    Raises the 415 of another media type. Protobuf is read for built-in kinds; custom resources have no such form.
+    """
+    media = _media_type(request)
+    if media == PROTOBUF:
+        try:
+            return decode_protobuf(request.body), NO_KEYS
+        except UnknownTypeError:
+            raise errors.unsupported_media_type((JSON, YAML)) from None
+    if media == YAML:
+        return parse_yaml(request.body)
+    if media != JSON:
+        raise errors.unsupported_media_type(MEDIA_TYPES)
+    try:
+        return parse_json(request.body)
+    except ValueError as error:
+        raise ValueError(f"couldn't get version/kind; json parse error: {error}") from None
+
+
+def _media_type(request: HttpRequest) -> str:
+    """The media type of an object, JSON if the client sent none; "" if the header is malformed."""
+    header = request.header("content-type")
+    if not header:
+        return JSON
+    parameters = header.split(";")[1:]
+    if parameters and not parameters[-1].strip():
+        del parameters[-1]  # one semicolon at the end is forgiven
+    malformed = any("=" not in text for text in parameters)
+    return "" if malformed else content_type(request)
+
+
+def parse_yaml(body: bytes) -> tuple[Any, Keys]:
+    """Decode the first document of a YAML text; ValueError with the real decoder's words."""
+    from kubectl_runtime.manifests.composer import decode_yaml
+
+    duplicates: list[str] = []
+    return decode_yaml(body, duplicates=duplicates), yaml_keys(duplicates)
+
+
+def parse_json(body: bytes) -> tuple[Any, Keys]:
+    """Decode JSON; ValueError with the real decoder's words."""
+    try:
+        value = _decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        try:
+            value = _decode_leniently(body)
+        except (ValueError, RecursionError):
+            too_deep = "exceeded max depth" if isinstance(error, RecursionError) else str(error)
+            raise ValueError(gojson.syntax_error(body) or too_deep) from None
+    return value, json_keys(body) if may_repeat_keys(body, value) else NO_KEYS
+
+
+def may_repeat_keys(body: bytes, value: Any) -> bool:
+    """Whether a JSON text may have duplicate keys, which vanish in decoding: encoded again it then has fewer quotes."""
+    return body.count(b'"') != _encode(value).count(b'"')
+
+
+def _decode_leniently(body: bytes) -> Any:
+    """JSON that msgspec refuses and the real decoder takes: what is no UTF-8, and halves of surrogate pairs, become
+    U+FFFD."""
+    text = go_text(body).strip(" \t\r\n")
+    value, end = decode_json(text)
+    if end < len(text):
+        raise ValueError("text after the value")
+    return value
+
+
+def summary(data: bytes) -> str:
+    """The start of a body for an error message."""
+    if not data:
+        return "<empty>"
+    text = data[:30]
+    more = " ..." if len(data) > 30 else ""
+    return (text.decode("utf-8", "replace") if data[:1] == b"{" else text.hex()) + more
+
+
+def _unrecognized(resource_type: ServedResource, why: str, body: bytes) -> errors.StatusError:
+    return errors.bad_request(f"the object provided is unrecognized (must be of type {resource_type.kind}): {why} "
+                              f"({summary(body)})")
+
+
+def read_object(request: HttpRequest, resource_type: ServedResource) -> tuple[Object, Keys]:
+    """The object in the body, of the right kind and version, and its keys; raises what the real server answers."""
+    try:
+        value, keys = parse(request)
+    except ValueError as error:
+        raise _unrecognized(resource_type, str(error), request.body) from None
+    if value is None:
+        value = {}  # null is an empty object to the real decoder
+    if problem := type_meta_problem(value):
+        raise _unrecognized(resource_type, f"couldn't get version/kind; json parse error: {problem}", request.body)
+    check_kind(value, resource_type, request.body)
+    return value, keys
+
+
+def type_meta_problem(value: Any) -> str:
+    """What keeps the real decoder from reading apiVersion and kind of a decoded body; "" if nothing does."""
+    if not isinstance(value, dict):
+        go_type = _GO_TYPES.get(type(value), "object")
+        return f"json: cannot unmarshal {go_type} into Go value of type {_GO_TYPE_META}"
+    for key in ("apiVersion", "kind"):
+        if not isinstance(value.get(key), str | None):
+            go_type = _GO_TYPES.get(type(value[key]), "object")
+            return f"json: cannot unmarshal {go_type} into Go struct field .{key} of type string"
+    return ""
+
+
+def check_kind(value: Object, resource_type: ServedResource, body: bytes) -> None:
+    """Whether apiVersion and kind are the path's; built-in kinds take missing ones as given, custom ones do not."""
+    api_version, kind = value.get("apiVersion") or "", value.get("kind") or ""
+    if resource_type.is_custom:
+        if not kind:
+            text = body.decode("utf-8", "replace")
+            raise _unrecognized(resource_type, f"Object 'Kind' is missing in '{text}'", body)
+        if api_version != resource_type.api_version:
+            raise errors.bad_request(f"the API version in the data ({api_version}) does not match the expected API "
+                                     f"version ({resource_type.api_version})")
+        if kind != resource_type.kind:
+            name = (value.get("metadata") or {}).get("name", "") if isinstance(value.get("metadata"), dict) else ""
+            raise errors.invalid(resource_type.group, kind, name, [
+                errors.invalid_value("kind", kind, f"must be {resource_type.kind}")])
+        return
+    api_version, kind = api_version or resource_type.api_version, kind or resource_type.kind
+    if kind == resource_type.kind and api_version == resource_type.api_version:
+        value["apiVersion"], value["kind"] = api_version, kind
+        return
+    version = api_version.rpartition("/")[2]
+    if kind == resource_type.kind:
+        why = (f'no kind "{kind}" is registered for version "{api_version}" in scheme '
+               '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"')
+    else:
+        why = (f"converting ({version}.{kind}) to "
+               f"({resource_type.group.partition('.')[0] or 'core'}.{resource_type.kind}): unknown conversion")
+    raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {resource_type.kind}: {why}')
+
+
+def shape(value: Any, type_name: str) -> tuple[Object, list[str]]:
+    """A decoded body (not that of a resource type) in the shape of a typed object, and its unknown fields; 400 if it
+    does not fit.
+
+    `type_name` is that of `kinds.typed` (``autoscaling.v1.Scale``); null is an empty object.
+    """
+    version, kind = type_name.split(".")[-2:]
+    if value is not None and not isinstance(value, dict):
+        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): json: cannot "
+                                 f"unmarshal {_GO_TYPES[type(value)]} into Go value of type {version}.{kind}")
+    obj: Object = value or {}
+    try:
+        unknown = typed.decode(type_name, obj)
+    except errors.BodyDecodeError as error:
+        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
+    return obj, unknown
+
+
+def read_shape(request: HttpRequest, type_name: str) -> tuple[Object, list[str], Keys]:
+    """`shape` of the body of a request, and its keys."""
+    kind = type_name.rpartition(".")[2]
+    try:
+        value, keys = parse(request)
+    except ValueError as error:
+        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {error} "
+                                 f"({summary(request.body)})") from None
+    return *shape(value, type_name), keys

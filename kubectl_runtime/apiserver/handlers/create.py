@@ -1,0 +1,27 @@
+"""POST on a collection."""
+
+from __future__ import annotations
+
+from kubectl_runtime.apiserver import errors, writes
+from kubectl_runtime.apiserver.access.reviews import REVIEWS
+from kubectl_runtime.apiserver.context import RequestContext
+from kubectl_runtime.apiserver.encoding.body import read_object
+from kubectl_runtime.apiserver.handlers.answers import answer_object, answer_one
+from kubectl_runtime.apiserver.query.options import write_options
+from kubectl_runtime.apiserver.wire import HttpResponse
+
+
+def create(ctx: RequestContext) -> HttpResponse:
+    """Create an object: 201."""
+    if ctx.type.namespaced and not ctx.info.namespace:
+        raise errors.method_not_allowed()
+    ctx.options = write_options(ctx.request, "CreateOptions")
+    obj, keys = read_object(ctx.request, ctx.type)
+    writes.decode(ctx, obj, keys)
+    review = REVIEWS.get((ctx.type.group, ctx.type.plural))
+    if review is not None:
+        writes.check_namespace(ctx, obj)
+        return answer_object(ctx, review(ctx, writes.with_managers(ctx, None, obj, "")), 201)
+    with ctx.cluster.locked():
+        version = writes.create(ctx, obj)
+    return answer_one(ctx, version, 201)

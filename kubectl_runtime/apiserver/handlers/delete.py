@@ -1,0 +1,165 @@
+"""DELETE of an object and of a collection; `remove` is what evictions and controllers use too.
+
+==============================  ====================================================================================
+before                          a delete
+==============================  ====================================================================================
+nothing keeps the object        removes it
+finalizers, or a policy that    sets deletionTimestamp (and deletionGracePeriodSeconds 0, generation + 1); the object
+adds one                        stays until the last finalizer is removed
+a kind with grace (Pod)         sets deletionTimestamp and the grace period first; with a period of 0 it then removes
+a Namespace, a CRD              becomes Terminating; its contents go first
+deletion has begun, with grace  changes nothing, but for a shorter grace period
+deletion has begun, without     changes nothing, but for a propagation policy other than the one before
+==============================  ====================================================================================
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.context import RequestContext
+from kubectl_runtime.apiserver.handlers.answers import answer_bytes, answer_deleted, answer_one, stored
+from kubectl_runtime.apiserver.handlers.read import page, read_list_request, validate
+from kubectl_runtime.apiserver.objectmeta.metadata import collector_finalizers
+from kubectl_runtime.apiserver.output.forms import Form
+from kubectl_runtime.apiserver.query.delete_options import DeleteOptions, delete_options
+from kubectl_runtime.apiserver.storage.storage import Version, make_version
+from kubectl_runtime.apiserver.wire import HttpResponse
+from kubectl_runtime.core.meta.metav1 import format_time
+
+Object = dict[str, Any]
+
+MAX_GRACE = 1 << 31  # seconds; a longer period has no end that can be written as a date
+
+
+def delete(ctx: RequestContext) -> HttpResponse:
+    """Delete one object."""
+    options = delete_options(ctx.request, custom=ctx.type.is_custom)
+    _warn(ctx, options)
+    with ctx.cluster.locked():
+        current = stored(ctx)
+        if current is None:
+            raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
+        version, gone = remove(ctx, current, options)
+    if gone and not ctx.type.strategy.delete_returns_object:
+        return answer_deleted(ctx, version)
+    return answer_one(ctx, version, 202 if options.cascades and not gone else 200)
+
+
+def delete_collection(ctx: RequestContext) -> HttpResponse:
+    """Delete the objects that a list with these options shows; the answer is that list, of before."""
+    if ctx.type.namespaced and not ctx.info.namespace:
+        raise errors.method_not_allowed()
+    form = Form(ctx.type, ctx.media, ctx.request, ctx.cluster.clock.now, is_list=True)
+    listing = read_list_request(ctx)
+    validate(ctx, listing)
+    options = delete_options(ctx.request, custom=ctx.type.is_custom)
+    _warn(ctx, options)
+    with ctx.cluster.locked():
+        found, metadata = page(ctx, listing)
+        for version in found:
+            current = ctx.cluster.storage.get(ctx.type.storage, version.namespace, version.name)
+            if current is not None:  # a page may be of an older state
+                remove(ctx, current, options)
+    return answer_bytes(ctx, form.many(found, metadata))
+
+
+def remove(ctx: RequestContext, current: Version, options: DeleteOptions) -> tuple[Version, bool]:
+    """Delete an object as far as it can go now; the answer's version, and whether the object is gone."""
+    strategy = ctx.type.strategy
+    check_preconditions(ctx, current, uid=options.uid, rv=options.resource_version)
+    if current.name in strategy.immortal:
+        raise errors.forbidden(ctx.type.group, ctx.type.plural, current.name,
+                               f"this {ctx.type.singular} may not be deleted")
+    obj = current.decode()
+    meta = obj["metadata"]
+    if strategy.holds_deletion(obj):
+        return _terminate(ctx, current, obj, options), False
+    if current.deleting and strategy.supports_grace and _already_pending(meta, options):
+        return current, False
+    graceful = strategy.supports_grace and not (current.deleting and meta.get("deletionGracePeriodSeconds") is None)
+    if graceful:
+        _shorten_or_begin(meta, strategy.grace_period(obj, options.grace), ctx.now)
+    policy = options.propagation if strategy.collects_dependents else "Background"
+    finalizers = collector_finalizers(meta.get("finalizers") or [], policy, orphans=strategy.default_orphans())
+    marked = current.deleting and meta.get("deletionGracePeriodSeconds") == 0
+    if marked and not graceful and finalizers == meta.get("finalizers"):
+        return current, False
+    if finalizers:
+        meta["finalizers"] = finalizers
+        if not graceful:
+            _mark(meta, ctx.now)
+    else:
+        meta.pop("finalizers", None)
+    if graceful or finalizers:
+        current = _store(ctx, current, obj, options)
+    if finalizers or meta.get("deletionGracePeriodSeconds"):
+        return current, False
+    if options.dry_run:
+        return current, True
+    return ctx.cluster.storage.delete(ctx.type.storage, current), True
+
+
+def _warn(ctx: RequestContext, options: DeleteOptions) -> None:
+    if not options.propagation and (text := ctx.type.strategy.delete_warning):
+        ctx.warnings.append(text)
+
+
+def _store(ctx: RequestContext, current: Version, obj: Object, options: DeleteOptions) -> Version:
+    if options.dry_run:
+        return make_version(obj, current.rv, current.fields)
+    return ctx.cluster.storage.put(ctx.type.storage, obj, ctx.type.strategy.selectable_fields(obj))
+
+
+def _terminate(ctx: RequestContext, current: Version, obj: Object, options: DeleteOptions) -> Version:
+    """A Namespace or CRD with contents: it becomes Terminating, once."""
+    if current.deleting:
+        return current
+    obj["metadata"]["deletionTimestamp"] = format_time(ctx.now)
+    ctx.type.strategy.prepare_delete(obj, "Foreground" if options.cascades else options.propagation, ctx)
+    return _store(ctx, current, obj, options)
+
+
+def check_preconditions(ctx: RequestContext, current: Version, *, uid: str | None, rv: str | None) -> None:
+    """Whether the object is the one that the client means (None: it does not say); raises the 409."""
+    terminates = ctx.type.strategy.terminates
+    plural = ctx.type.plural if terminates else ctx.type.kind
+    for field, wanted, found, happened in (("UID", uid, current.uid, "deleted and then recreated"),
+                                           ("ResourceVersion", rv, str(current.rv), "modified")):
+        if wanted is None or wanted == found:
+            continue
+        why = (f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {found}" if terminates
+               else f"the {field} in the precondition ({wanted}) does not match the {field} in record ({found}). "
+               f"The object might have been {happened}")
+        raise errors.conflict(ctx.type.group, plural, current.name, why)
+
+
+def _already_pending(meta: Object, options: DeleteOptions) -> bool:
+    """Whether a deletion that has begun goes on as it is: only a shorter grace period changes it."""
+    period = meta.get("deletionGracePeriodSeconds")
+    if period is None:
+        return False
+    return options.grace is None or options.grace >= period
+
+
+def _shorten_or_begin(meta: Object, period: int, now: datetime) -> None:
+    period = min(period, MAX_GRACE)
+    if "deletionTimestamp" in meta:
+        sooner = timedelta(seconds=period - meta["deletionGracePeriodSeconds"])
+        meta["deletionTimestamp"] = format_time(datetime.fromisoformat(meta["deletionTimestamp"]) + sooner)
+    else:
+        meta["deletionTimestamp"] = format_time(now + timedelta(seconds=period))
+        if meta.get("generation"):
+            meta["generation"] += 1
+    meta["deletionGracePeriodSeconds"] = period
+
+
+def _mark(meta: Object, now: datetime) -> None:
+    """A deletion without grace begins."""
+    if "deletionTimestamp" not in meta:
+        meta["deletionTimestamp"] = format_time(now)
+        if meta.get("generation"):
+            meta["generation"] += 1
+    meta["deletionGracePeriodSeconds"] = 0

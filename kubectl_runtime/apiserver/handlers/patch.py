@@ -1,0 +1,184 @@
+"""PATCH: merge patch, JSON patch, strategic merge patch and server-side apply, on an object or its status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from kubectl_runtime.apiserver import errors, managedfields, patching, writes
+from kubectl_runtime.apiserver.context import RequestContext
+from kubectl_runtime.apiserver.encoding.body import type_meta_problem
+from kubectl_runtime.apiserver.encoding.field_validation import Keys
+from kubectl_runtime.apiserver.handlers.answers import answer_one, stored
+from kubectl_runtime.apiserver.managedfields.validate import go_plain
+from kubectl_runtime.apiserver.patching import patch_documents
+from kubectl_runtime.apiserver.query.options import write_options
+from kubectl_runtime.apiserver.schemas import Schema
+from kubectl_runtime.apiserver.wire import HttpResponse
+from kubectl_runtime.core.codec.jsonvalues import json_copy
+
+Object = dict[str, Any]
+
+_CUSTOM_TYPES = (patch_documents.JSON_PATCH, patch_documents.MERGE_PATCH, patch_documents.APPLY_YAML)
+
+
+def patch_type(ctx: RequestContext) -> str:
+    """The patch format by Content-Type, or the 415."""
+    media = ctx.request.header("content-type").partition(";")[0].strip()  # upper and lower case differ here
+    if ctx.type.is_custom and media not in _CUSTOM_TYPES:
+        raise errors.unsupported_media_type(_CUSTOM_TYPES)
+    if media not in (*_CUSTOM_TYPES, patch_documents.STRATEGIC_MERGE_PATCH, patch_documents.APPLY_CBOR):
+        raise errors.StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
+    if media == patch_documents.APPLY_CBOR:
+        raise errors.unsupported_media_type(_CUSTOM_TYPES)
+    return media
+
+
+@dataclass(slots=True)
+class Patched:
+    """The object after a patch, the keys of the patch, and the text that refusals show."""
+
+    value: Object
+    keys: Keys
+    text: str
+
+    def refuse_fields(self, ctx: RequestContext, unknown: list[str]) -> None:
+        """Raises the 422 of a patch, or of a result, with fields that it should not have."""
+        if why := writes.refusing(ctx, self.keys.problems(unknown)):
+            raise self.invalid(why)
+
+    def invalid(self, why: str) -> errors.StatusError:
+        """The 422 of a patch whose result does not fit; it names no object."""
+        message = f' "" is invalid: patch: Invalid value: {errors.go_value(self.text)}: {why}'
+        return errors.StatusError(422, "Invalid", message, causes=[errors.invalid_value("patch", self.text, why)])
+
+
+def patched(media: str, data: bytes, current: Object, schema: Schema) -> Patched:
+    """The object after a patch of one of the three formats."""
+    if media == patch_documents.STRATEGIC_MERGE_PATCH:
+        strategic, keys = patch_documents.read_strategic_merge_patch(data)
+        new = patching.apply_strategic_merge_patch(current, strategic, schema)
+        return Patched({**new, "kind": current["kind"], "apiVersion": current["apiVersion"]}, keys, go_plain(strategic))
+    if media == patch_documents.MERGE_PATCH:
+        merge, keys = patch_documents.read_merge_patch(data)
+        new = patching.apply_merge_patch(current, merge)
+    else:
+        operations, keys = patch_documents.read_json_patch(data)
+        new = patching.apply_json_patch(current, operations)
+    return Patched(new, keys, msgspec.json.encode(new, order="sorted").decode())
+
+
+def patch(ctx: RequestContext) -> HttpResponse:
+    """Patch an object: 200; 201 if an apply created it."""
+    media = patch_type(ctx)
+    applies = media == patch_documents.APPLY_YAML
+    ctx.options = write_options(ctx.request, "PatchOptions", apply=applies)
+    if applies:
+        return _apply(ctx)
+    with ctx.cluster.locked():
+        current = stored(ctx)
+        if current is None:
+            raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
+        old = writes.request_form(ctx, current)
+        new = _decode_result(ctx, patched(media, ctx.request.body, old, writes.schema_of(ctx.type)), old)
+        writes.check_name(ctx, new)
+        version = writes.update(ctx, current, old, new, ctx.info.subresource)
+    return answer_one(ctx, version)
+
+
+def _decode_result(ctx: RequestContext, result: Patched, old: Object) -> Object:
+    """The result of a patch in the kind's shape, with defaults."""
+    new = result.value
+    _check_type(ctx, result, old)
+    strategy = ctx.type.strategy
+    try:
+        unknown = strategy.decode(new)
+    except errors.BodyDecodeError as error:
+        raise result.invalid(str(error)) from None
+    result.refuse_fields(ctx, unknown)
+    new["metadata"] = new.get("metadata") or {}
+    strategy.default(new)
+    return new
+
+
+def _check_type(ctx: RequestContext, result: Patched, old: Object) -> None:
+    """A patch may not make another kind of an object; built-in ones get a missing kind or version back."""
+    new, kind, api_version = result.value, old["kind"], old["apiVersion"]
+    if ctx.type.is_custom:
+        _check_custom_type(ctx, result, kind, api_version)
+        return
+    new["kind"], new["apiVersion"] = new.get("kind") or kind, new.get("apiVersion") or api_version
+    if (new["kind"], new["apiVersion"]) != (kind, api_version):
+        raise result.invalid(f"unable to decode: no kind \"{new['kind']}\" is registered for version "
+                             f"\"{new['apiVersion']}\"")
+
+
+def _check_custom_type(ctx: RequestContext, result: Patched, kind: str, api_version: str) -> None:
+    new, name = result.value, ctx.info.name
+    if problem := type_meta_problem(new):
+        raise result.invalid(f"couldn't get version/kind; json parse error: {problem}")
+    if not new.get("kind"):
+        raise result.invalid(f"Object 'Kind' is missing in '{result.text}'")
+    if not new.get("apiVersion"):
+        raise errors.internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
+    if new["apiVersion"].count("/") > 1:
+        raise result.invalid(f"unexpected GroupVersion string: {new['apiVersion']}")
+    if new["apiVersion"] != api_version:
+        raise errors.invalid(new["apiVersion"].rpartition("/")[0], new["kind"], name, [
+            errors.invalid_value("apiVersion", new["apiVersion"], f"must be {api_version}")])
+    if new["kind"] != kind:
+        raise errors.invalid(ctx.type.group, new["kind"], name, [
+            errors.invalid_value("kind", new["kind"], f"must be {kind}")])
+
+
+def _apply(ctx: RequestContext) -> HttpResponse:
+    """Server-side apply."""
+    assert ctx.options is not None
+    configuration, keys = patch_documents.read_configuration(ctx.request.body, ctx.type.api_version, ctx.type.kind)
+    with ctx.cluster.locked():
+        current = stored(ctx)
+        if current is None and ctx.info.subresource:
+            raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
+        old = writes.request_form(ctx, current) if current else None
+        subresource = ctx.info.subresource
+        result = managedfields.apply(
+            old, configuration, manager=ctx.options.manager, force=ctx.options.force, api_version=ctx.type.api_version,
+            schema=writes.schema_of(ctx.type), now=ctx.now, subresource=subresource, blank=ctx.type.strategy.blank(),
+            reset=ctx.type.strategy.reset(subresource), versions=writes.version_schemas(ctx))
+        refuse_repeated(ctx, keys)
+        result = json_copy(result)  # it shares parts with its arguments
+        _decode_applied(ctx, result)
+        # The result's name counts, not the configuration's: over an existing object a configuration may leave it out.
+        writes.check_name(ctx, result)
+        writes.check_namespace(ctx, result)
+        if current is None or old is None:
+            ctx.access.require_create(ctx.user_info, ctx.info)
+            _refuse_uid(ctx, configuration)
+            return answer_one(ctx, writes.create(ctx, result, applied=True), 201)
+        version = writes.update(ctx, current, old, result, subresource, applied=True)
+    return answer_one(ctx, version)
+
+
+def refuse_repeated(ctx: RequestContext, keys: Keys) -> None:
+    """Raises the 400 of a configuration that has a key twice."""
+    if why := writes.refusing(ctx, keys.problems([])):
+        why = why.removeprefix("strict decoding error: ")
+        raise errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {why}")
+
+
+def _refuse_uid(ctx: RequestContext, configuration: Object) -> None:
+    """What does not exist has no uid: an apply that names one means an object that is gone."""
+    if uid := configuration["metadata"].get("uid"):
+        raise errors.conflict(ctx.type.group, ctx.type.plural, ctx.info.name, (
+            f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"))
+
+
+def _decode_applied(ctx: RequestContext, result: Object) -> None:
+    try:
+        ctx.type.strategy.decode(result)
+    except errors.BodyDecodeError as error:
+        raise errors.bare_500(f"failed to convert merged object: {error}") from None
+    result["metadata"] = result.get("metadata") or {}
+    ctx.type.strategy.default_applied(result)

@@ -1,0 +1,245 @@
+"""GET with watch=true: `OpenWatch`, the stream of one watch, and the handler that opens it.
+
+A watch walks along its type's history with a cursor of its own; nothing is queued per watch. It ends
+
+=========================================  ==================================================
+at timeoutSeconds                          silently
+when its type is no longer served          after the events of that
+when history it had not read is forgotten  silently: the client's next request gets the 410
+when the client went away                  `close()`
+=========================================  ==================================================
+
+A plain bookmark comes every minute, and once about two seconds before the timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.context import RequestContext
+from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.handlers.read import ListRequest, parse_version, read_list_request, select
+from kubectl_runtime.apiserver.output.forms import Form
+from kubectl_runtime.apiserver.output.negotiation import WATCH_TYPES, encode
+from kubectl_runtime.apiserver.route import is_true
+from kubectl_runtime.apiserver.storage.cluster import Cluster
+from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
+from kubectl_runtime.apiserver.wire import HttpResponse
+
+BATCH = 500  # changes that are read under the lock at once
+CHUNK = 1 << 16  # bytes after which a chunk is sent though there is more
+BOOKMARK_EVERY = 60.0
+BOOKMARK_BEFORE_END = 2.0
+DEFAULT_TIMEOUT = (1800.0, 3600.0)  # the real server's: at random in between, if the client does not say
+
+
+class OpenWatch:
+    """The events of one watch; implements `wire.EventStream`. `poll` and `close` belong to one thread."""
+
+    def __init__(self, cluster: Cluster, bucket: Bucket, form: Form, namespace: str, listing: ListRequest, *,
+                 since: int, initial: list[Version] | None, initial_end: bool, bookmarks: bool) -> None:
+        """The cluster's lock is held. `initial` objects come first, as ADDED; they are as of the version `since`."""
+        self._cluster = cluster
+        self._bucket = bucket
+        self._form = form
+        self._namespace = namespace
+        self._listing = listing
+        self._since = since
+        self._cursor = cluster.storage.cursor(bucket, since)
+        self._pending: Iterator[bytes] = self._initial(initial or [], bookmark=initial_end)
+        self._started = False
+        self._ready: Callable[[], None] | None = None
+        self._closed = False
+        now = cluster.clock.monotonic()
+        timeout = float(listing.timeout) if listing.timeout else cluster.random.uniform(*DEFAULT_TIMEOUT)
+        self._end = now + timeout
+        self._bookmarks = bookmarks and timeout > BOOKMARK_BEFORE_END
+        self._next_bookmark = min(now + BOOKMARK_EVERY, self._end - BOOKMARK_BEFORE_END)
+        bucket.listeners.append(self._mark)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the stream has ended."""
+        return self._closed
+
+    @property
+    def deadline(self) -> float | None:
+        """When a bookmark or the end is due."""
+        return min(self._next_bookmark, self._end) if self._bookmarks else self._end
+
+    def on_ready(self, callback: Callable[[], None]) -> None:
+        """Call back when something may be ready; at once for what is ready now."""
+        self._ready = callback
+        callback()
+
+    def _mark(self) -> None:
+        """A change of the type was stored (the cluster's lock is held): tell the reader once the lock is free."""
+        if self._ready is not None:
+            self._cluster.call_unlocked(self._ready)
+
+    def close(self) -> None:
+        """The client went away, or the stream is done."""
+        self._closed = True
+        with self._cluster.locked():
+            if self._mark in self._bucket.listeners:
+                self._bucket.listeners.remove(self._mark)
+
+    def poll(self) -> bytes | None:
+        """The next events as one chunk, None if there is nothing now (or no more: `closed`)."""
+        while not self._closed:
+            if chunk := self._take(self._pending):
+                return chunk
+            changes = self._read()
+            if not changes:
+                return self._timers()
+            self._pending = self._lines(changes)
+        return None
+
+    @staticmethod
+    def _take(lines: Iterator[bytes]) -> bytes:
+        taken, size = [], 0
+        for line in lines:
+            taken.append(line)
+            size += len(line)
+            if size >= CHUNK:
+                break
+        return b"".join(taken)
+
+    def _read(self) -> list[Change]:
+        """The next changes; ends the watch if history is behind it or the type is gone."""
+        with self._cluster.locked():
+            start = self._cursor - self._bucket.base
+            changes = [] if start < 0 else self._bucket.history[start:start + BATCH]
+            if not changes:
+                self._since = max(self._since, self._cluster.storage.rv)
+            ended = start < 0 or (not changes and self._bucket.ended)
+        self._cursor += len(changes)
+        if ended:
+            self.close()
+        return changes
+
+    def _timers(self) -> bytes | None:
+        now = self._cluster.clock.monotonic()
+        if not self._closed and now >= self._end:
+            self.close()
+        elif not self._closed and self._bookmarks and now >= self._next_bookmark:
+            self._schedule_bookmark(now)
+            return self._form.bookmark(self._since, initial=False)
+        return None
+
+    def _schedule_bookmark(self, now: float) -> None:
+        last = self._end - BOOKMARK_BEFORE_END
+        self._next_bookmark = self._end if now >= last else min(now + BOOKMARK_EVERY, last)
+
+    def _initial(self, versions: list[Version], *, bookmark: bool) -> Iterator[bytes]:
+        for version in versions:
+            yield self._form.event("ADDED", version)
+        if bookmark:
+            yield self._form.bookmark(self._since, initial=True)
+
+    def _lines(self, changes: list[Change]) -> Iterator[bytes]:
+        for change in changes:
+            line = self._line(change)
+            if line:
+                yield line
+
+    def _line(self, change: Change) -> bytes:
+        """The event that this watch sees of a change, b"" if none."""
+        if self._namespace and change.new.namespace != self._namespace:
+            return b""
+        before = change.old is not None and select(self._listing, change.old)
+        if change.deleted:
+            return self._form.event("DELETED", change.new) if before else b""
+        after = select(self._listing, change.new)
+        if after:
+            return self._form.event("MODIFIED" if before else "ADDED", change.new)
+        # An object that no longer matches is shown as it was, with the resourceVersion of the change.
+        return self._form.event("DELETED", change.old_as_left()) if before else b""
+
+
+class ErrorStream:
+    """A stream of one ERROR event, or of none: how a watch fails after its headers were sent."""
+
+    closed = False
+    deadline: float | None = None
+
+    def __init__(self, error: errors.StatusError | None) -> None:
+        self._line = b'{"type":"ERROR","object":%s}\n' % encode(error.to_status()) if error else None
+
+    def poll(self) -> bytes | None:
+        """The event, then the end."""
+        line, self._line = self._line, None
+        self.closed = line is None
+        return line
+
+    def on_ready(self, callback: Callable[[], None]) -> None:
+        """It is ready from the start."""
+        callback()
+
+    def close(self) -> None:
+        """Nothing is held."""
+        self.closed = True
+
+
+def watch(ctx: RequestContext) -> HttpResponse:
+    """Open a watch."""
+    if ctx.request.method != "GET":
+        raise errors.method_not_allowed()
+    if ctx.media.yaml:
+        raise errors.not_acceptable(WATCH_TYPES)
+    form = Form(ctx.type, ctx.media, ctx.request, ctx.cluster.clock.now, is_list=False,
+                is_watch=True)
+    listing = read_list_request(ctx)
+    _validate(ctx, listing)
+    try:
+        wanted = parse_version(listing.rv)
+    except ValueError as error:
+        raise errors.bare_500(str(error)) from None  # surprising: no 400, and no reason
+    bookmarks = is_true(ctx.request, "allowWatchBookmarks")
+    asked = ctx.request.has_param("sendInitialEvents")
+    # Without a resourceVersion the real server sends the initial events, and their bookmark, though nobody asked.
+    initial_events = is_true(ctx.request, "sendInitialEvents") if asked else not wanted
+    headers = [("Content-Type", ctx.media.content_type)]
+    if ctx.media.transform == "PartialObjectMetadataList":
+        return HttpResponse(200, headers, stream=ErrorStream(None))  # surprising: no 406; no event can be written
+    with ctx.cluster.locked():
+        storage = ctx.cluster.storage
+        bucket = storage.bucket(ctx.type.storage)
+        if initial_events:
+            if wanted > storage.rv:
+                too_large = errors.resource_version_too_large(wanted, storage.rv)
+                return HttpResponse(200, headers, stream=ErrorStream(too_large), delay=too_large.delay)
+            initial = [version for version in bucket.scan(ctx.namespace) if select(listing, version)]
+            stream = OpenWatch(ctx.cluster, bucket, form, ctx.namespace, listing, since=storage.rv, initial=initial,
+                               initial_end=bookmarks, bookmarks=bookmarks)
+            return HttpResponse(200, headers, stream=stream)
+        since = wanted or storage.rv
+        oldest = max(storage.compacted, bucket.start)
+        if since < oldest:
+            # Surprising: an expired watch is answered with 200, and the error is an event.
+            expired = errors.expired(f"too old resource version: {wanted} ({oldest})")
+            return HttpResponse(200, headers, stream=ErrorStream(expired))
+        stream = OpenWatch(ctx.cluster, bucket, form, ctx.namespace, listing, since=since, initial=None,
+                           initial_end=False, bookmarks=bookmarks)
+        return HttpResponse(200, headers, stream=stream)
+
+
+def _validate(ctx: RequestContext, listing: ListRequest) -> None:
+    causes: list[Cause] = []
+    at, match, asked = "resourceVersionMatch", listing.match, ctx.request.has_param("sendInitialEvents")
+    if not match and not asked and listing.rv in ("", "0"):
+        asked, match = True, "NotOlderThan"  # so the real server completes it
+    if asked:
+        if match != "NotOlderThan":
+            causes.append(errors.forbidden_field(
+                at, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+    elif match:
+        causes.append(errors.forbidden_field(
+            at, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
+    if match and listing.token:
+        causes.append(errors.forbidden_field(at, "resourceVersionMatch is forbidden when continue is provided"))
+    if match and match != "NotOlderThan":
+        causes.append(errors.not_supported(at, match, ["NotOlderThan"]))
+    if causes:
+        raise errors.invalid("meta.k8s.io", "ListOptions", "", causes)

@@ -1,0 +1,230 @@
+"""Validation of webhook configurations and admission policies, but for their expressions, which are not compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds.base import PORT_RANGE, one_of, selector_causes
+from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors, qualified_name_errors
+from kubectl_runtime.apiserver.strategy import Object
+
+OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+REVIEW_VERSIONS = ("v1", "v1beta1")
+_FORM = "desired format: https://host[/path]"
+
+
+def webhook_causes(webhook: Object, path: str, names: set[str]) -> Iterator[Cause]:
+    """What is wrong with a webhook; `names` are those before it."""
+    name = webhook.get("name") or ""
+    if not name:
+        yield errors.required(f"{path}.name")
+    else:
+        yield from (errors.invalid_value(f"{path}.name", name, why) for why in dns_subdomain_errors(name))
+        if name.count(".") < 2:
+            yield errors.invalid_value(f"{path}.name", name,
+                                       "should be a domain with at least three segments separated by dots")
+        if name in names:
+            yield errors.duplicate(f"{path}.name", name)
+    names.add(name)
+    yield from _review_causes(webhook.get("admissionReviewVersions") or [], f"{path}.admissionReviewVersions")
+    for index, rule in enumerate(webhook.get("rules") or ()):
+        yield from rule_causes(rule, f"{path}.rules[{index}]")
+    yield from one_of(webhook.get("failurePolicy"), ("Fail", "Ignore"), f"{path}.failurePolicy")
+    yield from one_of(webhook.get("matchPolicy"), ("Equivalent", "Exact"), f"{path}.matchPolicy")
+    effects = webhook.get("sideEffects")
+    if effects is None:
+        yield errors.required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun")
+    yield from one_of(effects, ("None", "NoneOnDryRun"), f"{path}.sideEffects")
+    seconds = webhook.get("timeoutSeconds")
+    if seconds is not None and not 1 <= seconds <= 30:
+        yield errors.invalid_value(f"{path}.timeoutSeconds", seconds,
+                                   "the timeout value must be between 1 and 30 seconds")
+    for key in ("namespaceSelector", "objectSelector"):
+        yield from selector_causes(webhook.get(key) or {}, f"{path}.{key}")
+    yield from _client_causes(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
+    yield from condition_causes(webhook, path)
+    yield from one_of(webhook.get("reinvocationPolicy"), ("IfNeeded", "Never"), f"{path}.reinvocationPolicy")
+
+
+def _review_causes(versions: list[str], path: str) -> Iterator[Cause]:
+    if not versions:
+        yield errors.required(path, f"must specify one of {', '.join(REVIEW_VERSIONS)}")
+        return
+    yield from (errors.invalid_value(f"{path}[{index}]", version, "duplicate version")
+                for index, version in enumerate(versions) if version in versions[:index])
+    if not set(versions) & set(REVIEW_VERSIONS):
+        yield errors.invalid_value(path, versions, f"must include at least one of {', '.join(REVIEW_VERSIONS)}")
+
+
+def _client_causes(config: Object, path: str) -> Iterator[Cause]:
+    url, service = config.get("url"), config.get("service")
+    if (url is None) == (service is None):
+        yield errors.required(path, "exactly one of url or service is required")
+    elif url is not None:
+        parts = urlsplit(url)
+        if parts.scheme != "https":
+            yield errors.invalid_value(f"{path}.url", parts.scheme, f"'https' is the only allowed URL scheme; {_FORM}")
+        if not parts.netloc:
+            yield errors.invalid_value(f"{path}.url", parts.netloc, f"host must be specified; {_FORM}")
+        for part, title in ((parts.fragment, "fragments"), (parts.query, "query parameters")):
+            if part:
+                yield errors.invalid_value(f"{path}.url", part, f"{title} are not permitted in the URL")
+    else:
+        yield from service_causes(service or {}, f"{path}.service")
+
+
+def service_causes(service: Object, path: str) -> Iterator[Cause]:
+    """A reference to a Service behind which something listens."""
+    for key in ("name", "namespace"):
+        if not service.get(key):
+            yield errors.required(f"{path}.{key}")
+    port, target = service.get("port"), service.get("path")
+    if port is not None and not 1 <= port <= 65535:
+        yield errors.invalid_value(f"{path}.port", port, f"port is not valid: {PORT_RANGE}")
+    if target is None or target == "/":
+        return
+    if not target.startswith("/"):
+        yield errors.invalid_value(f"{path}.path", target, "must start with a '/'")
+    for index, segment in enumerate(target[1:].removesuffix("/").split("/")):
+        found = dns_subdomain_errors(segment) if segment else []
+        if not segment:
+            yield errors.invalid_value(f"{path}.path", target, f"segment[{index}] may not be empty")
+        yield from (errors.invalid_value(f"{path}.path", target, f"segment[{index}]: {why}") for why in found)
+
+
+def rule_causes(rule: Object, path: str) -> Iterator[Cause]:
+    """What is wrong with the operations and resources that a rule names."""
+    groups, versions = rule.get("apiGroups") or (), rule.get("apiVersions") or ()
+    resources, operations = rule.get("resources") or (), rule.get("operations") or ()
+    yield from _starred(groups, f"{path}.apiGroups", "must not specify other API groups")
+    yield from _starred(versions, f"{path}.apiVersions", "must not specify other API versions")
+    if not resources:
+        yield errors.required(f"{path}.resources")
+    if "*/*" in resources and len(resources) > 1:
+        yield errors.invalid_value(f"{path}.resources", resources,
+                                   "if '*/*' is present, must not specify other resources")
+    elif "*" in resources and any("/" not in name for name in resources if name != "*"):
+        yield errors.invalid_value(f"{path}.resources", resources,
+                                   "if '*' is present, must not specify other resources without subresources")
+    yield from _starred(operations, f"{path}.operations", "must not specify other operations")
+    for index, operation in enumerate(operations):
+        yield from one_of(operation, OPERATIONS, f"{path}.operations[{index}]", required=True)
+    yield from one_of(rule.get("scope"), ("*", "Cluster", "Namespaced"), f"{path}.scope")
+
+
+def _starred(values: list[str] | tuple[()], path: str, why: str) -> Iterator[Cause]:
+    if not values:
+        yield errors.required(path)
+    elif "*" in values and len(values) > 1:
+        yield errors.invalid_value(path, values, f"if '*' is present, {why}")
+
+
+def condition_causes(owner: Object, path: str) -> Iterator[Cause]:
+    """Names and expressions of match conditions."""
+    seen = set()
+    for index, condition in enumerate(owner.get("matchConditions") or ()):
+        at, name = f"{path}.matchConditions[{index}]", condition.get("name") or ""
+        if not (condition.get("expression") or "").strip():
+            yield errors.required(f"{at}.expression")
+        if not name:
+            yield errors.required(f"{at}.name")
+        else:
+            yield from (errors.invalid_value(f"{at}.name", name, why) for why in qualified_name_errors(name))
+        if name in seen:
+            yield errors.duplicate(f"{at}.name", name)
+        seen.add(name)
+
+
+def match_causes(match: Object | None, path: str, *, required: bool) -> Iterator[Cause]:
+    """What is wrong with the match of a policy or binding."""
+    if match is None:
+        if required:
+            yield errors.required(path)
+        return
+    yield from one_of(match.get("matchPolicy"), ("Equivalent", "Exact"), f"{path}.matchPolicy")
+    for key in ("namespaceSelector", "objectSelector"):
+        yield from selector_causes(match.get(key) or {}, f"{path}.{key}")
+    for key in ("resourceRules", "excludeResourceRules"):
+        for index, rule in enumerate(match.get(key) or ()):
+            yield from rule_causes(rule, f"{path}.{key}[{index}]")
+    if required and not match.get("resourceRules"):
+        yield errors.required(f"{path}.resourceRules")
+
+
+def policy_causes(obj: Object) -> Iterator[Cause]:
+    """What is wrong with a ValidatingAdmissionPolicy."""
+    spec, nothing = obj["spec"], "validations or auditAnnotations must contain at least one item"
+    yield from one_of(spec.get("failurePolicy"), ("Fail", "Ignore"), "spec.failurePolicy")
+    yield from kind_causes(spec.get("paramKind"), "spec.paramKind")
+    yield from match_causes(spec.get("matchConstraints"), "spec.matchConstraints", required=True)
+    yield from condition_causes(spec, "spec")
+    yield from variable_causes(spec, "spec")
+    if not spec.get("validations") and not spec.get("auditAnnotations"):
+        yield errors.required("spec.validations", nothing)
+        yield errors.required("spec.auditAnnotations", nothing)
+    for index, validation in enumerate(spec.get("validations") or ()):
+        at = f"spec.validations[{index}]"
+        if not (validation.get("expression") or "").strip():
+            yield errors.required(f"{at}.expression", "expression is not specified")
+        yield from one_of(validation.get("reason"), ("Forbidden", "Invalid", "RequestEntityTooLarge"), f"{at}.reason")
+    for index, annotation in enumerate(spec.get("auditAnnotations") or ()):
+        at, key = f"spec.auditAnnotations[{index}]", f"{obj['metadata'].get('name', '')}/{annotation.get('key') or ''}"
+        yield from (errors.invalid_value(f"{at}.key", key, why) for why in qualified_name_errors(key))
+        if not (annotation.get("valueExpression") or "").strip():
+            yield errors.required(f"{at}.valueExpression", "valueExpression is not specified")
+
+
+def kind_causes(kind: Object | None, path: str) -> Iterator[Cause]:
+    """The kind of a policy's parameters."""
+    if kind is not None:
+        yield from (errors.required(f"{path}.{key}") for key in ("apiVersion", "kind") if not kind.get(key))
+
+
+def variable_causes(spec: Object, path: str) -> Iterator[Cause]:
+    """Names and expressions of variables."""
+    for index, variable in enumerate(spec.get("variables") or ()):
+        for key in ("name", "expression"):
+            if not (variable.get(key) or "").strip():
+                yield errors.required(f"{path}.variables[{index}].{key}", f"{key} is not specified")
+
+
+def binding_causes(spec: Object, *, validating: bool) -> Iterator[Cause]:
+    """What is wrong with the binding of a policy."""
+    name, actions = spec.get("policyName") or "", spec.get("validationActions") or []
+    if not name:
+        yield errors.required("spec.policyName")
+    else:
+        yield from (errors.invalid_value("spec.policyName", name, why) for why in dns_subdomain_errors(name))
+    if (reference := spec.get("paramRef")) is not None:
+        yield from _parameter_causes(reference, "spec.paramRef")
+    yield from match_causes(spec.get("matchResources"), "spec.matchResources", required=False)
+    if not validating:
+        return
+    if not actions:
+        yield errors.required("spec.validationActions", "at least one validation action is required")
+    for index, action in enumerate(actions):
+        if action in actions[:index]:
+            yield errors.duplicate(f"spec.validationActions[{index}]", action)
+        else:
+            yield from one_of(action, ("Audit", "Deny", "Warn"), f"spec.validationActions[{index}]", required=True)
+    if {"Deny", "Warn"} <= set(actions):
+        yield errors.invalid_value("spec.validationActions", actions, "must not contain both Deny and Warn (repeating "
+                                   "the same validation failure information in the API response and headers serves no "
+                                   "purpose)")
+
+
+def _parameter_causes(reference: Object, path: str) -> Iterator[Cause]:
+    name, selector = reference.get("name"), reference.get("selector")
+    if name and selector is not None:
+        for key in ("name", "selector"):
+            yield errors.forbidden_field(f"{path}.{key}", "name and selector are mutually exclusive")
+    elif not name and selector is None:
+        yield errors.required(path, "one of name or selector must be specified")
+    if reference.get("parameterNotFoundAction") is None:
+        yield errors.required(f"{path}.parameterNotFoundAction")
+    yield from one_of(reference.get("parameterNotFoundAction"), ("Deny", "Allow"), f"{path}.parameterNotFoundAction")
+
+

@@ -1,0 +1,273 @@
+"""`BuiltinStrategy`: what all built-in kinds share, and the helpers with which defaults and validations are written.
+
+A built-in kind is a subclass with class attributes (has_generation, has_status, ...) and the hooks of `Strategy` that
+differ. Paths of causes are the real server's (``spec.containers[0].name``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
+
+from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds import typed
+from kubectl_runtime.apiserver.managedfields.tracking import ResetFields
+from kubectl_runtime.apiserver.objectmeta.names import (
+    dns_label_errors,
+    dns_subdomain_errors,
+    label_value_errors,
+    path_segment_errors,
+    qualified_name_errors,
+)
+from kubectl_runtime.apiserver.query.selectors import LabelSelector, Requirement
+from kubectl_runtime.apiserver.strategy import Object, Strategy, StrategyContext
+
+NOT_NEGATIVE = "must be greater than or equal to 0"
+_GENERIC_FIELDS = '"{}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+PORT_RANGE = "must be between 1 and 65535, inclusive"
+_PERCENT = re.compile("[0-9]+%")
+_PERCENT_MESSAGE = ("a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
+                    "regex used for validation is '[0-9]+%')")
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_KEY_MESSAGE = ("a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
+                "'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')")
+
+
+class BuiltinStrategy(Strategy):
+    """A built-in kind; `type_name` is its typed object (``apps.v1.Deployment``)."""
+
+    #: Selectable fields besides metadata's: name -> dotted path, or a function of the object.
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {}
+
+    #: The metadata that a write to /status does not change.
+    status_keeps: ClassVar[tuple[str, ...]] = ()
+    keeps_metadata = False  # a write to /status changes no metadata at all
+
+    def __init__(self, type_name: str) -> None:
+        self.type_name = type_name
+
+    def decode(self, obj: Object) -> list[str]:
+        """See `typed.decode`; an empty list of managers is kept, since it asks to forget them."""
+        metadata = obj.get("metadata")
+        forget = isinstance(metadata, dict) and metadata.get("managedFields") == []
+        unknown = typed.decode(self.type_name, obj)
+        if forget:
+            obj["metadata"]["managedFields"] = []
+        return unknown
+
+    def blank(self) -> Object:
+        """See `typed.blank`."""
+        return typed.blank(self.type_name)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """Surprising: a write to /status may change most of the metadata too, unlike that of a custom resource."""
+        if subresource != "status" or self.keeps_metadata:
+            super().prepare_update(new, old, subresource, ctx)
+            return
+        for key in {**old, **new}:
+            if key not in ("metadata", "status"):
+                self.keep(key, new, old)
+        for key in self.status_keeps:
+            self.keep(key, new["metadata"], old["metadata"])
+
+    def reset(self, subresource: str) -> ResetFields:
+        """What `prepare_update` keeps is not the client's."""
+        if subresource != "status":
+            return super().reset(subresource)
+        if self.keeps_metadata:
+            return ResetFields(drop=(("metadata",), ("spec",)))
+        return ResetFields(drop=(("spec",), *(("metadata", key) for key in self.status_keeps)))
+
+    def to_storage(self, obj: Object, version: str) -> Object:
+        """Surprising: built-in kinds are stored as protobuf, which knows no empty list, so that one reads back null."""
+        for *parents, last in typed.written_lists(self.type_name):
+            part: Any = obj
+            for key in parents:
+                part = part.get(key) if part else None
+            if part and part.get(last) in ([], {}):
+                part[last] = None
+        return obj
+
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """Status is the server's: it begins as an empty one."""
+        super().prepare_create(obj, ctx)
+        if self.has_status and (empty := self.blank().get("status")) is not None:
+            obj["status"] = empty
+
+    def selectable_fields(self, obj: Object) -> dict[str, str]:
+        """Values of the fields declared in `fields`."""
+        return {name: source(obj) if callable(source) else text_at(obj, source) for name, source in self.fields.items()}
+
+    def selectable_field_names(self) -> frozenset[str]:
+        """The names declared in `fields`."""
+        return frozenset(self.fields)
+
+    @property
+    def unsupported_field(self) -> str:
+        """Kinds without fields of their own put it differently."""
+        return super().unsupported_field if self.fields else _GENERIC_FIELDS
+
+
+def true_conditions(status: Object) -> set[str]:
+    """The types of the conditions in a status that are True."""
+    return {entry.get("type", "") for entry in status.get("conditions") or () if entry.get("status") == "True"}
+
+
+def dig(obj: Any, path: str) -> Any:
+    """The value at a dotted path of objects, None if it is not there."""
+    for part in path.split("."):
+        if not isinstance(obj, dict):
+            return None
+        obj = obj.get(part)
+    return obj
+
+
+def text_at(obj: Object, path: str) -> str:
+    """The value at a path as a field selector sees it: absent is "", a boolean is true or false."""
+    value = dig(obj, path)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def put_default(obj: Object, key: str, value: Any) -> None:
+    """Set a field that is missing or null."""
+    if obj.get(key) is None:
+        obj[key] = value
+
+
+def fill(obj: Object, **defaults: Any) -> None:
+    """Set each field that is missing, null or zero: defaults of Go fields that are no pointers."""
+    for key, value in defaults.items():
+        if not obj.get(key):
+            obj[key] = value
+
+
+def non_negative(obj: Object, key: str, path: str) -> list[Cause]:
+    """The cause of a negative number."""
+    value = obj.get(key)
+    return [errors.invalid_value(f"{path}.{key}", value, NOT_NEGATIVE)] if isinstance(value, int) and value < 0 else []
+
+
+def one_of(value: Any, supported: Iterable[str], path: str, *, required: bool = False) -> list[Cause]:
+    """The cause of a value outside its enumeration; nothing for an absent one unless it is required."""
+    choices = list(supported)
+    if not value:
+        return [errors.required(path)] if required else []
+    return [] if value in choices else [errors.not_supported(path, value, choices)]
+
+
+def config_key_errors(key: str) -> list[str]:
+    """The details of what is wrong with a key of a ConfigMap or Secret."""
+    found = [] if len(key) <= 253 else ["must be no more than 253 characters"]
+    if not _KEY.fullmatch(key):
+        found.append(_KEY_MESSAGE)
+    elif key == ".":
+        found.append("must not be '.'")
+    elif key.startswith(".."):
+        found.append("must not be '..'" if key == ".." else "must not start with '..'")
+    return found
+
+
+def label_causes(value: str, path: str) -> list[Cause]:
+    """The causes of a text that must be a DNS label."""
+    if not value:
+        return [errors.required(path)]
+    return [errors.invalid_value(path, value, why) for why in dns_label_errors(value)]
+
+
+def domain_path_causes(text: str, path: str) -> list[Cause]:
+    """The causes of a text that must be like ``example.com/path``."""
+    domain, slash, rest = text.partition("/")
+    if not slash or not domain or not rest:
+        return [errors.invalid_value(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")')]
+    return ([errors.invalid_value(path, domain, why) for why in dns_subdomain_errors(domain)]
+            + [errors.invalid_value(path, rest, why) for why in path_segment_errors(rest)])
+
+
+def labels_causes(labels: Object, path: str) -> list[Cause]:
+    """What is wrong with keys and values of labels, all at the path of the map."""
+    causes = []
+    for key, value in sorted(labels.items()):
+        causes += [errors.invalid_value(path, key, why) for why in qualified_name_errors(key)]
+        causes += [errors.invalid_value(path, value, why) for why in label_value_errors(value)]
+    return causes
+
+
+def immutable_causes(new: Object, old: Object, keys: Sequence[str], path: str = "spec") -> list[Cause]:
+    """``field is immutable`` for each key of two specs that differs."""
+    at = f"{path}." if path else ""
+    return [errors.immutable(f"{at}{key}", new.get(key)) for key in keys if new.get(key) != old.get(key)]
+
+
+def label_selector(selector: Object | None) -> LabelSelector | None:
+    """A selector in the form of ``spec.selector`` of apps and batch kinds; None selects nothing."""
+    if selector is None:
+        return None
+    operators = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!exists"}
+    requirements = [Requirement(key, "in", frozenset([value]))
+                    for key, value in (selector.get("matchLabels") or {}).items()]
+    requirements += [Requirement(entry.get("key", ""), operators.get(entry.get("operator", ""), "in"),
+                                 frozenset(entry.get("values") or ()))
+                     for entry in selector.get("matchExpressions") or ()]
+    return LabelSelector(tuple(requirements))
+
+
+def selector_text(selector: Object | None) -> str:
+    """A selector as kubectl and /scale show it: ``app=a,tier in (x,y),!old``."""
+    if selector is None:
+        return "<none>"
+    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for entry in selector.get("matchExpressions") or ():
+        key, values = entry.get("key", ""), ",".join(sorted(entry.get("values") or ()))
+        parts.append({"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key,
+                      "DoesNotExist": f"!{key}"}.get(entry.get("operator", ""), key))
+    return ",".join(sorted(parts)) or "<none>"
+
+
+def labels_text(labels: Object | None) -> str:
+    """Labels or a map selector as a table shows them."""
+    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or "<none>"
+
+
+def selector_causes(selector: Object, path: str) -> list[Cause]:
+    """What is wrong with a label selector."""
+    causes = []
+    for key, value in (selector.get("matchLabels") or {}).items():
+        causes += [errors.invalid_value(f"{path}.matchLabels", key, why) for why in qualified_name_errors(key)]
+        causes += [errors.invalid_value(f"{path}.matchLabels", value, why) for why in label_value_errors(value)]
+    for index, entry in enumerate(selector.get("matchExpressions") or ()):
+        at, operator, values = f"{path}.matchExpressions[{index}]", entry.get("operator"), entry.get("values")
+        if operator in ("In", "NotIn") and not values:
+            causes.append(errors.required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+        elif operator in ("Exists", "DoesNotExist") and values:
+            causes.append(errors.forbidden_field(f"{at}.values",
+                                                 "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+        elif operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            causes.append(errors.invalid_value(f"{at}.operator", operator or "", "not a valid selector operator"))
+        key = entry.get("key", "")
+        causes += [errors.invalid_value(f"{at}.key", key, why) for why in qualified_name_errors(key)]
+        causes += [errors.invalid_value(f"{at}.values[{number}]", value, why)
+                   for number, value in enumerate(values or ()) for why in label_value_errors(value)]
+    return causes
+
+
+def amount_or_percent_causes(value: Any, path: str, *, most_all: bool = False) -> list[Cause]:
+    """What is wrong with a number that may be a percentage too; `most_all` if it cannot be more than 100 %."""
+    if isinstance(value, int):
+        return [errors.invalid_value(path, value, NOT_NEGATIVE)] if value < 0 else []
+    if value is None:
+        return []
+    if not _PERCENT.fullmatch(value):
+        return [errors.invalid_value(path, value, _PERCENT_MESSAGE)]
+    return [errors.invalid_value(path, value, "must not be greater than 100%")
+            ] if most_all and int(value[:-1]) > 100 else []
+
+
+def amount_of(value: Any) -> int:
+    """The number in front of the percent sign, if there is one; 0 for what is neither."""
+    if isinstance(value, int):
+        return value
+    return int(value[:-1]) if value is not None and _PERCENT.fullmatch(value) else 0

@@ -1,0 +1,243 @@
+"""Pods: defaults that templates do not get, admission's additions, quality of service, the fields that may change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import ClassVar
+
+from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, dig, fill, put_default
+from kubectl_runtime.apiserver.kinds.core import limit_ranger
+from kubectl_runtime.apiserver.kinds.pod.pod_defaults import default_pod_spec
+from kubectl_runtime.apiserver.kinds.pod.pod_validation import pod_spec_causes
+from kubectl_runtime.apiserver.kinds.pod.resources import default_resources, quality_of_service
+from kubectl_runtime.apiserver.kinds.pod.updates import (
+    ephemeral_causes,
+    in_step,
+    resize_causes,
+    status_causes,
+    update_causes,
+)
+from kubectl_runtime.apiserver.kinds.pod.warnings import name_warnings, template_warnings
+from kubectl_runtime.apiserver.kinds.scheduling.priorities import SYSTEM_PRIORITIES
+from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.core.codec.jsonvalues import json_copy
+from kubectl_runtime.core.meta.metav1 import format_time
+
+_DELETION_COST, _MIRROR = "controller.kubernetes.io/pod-deletion-cost", "kubernetes.io/config.mirror"
+_NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+
+def _host_network(obj: Object) -> str:
+    return "true" if dig(obj, "spec.hostNetwork") else "false"
+
+
+_GATED = {"type": "PodScheduled", "status": "False", "lastProbeTime": None, "lastTransitionTime": None,
+          "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates"}
+
+
+class PodStrategy(BuiltinStrategy):
+    """Pods."""
+
+    has_status = True
+    has_generation = True
+    delete_returns_object = True
+    supports_grace = True
+    status_keeps = ("deletionTimestamp", "ownerReferences")
+    fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
+        "spec.nodeName": "spec.nodeName",
+        "spec.restartPolicy": "spec.restartPolicy",
+        "spec.schedulerName": "spec.schedulerName",
+        "spec.serviceAccountName": "spec.serviceAccountName",
+        "spec.hostNetwork": _host_network,
+        "status.phase": "status.phase",
+        "status.podIP": "status.podIP",
+        "status.podIPs": lambda _: "",  # surprising: known, but no pod has it
+        "status.nominatedNodeName": "status.nominatedNodeName",
+    }
+
+    def default(self, obj: Object) -> None:
+        """The spec's defaults, requests from limits, service links."""
+        spec = obj["spec"]
+        if obj.get("status"):
+            in_step(obj["status"])
+        put_default(spec, "enableServiceLinks", True)
+        default_resources(spec)
+        default_pod_spec(spec)
+        for key in ("containers", "initContainers") if spec.get("hostNetwork") else ():
+            for container in spec.get(key) or ():
+                for port in container.get("ports") or ():
+                    fill(port, hostPort=port.get("containerPort"))
+
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """Admission's resources, tolerations and priority; a fresh status."""
+        limit_ranger.fill_in(obj, ctx)
+        _admit(obj, ctx)
+        admit_runtime_class(obj, ctx)
+        if obj["spec"]["terminationGracePeriodSeconds"] < 0:
+            obj["spec"]["terminationGracePeriodSeconds"] = 1
+        obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(obj["spec"])}
+        if obj["spec"].get("schedulingGates"):
+            obj["status"]["conditions"] = [{**_GATED, "lastTransitionTime": format_time(ctx.now)}]
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """Each subresource changes its own part only."""
+        if subresource == "":
+            super().prepare_update(new, old, subresource, ctx)
+            _default_tolerations(new["spec"])
+            for key in ("priority", "preemptionPolicy"):  # the client need not repeat what admission set
+                put_default(new["spec"], key, old["spec"].get(key))
+        elif subresource == "status":
+            super().prepare_update(new, old, subresource, ctx)
+            new.setdefault("status", {}).setdefault("qosClass", dig(old, "status.qosClass") or "BestEffort")
+        else:
+            _keep_all_but(new, old, subresource)
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """The whole spec, and annotations with a meaning."""
+        spec, annotations = obj["spec"], obj["metadata"].get("annotations") or {}
+        causes = pod_spec_causes(spec, "spec") + _annotation_causes(annotations, spec)
+        if spec.get("ephemeralContainers"):
+            causes.append(errors.forbidden_field("spec.ephemeralContainers", "cannot be set on create"))
+        if spec.get("nodeName") and spec.get("schedulingGates"):
+            causes.append(errors.forbidden_field("spec.nodeName",
+                                                 "cannot be set until all schedulingGates have been cleared"))
+        if not causes:
+            limit_ranger.check_pod(obj, ctx)
+        return causes
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """Each subresource has its own rules."""
+        if subresource == "status":
+            return status_causes(new.get("status") or {}, old.get("status") or {})
+        causes = pod_spec_causes(new["spec"], "spec")
+        if subresource == "ephemeralcontainers":
+            return causes + list(ephemeral_causes(new["spec"], old["spec"]))
+        if subresource == "resize":
+            return causes + list(resize_causes(new, old))
+        return causes + list(update_causes(new["spec"], old["spec"]))
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Those of the spec, at creation only: what updates Pods are programs."""
+        if old is not None:
+            return []
+        return name_warnings(obj["metadata"].get("name", ""), "the Pod's hostname") + template_warnings(obj, "")
+
+    def grace_period(self, obj: Object, requested: int | None) -> int:
+        """The spec's grace period, or the requested one; a Pod that is on no node or has ended is deleted at once."""
+        phase = dig(obj, "status.phase")
+        if not dig(obj, "spec.nodeName") or phase in ("Succeeded", "Failed"):
+            return 0
+        given = dig(obj, "spec.terminationGracePeriodSeconds") if requested is None else requested
+        seconds = 30 if given is None else int(given)
+        return 1 if seconds < 0 else seconds
+
+
+def admit_runtime_class(obj: Object, ctx: StrategyContext) -> None:
+    """What the admission plugin RuntimeClass adds to a Pod of a class: overhead, node selector and tolerations."""
+    spec, name = obj["spec"], obj["spec"].get("runtimeClassName")
+
+    def refuse(why: str) -> errors.StatusError:
+        return errors.forbidden("", "pods", obj["metadata"].get("name", ""), why)
+
+    found: Object = {}
+    if name is not None:
+        classes = ctx.objects("node.k8s.io", "runtimeclasses")
+        found = next((entry for entry in classes if entry["metadata"]["name"] == name), {})
+        if not found:
+            raise refuse(f'pod rejected: RuntimeClass "{name}" not found')
+    overhead = (found.get("overhead") or {}).get("podFixed")
+    if overhead is None and spec.get("overhead"):
+        raise refuse("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+    if overhead and spec.get("overhead") not in (None, overhead):
+        raise refuse("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
+    if overhead:
+        spec["overhead"] = dict(overhead)
+    scheduling = found.get("scheduling") or {}
+    if selector := scheduling.get("nodeSelector"):
+        given = spec.get("nodeSelector") or {}
+        for key, value in selector.items():
+            if given.get(key, value) != value:
+                raise refuse(f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
+                             f"pod.spec.nodeSelector[{key}] = {given[key]}")
+        spec["nodeSelector"] = {**given, **selector}
+    for toleration in scheduling.get("tolerations") or ():
+        if toleration not in spec["tolerations"]:
+            spec["tolerations"].append(toleration)
+
+
+def _annotation_causes(annotations: Object, spec: Object) -> list[Cause]:
+    causes = []
+    cost = annotations.get(_DELETION_COST)
+    if cost is not None and not (re.fullmatch(r"-?(0|[1-9]\d*)", cost) and -2**31 <= int(cost) < 2**31):
+        causes.append(errors.invalid_value(f"metadata.annotations[{_DELETION_COST}]", cost, "must be a 32bit integer"))
+    if annotations.get(_MIRROR) and not spec.get("nodeName"):
+        causes.append(errors.invalid_value(f"metadata.annotations[{_MIRROR}]", annotations[_MIRROR],
+                                           "must set spec.nodeName if mirror pod annotation is set"))
+    return causes
+
+
+def _admit(obj: Object, ctx: StrategyContext) -> None:
+    """What the admission plugins Priority and DefaultTolerationSeconds add."""
+    spec = obj["spec"]
+    _default_tolerations(spec)
+    name = spec.get("priorityClassName") or ""
+    name, value, policy = _priority(name, obj["metadata"].get("name", ""), ctx)
+    if name:
+        spec["priorityClassName"] = name
+    for field, title, computed in (("priority", "integer value of priority", value),
+                                   ("preemptionPolicy", "string value of PreemptionPolicy", policy)):
+        if spec.get(field) not in (None, computed):
+            raise errors.forbidden("", "pods", obj["metadata"].get("name", ""),
+                                   f"the {title} ({spec[field]}) must not be provided in pod spec; priority admission "
+                                   f"controller computed {computed} from the given PriorityClass name")
+        spec[field] = computed
+
+
+def _priority(name: str, pod: str, ctx: StrategyContext) -> tuple[str, int, str]:
+    """Name, value and preemption policy of a PriorityClass, or of the default; raises the 403 if there is none."""
+    if name in SYSTEM_PRIORITIES:
+        return name, SYSTEM_PRIORITIES[name], "PreemptLowerPriority"
+    classes = list(ctx.objects("scheduling.k8s.io", "priorityclasses"))
+    chosen: Object | None
+    if name:
+        chosen = next((entry for entry in classes if entry["metadata"]["name"] == name), None)
+        if chosen is None:
+            raise errors.forbidden("", "pods", pod, f"no PriorityClass with name {name} was found")
+    else:
+        chosen = next((entry for entry in classes if entry.get("globalDefault")), {})
+    name = chosen.get("metadata", {}).get("name", "")
+    return name, int(chosen.get("value", 0)), str(chosen.get("preemptionPolicy") or "PreemptLowerPriority")
+
+
+def _default_tolerations(spec: Object) -> None:
+    tolerations = spec.get("tolerations") or []
+    for key in _NOT_READY:
+        if not any(entry.get("key", key) in ("", key) and entry.get("effect", "") in ("", "NoExecute")
+                   for entry in tolerations):
+            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+    spec["tolerations"] = tolerations
+
+
+def _keep_all_but(new: Object, old: Object, subresource: str) -> None:
+    """For ephemeralcontainers and resize: everything is the old object's but what the subresource is for."""
+    spec = new.get("spec") or {}
+    managed = new.get("metadata", {}).get("managedFields")
+    kept = json_copy(old)
+    if subresource == "ephemeralcontainers":
+        kept["spec"].pop("ephemeralContainers", None)
+        if containers := spec.get("ephemeralContainers"):
+            kept["spec"]["ephemeralContainers"] = containers
+    elif subresource == "resize":
+        wanted = {entry.get("name"): entry for entry in spec.get("containers") or ()}
+        for container in kept["spec"].get("containers") or ():
+            for key in ("resources", "resizePolicy"):
+                if key in wanted.get(container["name"], {}):
+                    container[key] = wanted[container["name"]][key]
+    new.clear()
+    new.update(kept)
+    if managed is not None:
+        new["metadata"]["managedFields"] = managed

@@ -1,0 +1,62 @@
+"""The server's own client: how controllers write, and handlers that write another object too (an eviction counts itself
+in a budget): by the cluster's loopback, as an administrator, so that every rule holds for them too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_runtime.apiserver.errors import StatusError
+from kubectl_runtime.apiserver.output.negotiation import encode
+from kubectl_runtime.apiserver.storage.cluster import Cluster
+from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
+
+Object = dict[str, Any]
+
+_CONTENT_TYPES = {"PATCH": "application/merge-patch+json"}
+
+
+def path_of(resource_type: ServedResource, namespace: str, name: str = "", subresource: str = "") -> str:
+    """The path of a collection, an object or a subresource."""
+    root = f"/apis/{resource_type.group}" if resource_type.group else "/api"
+    scope = f"/namespaces/{namespace}" if resource_type.namespaced and namespace else ""
+    return f"{root}/{resource_type.version}{scope}/{resource_type.plural}" + "".join(
+        f"/{part}" for part in (name, subresource) if part)
+
+
+def submit(cluster: Cluster, method: str, path: str, body: Object | None = None, *, agent: str) -> HttpResponse | None:
+    """Make a request as a component of the cluster; None if the server refused it (gone, conflict): a controller looks
+    again anyway."""
+    request = HttpRequest(method, path, headers={
+        "user-agent": agent, "content-type": _CONTENT_TYPES.get(method, "application/json")},
+        body=encode(body) if body is not None else b"")
+    try:
+        return cluster.loopback(request, agent)
+    except StatusError:
+        return None
+
+
+def served_type(cluster: Cluster, storage_key: str) -> ServedResource | None:
+    """A served version of the type that is stored under a key."""
+    return next(iter(cluster.registry.of_storage(storage_key)), None)
+
+
+def delete(cluster: Cluster, resource_type: ServedResource | None, version: Version, *, agent: str,
+           policy: str = "") -> None:
+    """Delete an object if it is still the same one (and its type is served)."""
+    if resource_type is None:
+        return
+    options: Object = {"preconditions": {"uid": version.uid}}
+    if policy:
+        options["propagationPolicy"] = policy
+    submit(cluster, "DELETE", path_of(resource_type, version.namespace, version.name), options, agent=agent)
+
+
+def patch(cluster: Cluster, resource_type: ServedResource | None, version: Version, change: Object, *, agent: str,
+          subresource: str = "") -> None:
+    """Merge a change into an object if it is still the same one (and its type is served)."""
+    if resource_type is None:
+        return
+    change = {**change, "metadata": {**change.get("metadata", {}), "uid": version.uid}}
+    submit(cluster, "PATCH", path_of(resource_type, version.namespace, version.name, subresource), change, agent=agent)

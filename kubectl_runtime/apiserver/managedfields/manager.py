@@ -1,0 +1,246 @@
+"""`update` and `apply`: what a write does to an object and to its ``metadata.managedFields``.
+
+* Update (create, PUT, patches): the writer owns what it added or changed, besides what it owned before; others lose
+  that, and everybody loses what was removed. The time of its entry moves only if it took something.
+* Apply (server-side apply): the configuration is laid over the object. What the applier applied before and not now is
+  removed unless somebody else owns it. Other managers' differing values are conflicts.
+
+An object that has no managers at all (they were reset) gets none by an update; at the first apply all of its fields
+go to the manager ``before-first-apply``. Both functions are pure: arguments are never changed, the result may share
+parts with them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from kubectl_runtime.apiserver.errors import Cause, StatusError, bad_request
+from kubectl_runtime.apiserver.managedfields import entries
+from kubectl_runtime.apiserver.managedfields.compare import compare
+from kubectl_runtime.apiserver.managedfields.entries import APPLY, UPDATE, Entry, Identity, Managed
+from kubectl_runtime.apiserver.managedfields.fieldset import (
+    Fields,
+    contains,
+    difference,
+    ordered,
+    path_text,
+    paths,
+    union,
+)
+from kubectl_runtime.apiserver.managedfields.prune import prune
+from kubectl_runtime.apiserver.managedfields.tracking import (
+    NO_RESET,
+    ResetFields,
+    Target,
+    conversion_error,
+    known_versions,
+    strip,
+    take_over,
+)
+from kubectl_runtime.apiserver.managedfields.typed_merge import field_set, merge
+from kubectl_runtime.apiserver.managedfields.validate import typed_errors
+from kubectl_runtime.apiserver.schemas import Schema
+from kubectl_runtime.core.codec.jsonvalues import equal_json
+from kubectl_runtime.core.meta.metav1 import format_time
+
+Object = dict[str, Any]
+BEFORE_FIRST_APPLY = "before-first-apply"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def update(old: Object | None, new: Object, *, manager: str, api_version: str, schema: Schema, now: datetime,
+           subresource: str = "", blank: Object | None = None, reset: ResetFields = NO_RESET,
+           versions: Mapping[str, Schema] | None = None) -> Object:
+    """`new` with the managedFields that it has after a create (`old` is None) or an update by `manager`.
+
+    Both objects are in the request's version; `new` is what the client sent (or a patch made), with defaults. `blank`
+    is the empty object of the kind: what a create has in common with it is not owned. `reset` names what this request
+    cannot write. `versions` maps the other served apiVersions to their schemas; None if they all have the fields of
+    `schema`. The managedFields in `new` count if they can be read and this is not a subresource; else those of `old`.
+    """
+    target = Target(api_version, schema, versions, reset)
+    content = _without_managed_fields(new)
+    managed = _chosen_entries(old, new, subresource)
+    if not managed and old is not None:
+        return content
+    live = _without_managed_fields(old) if old is not None else blank or {}
+    writer = Entry(manager or "unknown", UPDATE, api_version, subresource, format_time(now), {})
+    return _with_managed_fields(content, _updated(live, content, managed, writer, target))
+
+
+def _updated(live: Object, new: Object, managed: Managed, writer: Entry, target: Target) -> Managed:
+    """The entries after an update: none at all if versions cannot be compared, which the real server only logs."""
+    if conversion_error(live, new, managed, target):
+        return {}
+    changed, removed = compare(live, new, target.schema)
+    managed = {identity: entry for identity, entry in managed.items()
+               if entry.fields and target.schema_of(entry.api_version)}
+    if managed and (changed or removed):
+        managed, _ = take_over(live, new, known_versions(managed, target), target, changes=(changed, removed))
+    taken = strip(target.reset.apply(changed))
+    if not taken:
+        return managed
+    previous = managed.get(writer.identity)
+    fields = taken
+    if previous is not None:
+        fields = ordered(union(taken, previous.fields)) if difference(taken, previous.fields) else previous.fields
+    return entries.cap_updaters({**managed, writer.identity: writer.with_fields(fields)})
+
+
+def apply(old: Object | None, applied: Object, *, manager: str, force: bool, api_version: str, schema: Schema,
+          now: datetime, subresource: str = "", blank: Object | None = None, reset: ResetFields = NO_RESET,
+          versions: Mapping[str, Schema] | None = None) -> Object:
+    """The object after `manager` applied a configuration to `old` (None: there is no object yet), with its
+    managedFields.
+
+    `applied` is the configuration as sent; the result still has to be decoded, defaulted and validated. The other
+    arguments are as for `update`. An apply that changes no value keeps the time of the applier's entry (a new one
+    then has none). Raises StatusError 400 if the configuration has managedFields, 500 (as the real server does) if it
+    does not fit the schema, 409 with a FieldManagerConflict cause for each path that another manager owns with
+    another value, unless `force`.
+    """
+    target = Target(api_version, schema, versions, reset)
+    if (applied.get("metadata") or {}).get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    applied = _without_managed_fields(applied)
+    if errors := typed_errors(applied, schema):
+        raise StatusError(500, "", f"failed to create typed patch object ({title(applied)}): {errors}")
+    empty = {**(blank or {}), "apiVersion": applied["apiVersion"], "kind": applied["kind"]}
+    live = _without_managed_fields(old) if old is not None else empty
+    managed = entries.read_or_empty((old or {}).get("metadata", {}).get("managedFields"))
+    if not managed:
+        first = Entry(BEFORE_FIRST_APPLY, UPDATE, api_version, subresource, format_time(now), {})
+        managed = _updated(empty, live, {}, first, target)
+    writer = Entry(manager, APPLY, api_version, subresource, format_time(now), {})
+    try:
+        result, managed = _applied(live, applied, managed, writer, target, force=force)
+    except _Conflicts as conflicts:
+        allowed = _client_side_applied(live, target) if manager == "kubectl" else None
+        remaining = conflicts.without(allowed) if allowed is not None else conflicts
+        if remaining.found:
+            raise remaining.status() from None
+        result, managed = _applied(live, applied, managed, writer, target, force=True)
+    if manager == "kubectl":
+        result = _with_last_applied(result, applied)
+    return _with_managed_fields(result, managed)
+
+
+def _applied(live: Object, applied: Object, managed: Managed, writer: Entry, target: Target, *, force: bool,
+             ) -> tuple[Object, Managed]:
+    """(the object, the entries) after an apply."""
+    managed = known_versions(managed, target)
+    last = managed.get(writer.identity)
+    fields = target.reset.apply(field_set(applied, target.schema))
+    managed[writer.identity] = writer.with_fields(fields)
+    merged = merge(live, applied, target.schema)
+    result = prune(merged, managed, last, target)
+    if why := conversion_error(live, result, managed, target, writer.identity):
+        raise StatusError(500, "", why)
+    managed, conflicts = take_over(live, result, managed, target, writer=writer.identity)
+    if conflicts and not force:
+        raise _Conflicts([(managed_by, path) for managed_by, taken in _named(conflicts) for path in paths(taken)])
+    unchanged = equal_json(live, result)
+    managed.pop(writer.identity, None)
+    if own := strip(fields):
+        time = (last.time if last else "") if unchanged else writer.time
+        managed[writer.identity] = replace(writer, time=time, fields=ordered(own))
+    return (live if unchanged else result), managed
+
+
+def _named(conflicts: dict[Identity, Fields]) -> list[tuple[str, Fields]]:
+    titled = [(Entry(name, operation, version, subresource, "", {}).title(), fields)
+              for (name, operation, version, subresource), fields in conflicts.items()]
+    return sorted(titled, key=lambda item: item[0])
+
+
+class _Conflicts(Exception):
+    """The paths that other managers own with other values: (title of the manager, path), sorted."""
+
+    def __init__(self, found: list[tuple[str, tuple[str, ...]]]) -> None:
+        super().__init__()
+        self.found = found
+
+    def without(self, allowed: Fields) -> _Conflicts:
+        """The conflicts at other paths."""
+        return _Conflicts([(title, path) for title, path in self.found if not contains(allowed, path)])
+
+    def status(self) -> StatusError:
+        """The 409 that names them."""
+        causes = [Cause("FieldManagerConflict", f"conflict with {title}", path_text(path))
+                  for title, path in self.found]
+        if len(causes) == 1:
+            return StatusError(409, "Conflict", f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}",
+                               causes=causes)
+        lines: list[str] = []
+        for index, (title, path) in enumerate(self.found):
+            if index == 0 or self.found[index - 1][0] != title:
+                lines.append(f"conflicts with {title}:")
+            lines.append(f"- {path_text(path)}")
+        message = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
+        return StatusError(409, "Conflict", message, causes=causes)
+
+
+def _client_side_applied(live: Object, target: Target) -> Fields | None:
+    """What `kubectl apply` set and nobody changed since: kubectl's server-side apply may take that over without
+    conflict."""
+    text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
+    try:
+        configuration = json.loads(text or "")
+    except ValueError:
+        return None
+    if not isinstance(configuration, dict) or configuration.get("apiVersion") != target.api_version:
+        return None
+    if typed_errors(configuration, target.schema):
+        return None
+    changed, removed = compare(configuration, live, target.schema)
+    return difference(difference(field_set(configuration, target.schema), changed), removed)
+
+
+def _with_last_applied(result: Object, applied: Object) -> Object:
+    """kubectl's annotation follows its server-side applies, where there is one."""
+    metadata = result.get("metadata") or {}
+    if not (metadata.get("annotations") or {}).get(LAST_APPLIED):
+        return result
+    configuration = dict(applied)
+    if annotations := (applied.get("metadata") or {}).get("annotations"):
+        kept = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
+        configuration["metadata"] = {**applied["metadata"], "annotations": kept}
+    text = json.dumps(configuration, separators=(",", ":"), sort_keys=True, ensure_ascii=False) + "\n"
+    return {**result, "metadata": {**metadata, "annotations": {**metadata["annotations"], LAST_APPLIED: text}}}
+
+
+def _chosen_entries(old: Object | None, new: Object, subresource: str) -> Managed:
+    """The entries to go on from: those in the request, unless it is of a subresource or has none that can be read."""
+    if not subresource:
+        sent = (new.get("metadata") or {}).get("managedFields")
+        if entries.is_reset(sent):
+            return {}
+        managed = entries.read_or_empty(sent)
+        if managed:
+            return managed
+    return entries.read_or_empty((old or {}).get("metadata", {}).get("managedFields"))
+
+
+def _without_managed_fields(obj: Object) -> Object:
+    metadata = obj.get("metadata")
+    if not metadata or "managedFields" not in metadata:
+        return obj
+    return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
+
+
+def _with_managed_fields(obj: Object, managed: Managed) -> Object:
+    if not managed:
+        return obj
+    return {**obj, "metadata": {**(obj.get("metadata") or {}), "managedFields": entries.write(managed.values())}}
+
+
+def title(applied: Object) -> str:
+    """``namespace/name; group/version, Kind=Kind`` as messages name a configuration."""
+    metadata = applied.get("metadata") or {}
+    api_version = applied["apiVersion"]
+    kind = f"{api_version if '/' in api_version else '/' + api_version}, Kind={applied['kind']}"
+    return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {kind}"

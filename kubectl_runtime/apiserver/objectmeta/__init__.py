@@ -1,0 +1,1 @@
+"""Rules about metadata that hold for every kind."""

@@ -1,0 +1,203 @@
+"""Rules for ``metadata`` that hold for every kind: what is checked on create and update, and what is tidied on the way
+in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.objectmeta.metadata_checks import WHOLE, MetadataChecks
+from kubectl_runtime.apiserver.objectmeta.names import (
+    MAX_ANNOTATIONS,
+    NameErrors,
+    dns_subdomain_errors,
+    label_value_errors,
+    path_segment_errors,
+    qualified_name_errors,
+)
+from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.strategy import Strategy
+
+Object = dict[str, Any]
+
+STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+_IMMUTABLE = ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+MAX_MANAGER = 128  # bytes
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+_DUPLICATE_OWNERS = (".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references "
+                     "in 1.20+, and may reject such requests as early as 1.24; please fix your requests; "
+                     "duplicate UID(s) observed: ")
+
+
+def validate_create(metadata: Object, strategy: Strategy) -> list[Cause]:
+    """The causes that refuse an object's metadata on create; the kind's own checks hide those for every kind."""
+    checks = strategy.metadata_checks
+    causes = _whole(metadata, strategy.validate_name) + _plain_finalizers(metadata, checks) if checks.on_create else []
+    return causes or _whole(metadata, path_segment_errors)
+
+
+def validate_update(new: Object, old: Object, strategy: Strategy, subresource: str) -> list[Cause]:
+    """The causes that refuse a change of metadata, each as often as the real server finds it."""
+    causes = _whole(new, path_segment_errors) + _change(new, old)
+    checks = strategy.metadata_checks
+    for check in checks.of_update(subresource):
+        causes += _whole(new, strategy.validate_name) if check == WHOLE else _change(new, old)
+        causes += _plain_finalizers(new, checks)
+    return causes
+
+
+def _whole(metadata: Object, name_errors: NameErrors) -> list[Cause]:
+    """Everything that can be wrong with metadata as such."""
+    causes = []
+    if prefix := metadata.get("generateName"):
+        causes += [errors.invalid_value("metadata.generateName", prefix, error)
+                   for error in name_errors(prefix, prefix=True)]
+    if name := metadata.get("name"):
+        causes += [errors.invalid_value("metadata.name", name, error) for error in name_errors(name)]
+    else:
+        causes.append(errors.required("metadata.name", "name or generateName is required"))
+    if metadata.get("generation", 0) < 0:
+        causes.append(errors.invalid_value("metadata.generation", metadata["generation"],
+                                           "must be greater than or equal to 0"))
+    return causes + _parts(metadata) + _finalizers(metadata.get("finalizers") or [])
+
+
+def _parts(metadata: Object) -> list[Cause]:
+    return (_labels(metadata.get("labels") or {}) + _annotations(metadata.get("annotations") or {})
+            + _owners(metadata.get("ownerReferences") or []) + _managers(metadata.get("managedFields") or ()))
+
+
+def _managers(entries: Iterable[Object]) -> list[Cause]:
+    return [cause for index, entry in enumerate(entries)
+            for cause in manager_causes(entry.get("manager") or "", f"metadata.managedFields[{index}].manager")]
+
+
+def manager_causes(manager: str, field: str) -> list[Cause]:
+    """What is wrong with the name of a manager."""
+    causes = [errors.too_long(field, MAX_MANAGER)] if len(manager.encode()) > MAX_MANAGER else []
+    return causes + [
+        errors.invalid_value(field, manager, f"invalid character U+{ord(character):04X} (at position {index})")
+        for index, character in enumerate(manager) if not character.isprintable()]
+
+
+def _labels(labels: Object) -> list[Cause]:
+    causes = []
+    for key, value in labels.items():
+        causes += [errors.invalid_value("metadata.labels", key, error) for error in qualified_name_errors(key)]
+        causes += [errors.invalid_value("metadata.labels", value, error) for error in label_value_errors(value)]
+    return causes
+
+
+def _annotations(annotations: Object) -> list[Cause]:
+    causes = [errors.invalid_value("metadata.annotations", key, error)
+              for key in annotations for error in qualified_name_errors(key.lower())]
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > MAX_ANNOTATIONS:
+        causes.append(errors.too_long("metadata.annotations", MAX_ANNOTATIONS))
+    return causes
+
+
+def _owners(owners: list[Object]) -> list[Cause]:
+    causes: list[Cause] = []
+    at = "metadata.ownerReferences"
+    for owner in owners:
+        version = owner.get("apiVersion") or ""
+        if not version.rpartition("/")[2] or version.count("/") > 1:
+            causes.append(errors.invalid_value(f"{at}.apiVersion", version, "version must not be empty"))
+        elif version in ("v1", "/v1") and owner.get("kind") == "Event":
+            causes.append(errors.invalid_value(at, owner, "/v1, Kind=Event is disallowed from being an owner"))
+        causes += [errors.invalid_value(f"{at}.{key}", owner.get(key) or "", "must not be empty")
+                   for key in ("kind", "name", "uid") if not owner.get(key)]
+    controllers = [owner_text(owner) for owner in owners if owner.get("controller")]
+    return causes + [errors.invalid_value(at, owners, "Only one reference can have Controller set to true. Found "
+                                          f'"true" in references for {controllers[0]} and {other}')
+                     for other in controllers[1:]]
+
+
+def owner_text(owner: Object) -> str:
+    """An owner as messages name it."""
+    return f"{owner.get('kind', '')}/{owner.get('name', '')}"
+
+
+def _finalizers(finalizers: list[str]) -> list[Cause]:
+    causes = [errors.invalid_value("metadata.finalizers", name, error)
+              for name in finalizers for error in qualified_name_errors(name)]
+    if ORPHAN in finalizers and FOREGROUND in finalizers:
+        causes.append(errors.invalid_value("metadata.finalizers", finalizers,
+                                           f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"))
+    return causes
+
+
+def collector_finalizers(before: list[str], policy: str, *, orphans: bool = False) -> list[str]:
+    """The finalizers after a propagation policy ("": none was named) has added or removed the collector's own.
+
+    `orphans` is for kinds whose dependents are orphaned unless the client says otherwise.
+    """
+    orphan = policy == "Orphan" or (not policy and (ORPHAN in before or (orphans and FOREGROUND not in before)))
+    foreground = policy == "Foreground" or (not policy and FOREGROUND in before)
+    after = [name for name in before if name not in (ORPHAN, FOREGROUND)]
+    after += [name for name, wanted in ((ORPHAN, orphan), (FOREGROUND, foreground)) if wanted]
+    return before if set(after) == set(before) else after
+
+
+def _plain_finalizers(metadata: Object, checks: MetadataChecks) -> list[Cause]:
+    """Finalizers without a domain, where the kind refuses them; custom resources get a warning instead."""
+    if not checks.qualified_finalizers:
+        return []
+    return [errors.invalid_value(f"metadata.finalizers[{index}]", name,
+                                 "name is neither a standard finalizer name nor is it fully qualified")
+            for index, name in enumerate(metadata.get("finalizers") or ())
+            if "/" not in name and name not in STANDARD_FINALIZERS]
+
+
+def _change(new: Object, old: Object) -> list[Cause]:
+    causes = []
+    if "deletionTimestamp" in old:
+        added = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
+        if added:
+            listed = ", ".join(json.dumps(name) for name in added)
+            causes.append(errors.forbidden_field("metadata.finalizers",
+                                                 "no new finalizers can be added if the object is being "
+                                                 f"deleted, found new finalizers []string{{{listed}}}"))
+    causes += [errors.immutable(f"metadata.{key}", new.get(key, "")) for key in _IMMUTABLE
+               if new.get(key) != old.get(key)]
+    return causes + _parts(new)
+
+
+def warnings(metadata: Object, old: Object | None, resource_type: ServedResource) -> list[str]:
+    """Warnings about finalizers of custom resources that are new with this write."""
+    if not resource_type.is_custom:
+        return []
+    known = set((old or {}).get("finalizers") or ())
+    texts = []
+    for name in metadata.get("finalizers") or ():
+        if "/" in name or name in known or name in STANDARD_FINALIZERS:
+            continue
+        how = " including a path (/)" if "." in name and not dns_subdomain_errors(name) else ""
+        texts.append(f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name{how} '
+                     'to avoid accidental '
+                     "conflicts with other finalizer writers")
+    return texts
+
+
+def tidy_owners(metadata: Object, *, patched: bool = False) -> list[str]:
+    """Drop owner references that occur twice; returns the warning about it, if any. A patch brings them about late."""
+    owners = metadata.get("ownerReferences")
+    if not owners or len(owners) < 2:
+        return []
+    kept: dict[bytes, Object] = {}
+    dropped: list[str] = []
+    for owner in owners:
+        same = msgspec.json.encode(owner, order="sorted")
+        if same in kept:
+            dropped.append(owner.get("uid", ""))
+        kept.setdefault(same, owner)
+    if not dropped:
+        return []
+    metadata["ownerReferences"] = list(kept.values())
+    when = " after mutating admission happens" if patched else ""
+    return [_DUPLICATE_OWNERS.format(when=when) + ", ".join(dropped)]

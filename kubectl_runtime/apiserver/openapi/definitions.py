@@ -1,0 +1,156 @@
+"""Schemas for OpenAPI documents, from the definitions of the built-in kinds and from the schemas of CRDs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from kubectl_runtime.apiserver.schemas import definition_names, definitions, descriptions
+from kubectl_runtime.apiserver.storage.registry import ServedResource
+
+Object = dict[str, Any]
+
+META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+OBJECT_META, LIST_META = f"{META}.ObjectMeta", f"{META}.ListMeta"
+STATUS, DELETE_OPTIONS, PATCH = f"{META}.Status", f"{META}.DeleteOptions", f"{META}.Patch"
+ALWAYS = (STATUS, DELETE_OPTIONS, f"{META}.WatchEvent", f"{META}.APIResourceList", f"{META}.APIGroup")
+V2_PREFIX, V3_PREFIX = "#/definitions/", "#/components/schemas/"
+
+# What a schema may say in v3 but not in v2: such parts are left out there.
+_ONLY_V3 = ("oneOf", "anyOf", "allOf", "not", "nullable", "default")
+_API_VERSION = "APIVersion defines the versioned schema of this representation of an object."
+_KIND = "Kind is a string value representing the REST resource this object represents."
+
+
+def name_of(resource_type: ServedResource) -> str:
+    """The name of a type's schema: ``io.k8s.api.core.v1.Pod``, ``com.example.v1.Widget``."""
+    if not resource_type.is_custom:
+        return definition_names()[resource_type.group, resource_type.version, resource_type.kind]
+    return ".".join([*reversed(resource_type.group.split(".")), resource_type.version, resource_type.kind])
+
+
+def list_name_of(resource_type: ServedResource) -> str:
+    """The name of the schema of the type's list."""
+    return name_of(resource_type).rpartition(".")[0] + "." + resource_type.list_kind
+
+
+def kind_name(group: str, version: str, kind: str) -> str:
+    """The name of a built-in kind's schema; "" if it has none (``PodExecOptions``)."""
+    return definition_names().get((group, version, kind), "")
+
+
+def schemas(types: Iterable[ServedResource], prefix: str, extra: Iterable[str] = ()) -> Object:
+    """The schemas of types and of all that they refer to, by name; references begin with the prefix."""
+    result: Object = {}
+    wanted = [*ALWAYS, *(name for name in extra if name)]
+    for resource_type in types:
+        if resource_type.is_custom:
+            result[name_of(resource_type)] = _custom(resource_type, prefix)
+            result[list_name_of(resource_type)] = _custom_list(resource_type, prefix)
+            wanted += [OBJECT_META, LIST_META]
+        else:
+            wanted += [name for name in (name_of(resource_type), list_name_of(resource_type)) if name in definitions()]
+    for name in closure(wanted):
+        result[name] = _builtin(name, prefix)
+    result[PATCH] = {"description": "Patch names the type of the body of a PATCH request.", "type": "object"}
+    return dict(sorted(result.items()))
+
+
+def closure(names: Iterable[str]) -> list[str]:
+    """The names and all definitions that they refer to."""
+    found: dict[str, None] = {}
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name not in found and name in definitions():
+            found[name] = None
+            pending += references(definitions()[name])
+    return list(found)
+
+
+def references(node: Any) -> Iterator[str]:
+    """The definitions that a node refers to."""
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if key == "$ref" and isinstance(value, str):  # JSONSchemaProps has a property of that name
+                yield value
+            else:
+                yield from references(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from references(item)
+
+
+def reference(name: str, prefix: str) -> Object:
+    """A reference to a schema."""
+    return {"$ref": prefix + name}
+
+
+def _builtin(name: str, prefix: str) -> Object:
+    texts = descriptions().get(name, {})
+    node: Object = _node(definitions()[name], prefix)
+    if texts.get(""):
+        node = {"description": texts[""], **node}
+    for field, child in node.get("properties", {}).items():
+        if texts.get(field):
+            node["properties"][field] = _described(child, texts[field], prefix)
+    return node
+
+
+def _described(node: Object, text: str, prefix: str) -> Object:
+    """A described field. In v3 nothing may stand beside a reference, which so moves into an allOf."""
+    if "$ref" in node and prefix == V3_PREFIX:
+        return {"allOf": [{"$ref": node["$ref"]}], "description": text, **{key: value for key, value in node.items()
+                                                                          if key != "$ref"}}
+    return {"description": text, **node}
+
+
+def _node(node: Any, prefix: str) -> Any:
+    if isinstance(node, Mapping):
+        return {key: prefix + value if key == "$ref" and isinstance(value, str) else _node(value, prefix)
+                for key, value in node.items()}
+    return [_node(item, prefix) for item in node] if isinstance(node, list) else node
+
+
+def _gvk(resource_type: ServedResource, kind: str) -> list[Object]:
+    return [{"group": resource_type.group, "kind": kind, "version": resource_type.version}]
+
+
+def _type_meta() -> Object:
+    return {"apiVersion": {"type": "string", "description": _API_VERSION},
+            "kind": {"type": "string", "description": _KIND}}
+
+
+def _custom(resource_type: ServedResource, prefix: str) -> Object:
+    declared = resource_type.schema.node if resource_type.schema else {"type": "object",
+                                                                      "x-kubernetes-preserve-unknown-fields": True}
+    node: Object = _for_v2(declared) if prefix == V2_PREFIX else _node(declared, prefix)
+    metadata = _described(reference(OBJECT_META, prefix), "Standard object's metadata.", prefix)
+    properties = {**_type_meta(), **node.get("properties", {}), "metadata": metadata}
+    return {**node, "properties": properties,
+            "x-kubernetes-group-version-kind": _gvk(resource_type, resource_type.kind)}
+
+
+def _custom_list(resource_type: ServedResource, prefix: str) -> Object:
+    items = {"type": "array", "items": reference(name_of(resource_type), prefix),
+             "description": f"List of {resource_type.plural}."}
+    metadata = _described(reference(LIST_META, prefix), "Standard list metadata.", prefix)
+    return {"description": f"{resource_type.list_kind} is a list of {resource_type.kind}", "type": "object",
+            "required": ["items"], "properties": {**_type_meta(), "items": items, "metadata": metadata},
+            "x-kubernetes-group-version-kind": _gvk(resource_type, resource_type.list_kind)}
+
+
+def _for_v2(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_for_v2(item) for item in node]
+    if not isinstance(node, Mapping):
+        return node
+    result = {}
+    for key, value in node.items():
+        if key == "properties":
+            result[key] = {name: _for_v2(child) for name, child in value.items()}
+        elif key not in _ONLY_V3:
+            result[key] = _for_v2(value)
+    if node.get("nullable") or node.get("x-kubernetes-int-or-string"):
+        result.pop("type", None)  # v2 has no null: a client must not refuse it
+    return result

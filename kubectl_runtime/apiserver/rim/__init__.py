@@ -1,0 +1,1 @@
+"""What carries requests to the core: sockets (`http`), the simulation (`inprocess`), disturbances (`faults`)."""

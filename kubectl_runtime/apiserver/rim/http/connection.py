@@ -1,0 +1,282 @@
+"""One connection, served by one thread: requests in turn, answers as a whole, watches chunk by chunk.
+
+What the fault script wants comes as plans (`faults.plan`), which `_carry` carries out; without faults a plan is one
+`Send`.
+
+While a watch is idle its thread waits on a condition that the watch, the reaper (the client has gone) and the listener
+(the server stops) notify; it wakes otherwise only for the watch's own deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from kubectl_runtime.apiserver.rim.faults import (
+    Close,
+    Exchange,
+    Faults,
+    Plan,
+    RecordedRequest,
+    Recording,
+    Send,
+    Stall,
+    Wait,
+)
+from kubectl_runtime.apiserver.rim.http.messages import BadMessage, chunk, head, whole_head
+from kubectl_runtime.apiserver.rim.http.reader import Reader
+from kubectl_runtime.apiserver.rim.http.reaper import Reaper
+from kubectl_runtime.apiserver.wire import EventStream, HttpRequest, HttpResponse
+from kubectl_runtime.core.base.clock import Clock
+
+log = logging.getLogger(__name__)
+
+SEND_TIMEOUT = 60.0  # seconds in which a client must take what it is sent
+LINGER = 0.5  # seconds that a client has to read the last answer while it still sends
+
+
+class Tls(Protocol):
+    """What TLS adds; see `testing.tls.ServerTls`."""
+
+    def accept(self, connection: socket.socket) -> socket.socket:
+        """Make the handshake; raises OSError."""
+
+    def subject(self, connection: socket.socket) -> tuple[tuple[str, str], ...] | None:
+        """The subject of the client's verified certificate."""
+
+
+@dataclass(frozen=True)
+class ServingInfo:
+    """What all connections of a server share."""
+
+    handle: Callable[[HttpRequest], HttpResponse]
+    clock: Clock
+    faults: Faults
+    recording: Recording | None
+    reaper: Reaper
+    tls: Tls | None
+
+
+class Drop(Exception):
+    """The connection ends here; `how` is the fault script's word for it, "" if the server is not to blame."""
+
+    def __init__(self, how: str = "") -> None:
+        super().__init__(how)
+        self.how = how
+
+
+class Connection:
+    """A connection; `run` serves it to its end, `stop` ends it from another thread."""
+
+    def __init__(self, connection: socket.socket, serving: ServingInfo) -> None:
+        self._socket = connection
+        self._serving = serving
+        self._condition = threading.Condition()
+        self._events = 0  # counts notifications, so that none is missed between a poll and a wait
+        self._gone = False
+        self._stopping = False
+        self._idle = True  # between requests
+        self._chunks = True  # whether the client under way knows chunked answers
+        self._entry: RecordedRequest | None = None  # of the request under way
+
+    def _send(self, data: bytes) -> None:
+        """Send all of it; raises OSError when the client has gone."""
+        if self._socket.gettimeout() != SEND_TIMEOUT:  # setting it is a system call, and a watch sends often
+            self._socket.settimeout(SEND_TIMEOUT)
+        self._socket.sendall(data)
+
+    def stop(self) -> None:
+        """End after the answer under way; an idle connection and watches end at once."""
+        with self._condition:
+            self._stopping = True
+            self._events += 1
+            self._condition.notify_all()
+            idle = self._idle
+        if idle:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def abort(self) -> None:
+        """End now, whatever is under way."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self.stop()
+
+    def run(self) -> None:
+        """Serve requests until one side ends it; raises nothing."""
+        try:
+            self._carry(self._serving.faults.connect())
+            if self._serving.tls is not None:
+                self._socket = self._serving.tls.accept(self._socket)
+            self._serve()
+        except Drop as drop:
+            if drop.how == "reset":  # lingering for no time makes close send an RST
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            else:
+                self._say_goodbye()
+                with contextlib.suppress(OSError):
+                    self._linger()
+        except OSError:
+            pass  # the client has gone, or the server stops
+        except Exception:  # a defect here or in a user's fault function costs this connection, never the server
+            log.exception("a connection failed")
+        else:
+            self._say_goodbye()
+        finally:
+            with contextlib.suppress(OSError):
+                self._socket.close()
+
+    def _say_goodbye(self) -> None:
+        """Under TLS the end is announced, so that the client does not take it for an attack."""
+        if isinstance(self._socket, ssl.SSLSocket):
+            with contextlib.suppress(OSError, ValueError):
+                self._socket.settimeout(0)  # the client's own announcement is not waited for
+                self._socket.unwrap()
+
+    def _serve(self) -> None:
+        reader = Reader(self._socket)
+        subject = self._serving.tls.subject(self._socket) if self._serving.tls is not None else None
+        while not self._stopping:
+            try:
+                request = reader.next()
+            except BadMessage as problem:
+                self._send(problem.answer())
+                self._linger()
+                return
+            if request is None or not self._begin():
+                return
+            request.peer_cert_subject = subject
+            self._chunks = reader.chunks
+            self._answer(request, close=not reader.keep_alive)
+            if not reader.keep_alive:
+                self._linger()
+                return
+            if not self._end():
+                return
+
+    def _linger(self) -> None:
+        """Take what the client still sends, for a moment: closing with bytes unread would destroy the answer on its
+        way."""
+        if isinstance(self._socket, ssl.SSLSocket):
+            return  # where the end is announced
+        self._socket.shutdown(socket.SHUT_WR)
+        deadline = time.monotonic() + LINGER
+        while not self._stopping and (left := deadline - time.monotonic()) > 0:
+            self._socket.settimeout(left)
+            if not self._socket.recv(1 << 16):
+                return
+
+    def _begin(self) -> bool:
+        with self._condition:
+            self._idle = False
+            return not self._stopping
+
+    def _end(self) -> bool:
+        with self._condition:
+            self._idle = True
+            return not self._stopping
+
+    def _answer(self, request: HttpRequest, *, close: bool) -> None:
+        service = self._serving
+        self._entry = service.recording.add(request) if service.recording is not None else None
+        exchange = service.faults.begin(request) or Exchange(service.clock)
+        self._carry(exchange.before)
+        for effect in exchange.effects:
+            effect()
+        response = exchange.answer(exchange.instead or self._handle(request))
+        self._note(response.status)
+        if response.delay:
+            self._wait(service.clock.monotonic() + response.delay, lambda: False)
+        if response.stream is not None:
+            self._watch(exchange, response, response.stream)
+        else:
+            message = whole_head(response, service.clock.now(), close=close or self._stopping)
+            self._carry(exchange.whole(message, b"" if request.method == "HEAD" else response.body))
+
+    def _handle(self, request: HttpRequest) -> HttpResponse:
+        # about the server itself, which Go answers below the API
+        if request.path == "*" and request.method == "OPTIONS":
+            return HttpResponse(200)
+        return self._serving.handle(request)
+
+    def _note(self, status: int | None, ended: str = "") -> None:
+        if self._entry is not None and self._serving.recording is not None:
+            self._serving.recording.answered(self._entry, status, ended)
+
+    def _carry(self, plan: Plan) -> None:
+        """Do what a plan says; raises Drop where it ends the connection."""
+        for step in plan:
+            if isinstance(step, Send):
+                self._send(step.data)
+            elif isinstance(step, Wait):
+                self._wait(self._serving.clock.monotonic() + step.seconds, lambda: False)
+            elif isinstance(step, Stall):
+                self._stall()
+            else:
+                how = "close" if isinstance(step, Close) else "reset"
+                self._note(None, how)
+                raise Drop(how)
+
+    def _stall(self) -> None:
+        """Say nothing until the client goes or the server stops."""
+        self._note(None, "stall")
+        self._serving.reaper.watch(self._socket, self._client_gone)
+        try:
+            self._wait(None, lambda: False)
+        finally:
+            self._serving.reaper.forget(self._socket)
+        raise Drop
+
+    def _watch(self, exchange: Exchange, response: HttpResponse, stream: EventStream) -> None:
+        service = self._serving
+        frame, how = (chunk, ("Transfer-Encoding", "chunked")) if self._chunks else (bytes, ("Connection", "close"))
+        service.reaper.watch(self._socket, self._client_gone)
+        try:
+            self._carry(exchange.head(head(response, service.clock.now(), [how])))
+            stream.on_ready(self._notify)
+            self._stream(stream, lambda data: self._carry(exchange.data(frame(data))))
+            if not self._gone:
+                self._carry(exchange.end(frame, frame(b"")))
+        finally:
+            service.reaper.forget(self._socket)
+            stream.close()
+        if not self._chunks:
+            raise Drop  # without chunks only the end of the connection tells the end of the stream
+
+    def _stream(self, stream: EventStream, send: Callable[[bytes], None]) -> None:
+        """Send events as they come until the watch, the client or the server ends it."""
+        while not (self._gone or self._stopping):
+            seen = self._events
+            data = stream.poll()
+            if data is not None:
+                send(data)
+            elif stream.closed:
+                return
+            else:
+                self._wait(stream.deadline, lambda seen=seen: self._events != seen)  # type: ignore[misc]
+
+    def _wait(self, deadline: float | None, ready: Callable[[], bool]) -> None:
+        clock = self._serving.clock
+        with self._condition:
+            while not (ready() or self._gone or self._stopping):
+                left = None if deadline is None else deadline - clock.monotonic()
+                if left is not None and left <= 0:
+                    return
+                clock.wait(self._condition, left)
+
+    def _notify(self) -> None:
+        with self._condition:
+            self._events += 1
+            self._condition.notify_all()
+
+    def _client_gone(self) -> None:
+        self._gone = True
+        self._notify()

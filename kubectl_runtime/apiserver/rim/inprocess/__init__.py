@@ -1,0 +1,1 @@
+"""The server as an adapter of the client, without sockets and threads."""

@@ -1,0 +1,106 @@
+"""The schemas of the built-in kinds, read on first use from definitions.json.gz.
+
+tests/tools/generate.py writes that file. Thread safe: everything is computed from immutable data; two threads may at
+worst compute the same thing twice.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from kubectl_runtime.apiserver.schemas.schema import ANY, OPAQUE, Node, Schema, list_relationship, scalar_of
+
+FILE = "definitions.json.gz"
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"  # a string in OpenAPI, but numbers are taken too
+ZERO = {"string": "", "integer": 0, "number": 0, "boolean": False}
+
+
+def _documents() -> list[bytes]:
+    return gzip.decompress(resources.files(__package__).joinpath(FILE).read_bytes()).split(b"\n")
+
+
+@cache
+def definitions() -> Mapping[str, dict[str, Any]]:
+    """All definitions by name, without descriptions; each ``$ref`` is the bare name of another one. Read-only."""
+    decoded: dict[str, dict[str, Any]] = msgspec.json.decode(_documents()[0])
+    return decoded
+
+
+@cache
+def descriptions() -> Mapping[str, dict[str, str]]:
+    """The descriptions of the definitions (under "") and of their fields. Read-only; only OpenAPI answers need them."""
+    decoded: dict[str, dict[str, str]] = msgspec.json.decode(_documents()[1])
+    return decoded
+
+
+@cache
+def definition_names() -> Mapping[tuple[str, str, str], str]:
+    """(group, version, kind) -> definition name, of every kind that the definitions name."""
+    names: dict[tuple[str, str, str], str] = {}
+    for name, node in definitions().items():
+        for kind in node.get("x-kubernetes-group-version-kind", ()):
+            names[kind["group"], kind["version"], kind["kind"]] = name
+    return names
+
+
+def builtin(group: str, version: str, kind: str) -> Schema:
+    """The schema of a built-in kind; KeyError if there is none. The same object at every call."""
+    return definition(definition_names()[group, version, kind])
+
+
+@cache
+def definition(name: str) -> Schema:
+    """The schema of a definition by its full name (``io.k8s.api.core.v1.PodSpec``); KeyError if there is none."""
+    return _build(definitions()[name], name)
+
+
+def _build(node: Node, name: str = "") -> Schema:
+    if reference := node.get("$ref"):
+        return _referenced(node, reference)
+    kind = node.get("type", "")
+    if name == RAW_EXTENSION:  # an object of any kind, owned as a whole
+        node = {**node, "x-kubernetes-map-type": "atomic"}
+    if kind == "object":
+        shape = "map" if not node.get("properties") else "struct"
+        return Schema(shape, node=node, name=name, loader=lambda: (_fields(name) if name else {}, _element(node)))
+    if kind == "array":
+        list_type, keys = list_relationship(node)
+        return Schema("list", node=node, name=name, list_type=list_type, map_keys=keys,
+                      loader=lambda: ({}, _build(node.get("items", {}))))
+    if not kind:  # any JSON, which belongs to one owner as a whole
+        return OPAQUE.replaced(node=node, name=name)
+    return Schema("scalar", node=node, name=name, scalar="untyped" if name == QUANTITY else scalar_of(node))
+
+
+def _referenced(node: Node, reference: str) -> Schema:
+    """A field that refers to a definition: the definition's shape with the field's own extensions."""
+    merged = {**definitions()[reference], **{key: value for key, value in node.items() if key != "$ref"}}
+    return _build(merged, reference)
+
+
+@cache
+def _fields(name: str) -> Mapping[str, Schema]:
+    node = definitions()[name]
+    required = node.get("required", ())
+    fields = {field: _build(child) for field, child in node.get("properties", {}).items()}
+    for field, schema in fields.items():
+        # A required scalar that is left out is its zero value: list items without their key are identified by it.
+        if field in required and schema.default is None and schema.kind == "scalar":
+            schema.default = ZERO.get(schema.type)
+    return fields
+
+
+def _element(node: Node) -> Schema | None:
+    extra = node.get("additionalProperties")
+    if isinstance(extra, Mapping) and extra:
+        return _build(extra)
+    return None if node.get("properties") else ANY

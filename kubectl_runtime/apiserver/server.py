@@ -1,0 +1,268 @@
+"""`ApiServer`: an embedded Kubernetes API server for tests and demos.
+
+    with ApiServer() as server:
+        server.load("manifests.yaml")
+        client = server.client()
+
+It serves HTTP on loopback from `start` (or ``with``) to `stop`. The data live as long as the object: `restart` keeps
+them unless asked otherwise, and `snapshot`/`restore` go back to a state.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakSet
+
+from kubectl_runtime.apiserver.access import (
+    ADMIN,
+    Access,
+    AuthorizationMode,
+    Tokens,
+    User,
+    as_user,
+    users_by_token,
+)
+from kubectl_runtime.apiserver.controllers.controller_catalog import build_controllers
+from kubectl_runtime.apiserver.core import DEFAULT_COMPACTION, ApiCore
+from kubectl_runtime.apiserver.housekeeper import Housekeeper
+from kubectl_runtime.apiserver.kubeconfig import Credentials, kubeconfig
+from kubectl_runtime.apiserver.loading import Manifests, load_objects
+from kubectl_runtime.apiserver.rim.faults import Faults, Recording
+from kubectl_runtime.apiserver.rim.http.listener import Listener
+from kubectl_runtime.apiserver.tls import ServerTls
+from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
+from kubectl_runtime.certificates.authority import HOSTS, Authority
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration
+
+if TYPE_CHECKING:
+    from kubectl_runtime.apiserver.rim.inprocess.transport import ApiTransport
+    from kubectl_runtime.client.api.client import Client
+
+DEFAULT_CONTROLLERS = ("garbage-collector", "namespace")
+
+
+class ApiServer:
+    """A Kubernetes API server in this process, which serves from `start` to `stop`, or inside a `with` block.
+
+    `server.client()` is a client for it, `server.write_kubeconfig(path)` lets kubectl and others in. Safe to use from
+    any thread; `start`, `stop` and `restart` by one at a time.
+    """
+
+    def __init__(self, *, port: int = 0, host: str = "127.0.0.1", clock: Clock = SYSTEM_CLOCK,
+                 controllers: Iterable[str] = DEFAULT_CONTROLLERS, compaction_interval: float = DEFAULT_COMPACTION,
+                 tokens: Tokens | None = None, authorization_mode: AuthorizationMode | str = "AlwaysAllow",
+                 anonymous: bool | None = None, tls: bool | Authority | ServerTls = False, faults: Faults | None = None,
+                 seed: int | None = None, record: bool = True) -> None:
+        """Nothing is started or bound yet.
+
+        `port` 0 takes a free one, which restarts keep. `controllers` are names of `controllers.catalog`; the default
+        are those without which deletions do not end. `compaction_interval` is in seconds on the clock; history
+        reaches back between one and two of it. `seed` makes uids, generated names and what the server's own fault
+        script leaves to chance reproducible. `record` keeps requests for `requests`.
+
+        `tokens` are the users by bearer token (a `User` or a name), or the path of a token file; without them, and
+        without RBAC, everybody is an administrator. `authorization_mode` "RBAC" enforces the Roles and bindings in
+        the server; its own clients and kubeconfigs then are ``system:masters``. `anonymous` lets requests without
+        credentials in (see `Access`). `tls` serves HTTPS, with an authority of its own or the given one, and knows
+        client certificates. `faults` is the fault script; the server has an empty one otherwise.
+
+        Raises ValueError for an unknown mode or controller, a host or port that is none, TokenFileError, and
+        MissingTlsExtra.
+        """
+        if not host:
+            raise ValueError("the host is empty, which would mean every network there is: say 127.0.0.1 or 0.0.0.0")
+        if not 0 <= port < 1 << 16:
+            raise ValueError(f"the port is a number from 0 to 65535, not {port}")
+        self._host, self._port = host, port
+        self.clock = clock
+        self.access = Access(tokens=users_by_token(tokens), mode=authorization_mode, anonymous=anonymous)
+        self.tls = _server_tls(tls, host)
+        """The TLS side of the server, with its authority; None if it serves plain HTTP."""
+        self.faults = faults if faults is not None else Faults(seed=seed or 0)
+        """The fault script; rules can be added at any time."""
+        self.requests = Recording(clock) if record else Recording(clock, max_requests=0)
+        """The requests so far, in order of their arrival, without those of controllers; see `Recording`."""
+        self._new_core: Callable[[], ApiCore] = lambda: ApiCore(
+            clock, compaction_interval=compaction_interval, controllers=build_controllers(controllers),
+            access=self.access, seed=seed)
+        self.core = self._new_core()
+        self.faults.bind(clock, self.expire_history)
+        self._own_token = ""
+        self._listener: Listener | None = None
+        self._was_started = False
+        self._transports: WeakSet[ApiTransport] = WeakSet()
+        self._housekeeper: Housekeeper | None = None
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Bind and serve, from threads of its own; returns at once, itself.
+
+        Raises OSError if the port is taken, RuntimeError if the server is running.
+        """
+        if self._listener is not None:
+            raise RuntimeError("the API server is already running")
+        listener = Listener(self.core.handle, clock=self.clock, host=self._host, port=self._port, faults=self.faults,
+                            recording=self.requests, tls=self.tls)
+        self._port = listener.port
+        self._housekeeper = Housekeeper(self.core, self.clock, f"apiserver-{listener.port}-housekeeper")
+        self._listener, self._was_started = listener, True
+        listener.start()
+        return self
+
+    def stop(self) -> None:
+        """End all connections and threads; the data stay. Does nothing if it is not running.
+
+        Blocks until they are gone: idle connections and watches go at once, an answer under way gets 5 s, and 5 more
+        after its connection is broken off. Raises RuntimeError that names threads which did not end even then (a
+        function of the fault script that blocks, say).
+        """
+        listener, self._listener = self._listener, None
+        if listener is None:
+            return
+        housekeeper, self._housekeeper = self._housekeeper, None
+        stuck = listener.stop()
+        if housekeeper is not None:
+            stuck += housekeeper.stop()
+        if stuck:
+            raise RuntimeError(f"threads of the API server did not end: {', '.join(stuck)}")
+
+    def restart(self, *, fresh: bool = False) -> None:
+        """Stop and start on the same port, with the same data or, if `fresh`, as a new cluster (new uids, low
+        versions). Blocks and raises as `stop` and `start`; clients meanwhile are refused. Watches of transports end,
+        too; a server that was never started, for transports alone, binds nothing."""
+        self.stop()
+        if fresh:
+            self.core = self._new_core()
+        for transport in list(self._transports):
+            transport.end_watches(broken=False)
+        if self._was_started:
+            self.start()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+    # --- how to reach it -------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """``http://127.0.0.1:PORT``; raises RuntimeError before the first start."""
+        if not self._port:
+            raise RuntimeError("the API server has no address before it is started: use it as a context manager")
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{'https' if self.tls else 'http'}://{host}:{self._port}"
+
+    def credentials(self, user: str | User | None = None, *, certificate: bool = False) -> Credentials:
+        """What a client needs to be a user, an administrator by default: a token, or a client certificate if asked for.
+
+        A server without tokens that has TLS gives certificates. A name of a service account
+        (``system:serviceaccount:NAMESPACE:NAME``) gets its groups. Raises ValueError if the server cannot tell users
+        apart.
+        """
+        ca = self.tls.authority.pem if self.tls else b""
+        if certificate or (user is not None and self.tls and not self.access.knows_tokens):
+            if self.tls is None:
+                raise ValueError("client certificates need a server with tls=True")
+            who = as_user(user if user is not None else ADMIN)
+            return Credentials(ca, certificate=self.tls.authority.client(who.name, who.groups, uid=who.uid))
+        if user is not None:
+            return Credentials(ca, token=self.access.issue_token(user))
+        if self.access.knows_tokens and not self._own_token:
+            self._own_token = self.access.issue_token(ADMIN)
+        return Credentials(ca, token=self._own_token)
+
+    def client(self, user: str | User | None = None, *, certificate: bool = False, timeout: Duration = 60) -> Client:
+        """A client of this library for it, as an administrator or as the user; whoever asks for it closes it.
+
+        `timeout` is the deadline of each call (see `Config`): a short one suits a server that is told never to answer.
+        Raises ValueError as `credentials`, RuntimeError before the first start.
+        """
+        from kubectl_runtime.client.api.client import Client  # here, as the server works without the library
+        from kubectl_runtime.client.config.config import Config
+
+        shown = self.credentials(user, certificate=certificate)
+        own = shown.certificate
+        return Client(Config(cluster_url=self.url, timeout=timeout, ca_data=shown.ca or None, token=shown.token or None,
+                             client_certificate_data=own.certificate if own else None,
+                             client_key_data=own.key if own else None, origin="ApiServer.client()"))
+
+    def write_kubeconfig(self, path: str | Path, user: str | User | None = None, *, certificate: bool = False) -> Path:
+        """Write a kubeconfig that kubectl and every client library can use; returns the path.
+
+        It holds everything itself, is readable by its owner only, and is an administrator's or the user's. kubectl and
+        everything else in Go sends credentials over HTTPS only: for them a server that tells users apart needs `tls`.
+        Raises ValueError as `credentials`, RuntimeError before the first start, and OSError.
+        """
+        target = Path(path)
+        text = kubeconfig(self.url, self.credentials(user, certificate=certificate))
+        with open(os.open(target, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
+            target.chmod(0o600)  # a file that was there before may be everybody's
+            file.truncate()
+            file.write(text)
+        return target
+
+    def transport(self) -> ApiTransport:
+        """A `requests` adapter over the same data without sockets and threads, for simulation."""
+        from kubectl_runtime.apiserver.rim.inprocess.transport import ApiTransport  # here, as it loads requests
+
+        transport = ApiTransport(self)
+        self._transports.add(transport)
+        return transport
+
+    # --- data ------------------------------------------------------------------------------------------------------
+
+    def load(self, manifests: Manifests) -> int:
+        """Create or replace objects from YAML text, a path to a file or folder, dicts or resources; returns how many.
+
+        A text of one line is a path if there is such a file. Namespaces that are missing are made, a CRD is established
+        before what follows it, a status is written through /status. The server need not run. Blocks meanwhile, and
+        other requests get their turn between two objects. Raises ValueError that names the object which the server
+        refused; what came before it stays.
+        """
+        return load_objects(self.core, manifests)
+
+    def snapshot(self) -> Any:
+        """The present state, opaque, for `restore`, also of another server; cheap, as objects never change."""
+        return self.core.dump()
+
+    def restore(self, state: Any, *, rewind: bool = False) -> None:
+        """Go back to a snapshot: watches end, resourceVersions from before have expired.
+
+        The resourceVersion goes on, as after a careful restore of etcd; with `rewind` it goes back too, as after a
+        careless one.
+        """
+        self.core.restore(state, rewind=rewind)
+
+    def expire_history(self) -> None:
+        """Forget all changes so far: older resourceVersions and continue tokens have expired (410).
+
+        Watches go on, but for those that have not read their last changes yet.
+        """
+        self.core.compact()
+
+    def drop_connections(self) -> None:
+        """Break all connections, as a network does; new ones are accepted."""
+        if self._listener is not None:
+            self._listener.drop_connections()
+        for transport in list(self._transports):
+            transport.end_watches(broken=True)
+
+    def handle(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request without HTTP, and without faults."""
+        entry = self.requests.add(request)
+        response = self.core.handle(request)
+        self.requests.answered(entry, response.status)
+        return response
+
+
+def _server_tls(tls: bool | Authority | ServerTls, host: str) -> ServerTls | None:
+    if isinstance(tls, ServerTls) or tls is False:
+        return tls or None
+    hosts = HOSTS if host in (*HOSTS, "0.0.0.0", "::") else (*HOSTS, host)
+    return ServerTls(tls if isinstance(tls, Authority) else None, hosts=hosts)

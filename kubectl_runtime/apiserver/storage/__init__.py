@@ -1,0 +1,1 @@
+"""Which types are served, the objects and their history, and the cluster that holds both."""

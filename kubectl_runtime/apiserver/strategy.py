@@ -1,0 +1,223 @@
+"""The rules of a kind, one `Strategy` object per resource type: what is filled in or refused, what a deletion does.
+
+Order of a create:   ``decode`` · ``default`` · (managedFields, against ``blank``) · ``to_storage`` ·
+                     ``prepare_create`` · (metadata by the core) · ``validate_create`` · ``canonicalize`` · stored
+Order of an update:  ``decode`` · ``default`` · (managedFields) · ``to_storage`` · ``prepare_update`` · ``generation`` ·
+                     ``validate_update`` · ``canonicalize`` · stored
+Order of a delete:   ``grace_period`` · (finalizers by the core) · ``prepare_delete`` when the object stays for now
+
+Objects are plain dicts that belong to the request: the hooks change them in place. `old` is read-only. Validation of
+``metadata`` (names, labels, annotations, finalizers, owner references) is the core's; hooks return the causes of the
+rest. Strategies keep no state; whatever they must know of other objects they ask the `StrategyContext`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Protocol
+
+from kubectl_runtime.apiserver.errors import Cause
+from kubectl_runtime.apiserver.managedfields.tracking import ResetFields, reset_for
+from kubectl_runtime.apiserver.objectmeta.metadata_checks import USUAL, MetadataChecks
+from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors
+
+Object = dict[str, Any]
+
+
+class StrategyContext(Protocol):
+    """What a strategy may know of the request and of the server."""
+
+    @property
+    def now(self) -> datetime: ...
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def identity(self) -> Object:
+        """The user as objects show one: username, uid, groups, extra."""
+        ...
+
+    @property
+    def dry_run(self) -> bool: ...
+
+    def objects(self, group: str, plural: str) -> Iterator[Object]:
+        """All objects of a type in its storage form (copies), in no particular order."""
+        ...
+
+
+class Strategy:
+    """Generic defaults: a kind without generation, status rules or validation of its own (as ConfigMap has none)."""
+
+    delete_returns_object = False  # a delete answers with the object instead of a Status
+    allow_create_on_update = False  # a PUT of a missing object creates it (Lease)
+    allow_unconditional_update = True  # a PUT without resourceVersion overwrites
+    has_generation = False  # metadata.generation is 1 at creation and rises when `generation_part` changes
+    has_status = False  # there is a status subresource: a write to the object keeps the old status, and the reverse
+    supports_grace = False  # every deletion first sets deletionTimestamp and deletionGracePeriodSeconds (Pod)
+    delete_warning = ""  # Warning header of a delete that names no propagation policy (Job)
+    terminates = False  # a deletion takes its time to remove the contents (Namespace, CustomResourceDefinition)
+    immortal: frozenset[str] = frozenset()  # the names of objects that cannot be deleted
+    collects_dependents = True  # a propagation policy means something: not for Events, which own nothing
+    metadata_checks: MetadataChecks = USUAL  # what the kind's own validation says of metadata
+    checks_namespace = True  # creating in a Namespace that is missing or Terminating is refused
+
+    def to_storage(self, obj: Object, version: str) -> Object:
+        """The object of an API version as it is stored (events.k8s.io/v1 is stored as v1's Event, for one)."""
+        return obj
+
+    def from_storage(self, obj: Object, version: str) -> Object:
+        """The reverse of `to_storage`; called only if `converts` is true."""
+        return obj
+
+    @property
+    def converts(self) -> bool:
+        """Whether the stored form differs between the versions by more than apiVersion."""
+        return False
+
+    def decode(self, obj: Object) -> list[str]:
+        """Give a received (or patched) object the shape that the real server's typed object has, in place.
+
+        Empty optional fields go, fields that are always written (``status: {}``, ``firstTimestamp: null``) come, times
+        and quantities get their canonical form, unknown fields are dropped. Returns the paths of the unknown ones in
+        order of appearance (``metadata.wrong``, ``spec.containers[0].x``). Raises `BodyDecodeError` (errors.py) for a
+        value of the wrong JSON type; its text follows ``ConfigMap in version "v1" cannot be handled as a ConfigMap: ``.
+        The default does nothing.
+        """
+        return []
+
+    def default(self, obj: Object) -> None:
+        """Fill in the kind's own defaults; runs on every write, on the object in the request's version.
+
+        What is set here is the client's in managedFields; what `prepare_create` sets is nobody's. (Defaults of a CRD's
+        schema are applied here too.)
+        """
+
+    def default_applied(self, obj: Object) -> None:
+        """`default` for the result of a server-side apply, which did not pass a decoder."""
+        self.default(obj)
+
+    def blank(self) -> Object:
+        """An object without content as `decode` shapes it, ``{"status": {"loadBalancer": {}}}`` for one; a fresh copy.
+
+        The managedFields of a create list only what differs from this: so ``resources: {}`` of a container is listed,
+        an empty ``spec: {}`` is not, and an object without content has no managedFields at all.
+        """
+        return {}
+
+    def blank_shown(self) -> Object:
+        """The same as the object of a bookmark."""
+        return self.blank()
+
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """Drop what a client may not set and set what the server sets.
+
+        The default drops status if there is a /status.
+        """
+        if self.has_status:
+            obj.pop("status", None)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
+        """Keep what this request may not change: status on the main resource, all but status on /status."""
+        if subresource == "status":
+            self.keep_all_but_status(new, old)
+        elif self.has_status:
+            self.keep("status", new, old)
+
+    def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
+        """What is filled in after the validation, which does not see it.
+
+        True if a new object is stored without that, and shows it when it is read: then the next update stores it, even
+        if nothing changes.
+        """
+        return False
+
+    def reset(self, subresource: str) -> ResetFields:
+        """What a request cannot write, and so does not own in managedFields."""
+        return reset_for(subresource, has_status=self.has_status)
+
+    def generation_part(self, obj: Object) -> Any:
+        """What raises metadata.generation when it changes (compared with ==)."""
+        return obj.get("spec")
+
+    def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
+        """The causes that refuse a create."""
+        return []
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """The causes that refuse an update; subresource is "" or "status"."""
+        return []
+
+    def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
+        """The details of what is wrong with a name (or generateName prefix); the default wants a DNS subdomain."""
+        return dns_subdomain_errors(name, prefix=prefix)
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """Texts for Warning headers of a create (old is None) or an update."""
+        return []
+
+    def grace_period(self, obj: Object, requested: int | None) -> int:
+        """Seconds between delete and the end of the object; 0 deletes at once."""
+        return 0
+
+    def holds_deletion(self, obj: Object) -> bool:
+        """Whether something besides metadata.finalizers keeps a deleted object (a Namespace's spec.finalizers)."""
+        return False
+
+    def prepare_delete(self, obj: Object, policy: str, ctx: StrategyContext) -> None:
+        """A deletion that `holds_deletion` keeps from its end begins: set what shows it (a Namespace's phase).
+
+        `policy` is the propagation policy, "" if the client named none.
+        """
+
+    def default_orphans(self) -> bool:
+        """Whether a delete without propagationPolicy orphans the dependents."""
+        return False
+
+    def selectable_fields(self, obj: Object) -> dict[str, str]:
+        """Values of field selectors besides metadata.name and metadata.namespace."""
+        return {}
+
+    def selectable_field_names(self) -> frozenset[str]:
+        """The names that `selectable_fields` knows: others in a field selector are refused."""
+        return frozenset()
+
+    @property
+    def unsupported_field(self) -> str:
+        """What is said of a field that is not among them; ``{}`` stands for its name."""
+        return "field label not supported: {}"
+
+    def scale_paths(self) -> tuple[str, str, str] | None:
+        """(spec replicas, status replicas, label selector) as dotted paths for /scale; None if it has none."""
+        return None
+
+    def scale_selector(self, obj: Object, path: str) -> str:
+        """The label selector that /scale shows, from the value at the selector path: a text as it is."""
+        value: Any = obj
+        for part in path.strip(".").split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        return value if isinstance(value, str) else ""
+
+    @staticmethod
+    def keep(key: str, new: Object, old: Object) -> None:
+        """Give `new` the value that `old` has under the key, or none."""
+        if key in old:
+            new[key] = old[key]
+        else:
+            new.pop(key, None)
+
+    @classmethod
+    def keep_all_but_status(cls, new: Object, old: Object) -> None:
+        """On /status everything but status (and managedFields) is the old object's."""
+        status, managed = new.get("status"), new.get("metadata", {}).get("managedFields")
+        new.update(old)
+        for key in [key for key in new if key not in old and key != "status"]:
+            del new[key]
+        new["metadata"] = dict(old["metadata"])
+        if managed is not None:
+            new["metadata"]["managedFields"] = managed
+        if status is None:
+            new.pop("status", None)
+        else:
+            new["status"] = status

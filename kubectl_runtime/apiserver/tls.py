@@ -1,0 +1,67 @@
+"""The TLS side of the embedded server's listener: handshakes, and whose certificate a client has shown.
+
+A client certificate is asked for but not demanded. One of another authority fails the handshake, where the real server
+would go on and answer 401.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import ssl
+from collections.abc import Iterable
+from typing import Any
+
+from kubectl_runtime.apiserver.access.authn import CREDENTIAL_ID
+from kubectl_runtime.certificates.authority import HOSTS, Authority, Certificate
+from kubectl_runtime.certificates.contexts import server_context
+
+HANDSHAKE_TIMEOUT = 10.0  # seconds
+_HANDSHAKE = 0x16  # the first byte that a TLS client sends
+# as Go's server says it
+_PLAIN_HTTP = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+
+
+class ServerTls:
+    """The TLS side of a listener: `accept` makes the handshake, `subject` tells whose certificate the client has."""
+
+    def __init__(self, authority: Authority | None = None, *, hosts: Iterable[str] = HOSTS,
+                 certificate: Certificate | None = None) -> None:
+        """Serve with a certificate of `authority` (None makes one) for `hosts`, or with the given one.
+
+        Raises `MissingTlsExtra`.
+        """
+        self.authority = authority or Authority()
+        self.server_names: list[str | None] = []
+        """What clients asked for in the handshake (SNI), in order; None without. The last thousand."""
+        self._context = server_context(certificate or self.authority.server(hosts), self.authority.pem)
+        self._context.sni_callback = self._note_name
+
+    def _note_name(self, _: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> None:
+        self.server_names.append(name)
+        del self.server_names[:-1000]
+
+    def accept(self, connection: socket.socket) -> ssl.SSLSocket:
+        """Make the handshake. Blocks for at most `HANDSHAKE_TIMEOUT`; raises OSError if it fails."""
+        connection.settimeout(HANDSHAKE_TIMEOUT)
+        first = connection.recv(1, socket.MSG_PEEK)
+        if first and first[0] != _HANDSHAKE:
+            connection.sendall(_PLAIN_HTTP)
+            raise ConnectionAbortedError("plain HTTP on a TLS port")
+        return self._context.wrap_socket(connection, server_side=True)
+
+    @staticmethod
+    def subject(connection: socket.socket) -> tuple[tuple[str, str], ...] | None:
+        """The subject of the client's verified certificate as pairs, with its fingerprint; None without one."""
+        if not isinstance(connection, ssl.SSLSocket):
+            return None
+        described, encoded = connection.getpeercert(), connection.getpeercert(binary_form=True)
+        if not described or encoded is None:
+            return None
+        parts: Any = described.get("subject", ())
+        pairs = tuple((str(key), str(value)) for part in parts for key, value in part)
+        return (*pairs, (CREDENTIAL_ID, f"X509SHA256={_fingerprint(encoded)}"))
+
+
+def _fingerprint(encoded: bytes) -> str:
+    return hashlib.sha256(encoded).hexdigest()

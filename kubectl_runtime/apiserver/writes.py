@@ -1,0 +1,292 @@
+"""Create and update, from a decoded body to the stored version: what POST, PUT, PATCH and subresources share.
+
+The functions run under the cluster's lock; `ctx` collects warnings. See strategy.py for the order of the hooks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_runtime.apiserver import errors, managedfields
+from kubectl_runtime.apiserver.admission import admit_create, admit_write
+from kubectl_runtime.apiserver.context import RequestContext
+from kubectl_runtime.apiserver.encoding.field_validation import Keys, warning_texts
+from kubectl_runtime.apiserver.objectmeta import metadata
+from kubectl_runtime.apiserver.objectmeta.names import generated_name
+from kubectl_runtime.apiserver.query.gonumbers import parse_uint
+from kubectl_runtime.apiserver.schemas import ANY, Schema
+from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.storage.storage import ObjectTooLarge, Version, make_version
+from kubectl_runtime.core.codec.jsonvalues import same_json
+from kubectl_runtime.core.meta.metav1 import format_time
+
+Object = dict[str, Any]
+
+MAX_CUSTOM = 3 << 19  # bytes that etcd takes; of built-in kinds, which do not lie there as JSON, it cannot be told
+_GENERATE_ATTEMPTS = 8
+_NOT_ON_CREATE = ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def refusing(ctx: RequestContext, problems: list[str]) -> str:
+    """What refuses the write, if field validation is strict; else the problems become warnings, or nothing."""
+    validation = ctx.options.field_validation if ctx.options else "Warn"
+    if validation == "Strict" and problems:
+        return "strict decoding error: " + ", ".join(problems)
+    if validation != "Ignore":
+        ctx.warnings += warning_texts(problems)
+    return ""
+
+
+def refuse_fields(ctx: RequestContext, type_name: str, problems: list[str]) -> None:
+    """Raises the 400 of a body with fields that it should not have; `type_name` ends in version and kind."""
+    version, kind = type_name.split(".")[-2:]
+    if why := refusing(ctx, problems):
+        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+
+
+def decode(ctx: RequestContext, obj: Object, keys: Keys) -> None:
+    """Give a received object its typed shape and defaults; 400 if it does not fit."""
+    kind, version = ctx.type.kind, ctx.type.version
+    try:
+        unknown = ctx.type.strategy.decode(obj)
+    except errors.BodyDecodeError as error:
+        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
+    refuse_fields(ctx, f"{version}.{kind}", keys.problems(unknown, mixed=not ctx.type.is_custom))
+    obj["metadata"] = obj.get("metadata") or {}
+    ctx.type.strategy.default(obj)
+
+
+def check_namespace(ctx: RequestContext, obj: Object) -> None:
+    """The namespace of an object is the path's, or none."""
+    meta = obj["metadata"]
+    if not ctx.type.namespaced:
+        meta.pop("namespace", None)  # the real server drops it silently
+        return
+    if meta.get("namespace") and meta["namespace"] != ctx.namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request")
+    meta["namespace"] = ctx.namespace
+
+
+def check_name(ctx: RequestContext, obj: Object) -> None:
+    """The name of an object that is updated is the path's."""
+    name = obj["metadata"].get("name") or ""
+    if not name:
+        raise errors.bad_request(f"the name of the object ({ctx.info.name} based on URL) was undeterminable: name must "
+                                 "be provided")
+    if name != ctx.info.name:
+        raise errors.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({ctx.info.name})")
+
+
+def schema_of(resource_type: ServedResource) -> Schema:
+    """The schema for patches and ownership; a type without one takes anything."""
+    return resource_type.schema or ANY
+
+
+def version_schemas(ctx: RequestContext) -> dict[str, Schema] | None:
+    """The schemas of the other served versions, None if there is only one."""
+    served = ctx.cluster.registry.of_storage(ctx.type.storage)
+    return {other.api_version: schema_of(other) for other in served} if len(served) > 1 else None
+
+
+def _put(ctx: RequestContext, obj: Object, fields: dict[str, str]) -> Version:
+    try:
+        limit = MAX_CUSTOM if ctx.type.is_custom else None
+        return ctx.cluster.storage.put(ctx.type.storage, obj, fields, max_bytes=limit)
+    except ObjectTooLarge:
+        raise errors.bare_500("etcdserver: request is too large") from None
+
+
+def request_form(ctx: RequestContext, version: Version) -> Object:
+    """A stored object as the request's API version shows it."""
+    obj = version.decode()
+    if ctx.type.strategy.converts:
+        obj = ctx.type.strategy.from_storage(obj, ctx.type.version)
+    return {"kind": ctx.type.kind, "apiVersion": ctx.type.api_version, **obj}
+
+
+def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Version:
+    """Store a new object that has been decoded; `applied` if it has its managedFields already."""
+    strategy, meta = ctx.type.strategy, obj["metadata"]
+    check_namespace(ctx, obj)
+    for key in _NOT_ON_CREATE:
+        meta.pop(key, None)
+    posted = ctx.request.method == "POST"
+    if not posted:
+        parse_version(meta.get("resourceVersion") or "")
+    ctx.warnings += metadata.tidy_owners(meta, patched=ctx.request.method == "PATCH")
+    if not applied:
+        obj = with_managers(ctx, None, obj, "")
+        meta = obj["metadata"]
+    admit_create(ctx, meta)
+    admit_write(ctx, obj, None)
+    obj = strategy.to_storage(obj, ctx.type.version)
+    meta = obj["metadata"]
+    _stamp(ctx, meta)
+    strategy.prepare_create(obj, ctx)
+    if strategy.has_generation:
+        meta["generation"] = 1
+    causes = metadata.validate_create(meta, strategy) + strategy.validate_create(obj, ctx)
+    if causes:
+        raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)
+    ctx.warnings += metadata.warnings(meta, None, ctx.type) + strategy.warnings(obj, None)
+    partial = strategy.canonicalize(obj, ctx)
+    sent = _sent_version(meta.pop("resourceVersion", ""))
+    if sent and posted and not ctx.dry_run:
+        raise errors.bare_500("resourceVersion should not be set on objects to be created")
+    _refuse_existing(ctx, meta)
+    fields = strategy.selectable_fields(obj)
+    if ctx.dry_run:
+        return make_version(obj, sent, fields)
+    version = _put(ctx, obj, fields)
+    version.partial = partial
+    return version
+
+
+def _stamp(ctx: RequestContext, meta: Object) -> None:
+    """What the server sets on a new object, whatever the client sent."""
+    prefix = meta.get("generateName") or ""
+    if prefix and not meta.get("name"):
+        for _ in range(_GENERATE_ATTEMPTS):
+            meta["name"] = generated_name(prefix, ctx.cluster.random)
+            if ctx.cluster.storage.get(ctx.type.storage, meta.get("namespace", ""), meta["name"]) is None:
+                break
+    meta["uid"] = ctx.cluster.new_uid()
+    meta["creationTimestamp"] = format_time(ctx.now)
+
+
+def _refuse_existing(ctx: RequestContext, meta: Object) -> None:
+    existing = ctx.cluster.storage.get(ctx.type.storage, meta.get("namespace", ""), meta["name"])
+    if existing is None:
+        return
+    error = errors.already_exists(ctx.type.group, ctx.type.plural, meta["name"],
+                                  generated=bool(meta.get("generateName")))
+    if existing.deleting:
+        error.message = f"object is being deleted: {error.message}"
+    raise error
+
+
+def with_managers(ctx: RequestContext, old: Object | None, new: Object, subresource: str) -> Object:
+    """The new state with managedFields that tell who changed what against the old one (None: a create)."""
+    assert ctx.options is not None
+    return managedfields.update(
+        old, new, manager=ctx.options.manager, api_version=ctx.type.api_version, schema=schema_of(ctx.type),
+        now=ctx.now,
+        subresource=subresource, blank=ctx.type.strategy.blank(), reset=ctx.type.strategy.reset(subresource),
+        versions=version_schemas(ctx))
+
+
+def update(ctx: RequestContext, current: Version, old: Object, new: Object, subresource: str = "", *,
+           applied: bool = False) -> Version:
+    """Store a new state of an object; `old` is `current` in the request's version, `new` is decoded.
+
+    The answer is the stored version: the current one if nothing changed. If the change removed the last finalizer of a
+    deleted object, the object is gone and the answer shows it as the client wanted it, with its last resourceVersion.
+    """
+    strategy, meta = ctx.type.strategy, new["metadata"]
+    _check_version(ctx, current, meta)
+    check_namespace(ctx, new)
+    ctx.warnings += metadata.tidy_owners(meta, patched=ctx.request.method == "PATCH")
+    if not applied:
+        new = with_managers(ctx, old, new, subresource)
+    before = strategy.to_storage(old, ctx.type.version)
+    before = {key: value for key, value in before.items() if key not in ("kind", "apiVersion")}
+    new = strategy.to_storage(new, ctx.type.version)
+    strategy.prepare_update(new, before, subresource, ctx)
+    meta = new["metadata"]
+    _restore(meta, before["metadata"])
+    admit_write(ctx, new, before)
+    _raise_generation(ctx, new, before, subresource)
+    _validate(ctx, new, before, subresource)
+    strategy.canonicalize(new, ctx)
+    fields = strategy.selectable_fields(new)
+    meta["resourceVersion"] = str(current.rv)
+    new.pop("kind", None)
+    new.pop("apiVersion", None)
+    if "deletionTimestamp" in meta and is_finished(ctx.type, new):
+        answer = make_version(new, current.rv, fields)
+        if not ctx.dry_run:
+            ctx.cluster.storage.delete(ctx.type.storage, current)
+        return answer
+    if not current.partial and same_json(_without_times(new), _without_times(before)):
+        return current  # an apply that only defaults make equal has got a new time in managedFields: no change either
+    if ctx.dry_run:
+        return make_version(new, current.rv, fields)
+    return _put(ctx, new, fields)
+
+
+def is_finished(resource_type: ServedResource, obj: Object) -> bool:
+    """Whether nothing keeps a deleted object any more."""
+    meta = obj["metadata"]
+    return (not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
+            and not resource_type.strategy.holds_deletion(obj))
+
+
+def _without_times(obj: Object) -> Object:
+    meta = obj["metadata"]
+    entries = [{key: value for key, value in entry.items() if key != "time"}
+               for entry in meta.get("managedFields") or ()]
+    return {**obj, "metadata": {**meta, "managedFields": entries}}
+
+
+def _check_version(ctx: RequestContext, current: Version, meta: Object) -> None:
+    sent = parse_version(meta.get("resourceVersion") or "")
+    if sent and sent != current.rv:
+        raise errors.conflict(ctx.type.group, ctx.type.plural, current.name)
+    if not sent and not ctx.type.strategy.allow_unconditional_update:
+        # The plural stands where the kind should: so the real server says it.
+        raise errors.invalid(ctx.type.group, ctx.type.plural, current.name, [
+            errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")])
+
+
+def parse_version(text: str) -> int:
+    """A resourceVersion in an object, 0 if there is none; the 500 of one that is no number."""
+    try:
+        return parse_uint(text or "0")
+    except ValueError as error:
+        raise errors.bare_500(str(error)) from None
+
+
+def _sent_version(text: str) -> int:
+    """The resourceVersion that a new object was sent with; 0 if it is no number either."""
+    try:
+        return parse_uint(text)
+    except ValueError:
+        return 0
+
+
+def _restore(meta: Object, before: Object) -> None:
+    """What an update cannot change is put back silently; an end of life that it adds is not, and so refused."""
+    meta.pop("selfLink", None)
+    for key in ("creationTimestamp", "deletionTimestamp"):
+        if key in before:
+            meta[key] = before[key]
+        elif meta.get(key) is None:
+            meta.pop(key, None)
+    for key in ("uid", "deletionGracePeriodSeconds"):
+        if meta.get(key) in (None, "") and key in before:
+            meta[key] = before[key]
+
+
+def _raise_generation(ctx: RequestContext, new: Object, before: Object, subresource: str) -> None:
+    meta, generation = new["metadata"], before["metadata"].get("generation", 0)
+    if ctx.type.strategy.has_generation and subresource != "status":
+        part = ctx.type.strategy.generation_part
+        if not same_json(part(new), part(before)):
+            generation += 1
+    if generation:
+        meta["generation"] = generation
+    else:
+        meta.pop("generation", None)
+
+
+def _validate(ctx: RequestContext, new: Object, before: Object, subresource: str) -> None:
+    strategy, meta = ctx.type.strategy, new["metadata"]
+    causes = metadata.validate_update(meta, before["metadata"], strategy, subresource)
+    causes += strategy.validate_update(new, before, subresource, ctx)
+    if causes:
+        raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)
+    ctx.warnings += metadata.warnings(meta, before["metadata"], ctx.type)
+    if subresource in ("", "scale"):
+        ctx.warnings += strategy.warnings(new, before)

@@ -1,0 +1,1 @@
+"""The verbs: `Client`, `Api`, discovery, paging, watches, subresources."""

@@ -1,0 +1,65 @@
+"""In which form objects are kept: what turns the bytes of an answer into records.
+
+`WholeForm` keeps them whole, `MetadataForm` marks what came by a metadata-only request as partial, and
+`core.partial.FieldsForm` keeps declared fields only. They hold no state and are safe to use from any thread.
+"""
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.codec.decode import Bookmark, decode_event, decode_list, decode_object
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.metav1 import ListMeta
+
+
+class Form(Protocol):
+    """Decodes one kind. Contracts as in `core.head`."""
+
+    def decode_object(self, raw: bytes) -> Record: ...
+
+    def decode_event(self, line: bytes) -> tuple[str, Record | Bookmark | Status]: ...
+
+    def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]: ...
+
+
+class WholeForm:
+    """Objects as they are."""
+
+    __slots__ = ("resource",)
+
+    def __init__(self, resource: ApiResource) -> None:
+        self.resource = resource
+
+    def decode_object(self, raw: bytes) -> Record:
+        return decode_object(raw, self.resource)
+
+    def decode_event(self, line: bytes) -> tuple[str, Record | Bookmark | Status]:
+        return decode_event(line, self.resource)
+
+    def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
+        return decode_list(page, self.resource)
+
+
+class MetadataForm(WholeForm):
+    """Objects of which the server sent only the metadata."""
+
+    __slots__ = ()
+
+    def decode_object(self, raw: bytes) -> Record:
+        return _partial(super().decode_object(raw))
+
+    def decode_event(self, line: bytes) -> tuple[str, Record | Bookmark | Status]:
+        kind, carried = super().decode_event(line)
+        return kind, _partial(carried) if isinstance(carried, Record) else carried
+
+    def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
+        meta, records = super().decode_list(page)
+        return meta, [_partial(record) for record in records]
+
+
+def _partial(record: Record) -> Record:
+    return msgspec.structs.replace(record, partial=True)

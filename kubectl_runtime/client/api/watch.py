@@ -1,0 +1,169 @@
+"""`open_watch`: one watch request, as batches of events.
+
+It knows nothing of resuming or listing again: that is the watcher's. A cut, a reset, the end of the body and the stop
+token end the iteration alike, since all of them mean "ask again from the last version"; an event that was cut off is
+dropped.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+import msgspec
+
+from kubectl_runtime.client.api.codecs import Form
+from kubectl_runtime.client.http.failures import decode_status
+from kubectl_runtime.client.http.streams import ByteStream, LineSplitter
+from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
+from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.decode import Bookmark
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.requests.request import Request
+
+if TYPE_CHECKING:
+    from kubectl_runtime.client.api.client import Client
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K")
+
+_LONGEST_STATUS = 1 << 16
+
+
+class RecordEvent(msgspec.Struct, frozen=True, gc=False):
+    """One event of a `WatchStream`: ADDED, MODIFIED, DELETED (with a record), BOOKMARK (with a version), ERROR (with a
+    status).
+
+    `resource_version` is where to resume after this event; empty when it does not say (errors).
+    """
+
+    type: str
+    record: Record | None = None
+    resource_version: str = ""
+    status: Status | None = None
+    initial_events_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[K]):
+    """One event of `Api.watch`: ADDED, MODIFIED, DELETED with an `obj`, BOOKMARK, or ERROR with a `status`."""
+
+    type: str
+    obj: K | None
+    resource_version: str = ""
+    status: Status | None = None
+
+
+class WatchStream:
+    """The batches of an open watch, one for each piece that brings any; an empty one means that nothing is ready
+    (simulated transports only). One thread iterates and closes it; others set the stop token."""
+
+    def __init__(self, stream: ByteStream, request: Request, form: Form) -> None:
+        self._stream = stream
+        self._batches = _batches(stream, request, form)
+
+    @property
+    def flow_schema(self) -> str:
+        """The uid of the server's FlowSchema for this request, empty when it does not say: another one than before for
+        the same request means, nearly always, that another cluster answers."""
+        found: str = self._stream.headers.get("X-Kubernetes-Pf-Flowschema-Uid", "")
+        return found
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> list[RecordEvent]:
+        return next(self._batches)
+
+    def close(self) -> None:
+        """Close the connection. Safe to repeat."""
+        self._batches.close()
+        self._stream.close()  # a generator that never ran closes nothing
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_watch(client: Client, request: Request, form: Form, stop: StopToken | None = None, *,
+               read_timeout: float | None = None) -> WatchStream:
+    """Send the watch `request` and wait for the head of its answer.
+
+    `read_timeout`: the longest silence, in seconds. Raises ApiError when the server refuses (410 too), TransportError
+    when it cannot be reached. Iterating raises RequestTimeout after too long a silence and DecodeError for what is no
+    watch event, after the events before it; otherwise it ends. Close it when leaving early.
+    """
+    return WatchStream(client.stream(request, stop=stop, read_timeout=read_timeout), request, form)
+
+
+def _batches(stream: ByteStream, request: Request, form: Form) -> Generator[list[RecordEvent]]:
+    splitter = LineSplitter()
+    with closing(stream), closing(_pieces(stream)) as pieces:
+        for piece in pieces:
+            batch = [line for line in splitter.feed(piece) if line and not line.isspace()]
+            if batch and batch[0].rstrip() == b"{":  # no event: a whole document over many lines
+                yield [_document(batch, splitter, pieces, request)]
+                return
+            events, failure = _decoded(batch, form)
+            if events or not piece:
+                yield events
+            if failure is not None:
+                raise failure
+    if (status := decode_status(splitter.rest())) is not None:
+        yield [RecordEvent("ERROR", status=status)]
+
+
+def _pieces(stream: ByteStream) -> Generator[bytes]:
+    """The stream's chunks, until it ends in whatever way; RequestTimeout passes."""
+    try:
+        yield from stream.chunks()
+    except RequestTimeout:
+        raise
+    except TransportError as error:
+        log.debug("%s; it will be asked for again", error)
+
+
+def _decoded(batch: list[bytes], form: Form) -> tuple[list[RecordEvent], DecodeError | None]:
+    """The events of the lines, up to the first that is none, and what is wrong with that one."""
+    events: list[RecordEvent] = []
+    for line in batch:
+        try:
+            events.append(_event(line, form))
+        except DecodeError as error:
+            return events, error
+    return events, None
+
+
+def _event(line: bytes, form: Form) -> RecordEvent:
+    try:
+        kind, content = form.decode_event(line)
+    except DecodeError:
+        status = decode_status(line)  # some servers send a bare Status instead of an ERROR event
+        if status is None:
+            raise
+        return RecordEvent("ERROR", status=status)
+    if isinstance(content, Record):
+        return RecordEvent(kind, content, content.head.resource_version)
+    if isinstance(content, Bookmark):
+        return RecordEvent(kind, None, content.resource_version, None, content.initial_events_end)
+    return RecordEvent(kind, status=content)
+
+
+def _document(begun: list[bytes], splitter: LineSplitter, pieces: Iterator[bytes], request: Request) -> RecordEvent:
+    """The Status that an indented document is. Raises DecodeError when it is something else."""
+    text = b"\n".join([*begun, splitter.rest()])
+    for piece in pieces:
+        text += piece
+        if len(text) > _LONGEST_STATUS:
+            break
+    status = decode_status(text)
+    if status is None:
+        raise DecodeError(None, "$", f"{request.operation}: the server sent no watch events")
+    return RecordEvent("ERROR", status=status)

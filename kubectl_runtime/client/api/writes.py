@@ -1,0 +1,62 @@
+"""Who is told of this process's own writes: the own-write echo rule and read-your-writes hang on it."""
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.refs import ObjectRef
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write that the server answered. `verb`: create, replace, patch, apply or delete; `subresource`: `status`, …
+
+    `resource_version` and `uid` are of the object as answered, empty when the answer was no object. `record` is that
+    object; None for subresources of another kind (scale) and for a delete that answered with a Status: the object is
+    gone.
+    """
+
+    ref: ObjectRef
+    verb: str
+    resource_version: str = ""
+    uid: str = ""
+    record: Record | None = None
+    subresource: str | None = None
+
+
+WriteObserver = Callable[[Write], None]
+
+
+class WriteObservers:
+    """A list of observers, in which one may stand twice. Safe to use from any thread; they run outside its lock."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._observers: dict[object, WriteObserver] = {}  # replaced whole, so that telling needs no lock
+
+    def add(self, observer: WriteObserver) -> Callable[[], None]:
+        """Tell `observer` too; returns a function that takes it back."""
+        key = object()
+        with self._lock:
+            self._observers = {**self._observers, key: observer}
+
+        def remove() -> None:
+            with self._lock:
+                self._observers = {other: known for other, known in self._observers.items() if other is not key}
+
+        return remove
+
+    def tell(self, write: Write) -> None:
+        for observer in self._observers.values():
+            try:
+                observer(write)
+            except Exception:  # an observer's mistake must not look like a failed write
+                log.exception("a write observer failed on %s", write.ref)
+
+    def __bool__(self) -> bool:
+        return bool(self._observers)

@@ -1,0 +1,158 @@
+"""Credentials: what goes into the Authorization header, and what to do when the server does not take it any more.
+
+    header()            current value; may block on a file or a plugin, one thread at a time, the others use what it
+    brings
+    refresh(rejected)   after a 401: obtain new ones, once; True when there is now something else to try
+
+Every implementation keeps its current value as one immutable snapshot that is swapped whole, so that readers take no
+lock. Safe to use from any thread. No credential appears in a repr, a log line or an error.
+"""
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.errors import AuthError
+
+log = logging.getLogger(__name__)
+
+TOKEN_FILE_PERIOD = 60.0
+"""Seconds after which a token file is read again; kubelets renew bound tokens well before they expire."""
+
+
+@dataclass(frozen=True)
+class ClientCertificate:
+    """A client certificate (the whole chain) and its private key, both PEM."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
+class Credentials(Protocol):
+    """Who the client is to the server."""
+
+    def header(self) -> str | None:
+        """The value of the Authorization header, None for none. Raises AuthError when it cannot be obtained."""
+
+    def refresh(self, rejected: str | None) -> bool:
+        """The server answered 401 to `rejected`: obtain new credentials; whether a second attempt makes sense."""
+
+    def certificate(self) -> ClientCertificate | None:
+        """The client certificate that comes with the header, as of the last `header()` call; None for none."""
+
+
+class FixedCredentials:
+    """A token, or a user name and password, that never changes."""
+
+    def __init__(self, header: str, kind: str) -> None:
+        self._header = checked_header(header, f"the {kind}")
+        self._kind = kind
+
+    @classmethod
+    def token(cls, token: str) -> FixedCredentials:
+        """A bearer token; surrounding white space is not part of it. Raises AuthError for one no header can carry."""
+        return cls(f"Bearer {token.strip()}", "token")
+
+    @classmethod
+    def basic(cls, username: str, password: str) -> FixedCredentials:
+        """HTTP basic authentication."""
+        return cls("Basic " + base64.b64encode(f"{username}:{password}".encode()).decode(), "user name and password")
+
+    def header(self) -> str | None:
+        return self._header
+
+    def refresh(self, rejected: str | None) -> bool:  # noqa: ARG002 - nothing newer can be had
+        return False
+
+    def certificate(self) -> ClientCertificate | None:
+        return None
+
+    def __repr__(self) -> str:
+        return f"<{self._kind}>"
+
+
+@dataclass(frozen=True)
+class _Token:
+    header: str = field(repr=False)
+    read_at: float
+
+
+class TokenFile:
+    """A bearer token in a file that somebody else renews, as in a Pod.
+
+    Read on first use, again when `TOKEN_FILE_PERIOD` has passed, and at once after a 401. While the file cannot be
+    read, the last token stays in use and a warning is logged once.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, fallback: str | None = None,
+                 clock: Clock = SYSTEM_CLOCK) -> None:
+        """`fallback`: the token to use while the file has never been readable."""
+        self._path = Path(path)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._snapshot = None if fallback is None else _Token(f"Bearer {fallback.strip()}", float("-inf"))
+        self._complained = False
+
+    def header(self) -> str | None:
+        snapshot = self._snapshot
+        if snapshot is not None and self._clock.monotonic() - snapshot.read_at < TOKEN_FILE_PERIOD:
+            return snapshot.header
+        # With a token in hand only one thread goes for a new one; without, all must wait for the first.
+        if not self._lock.acquire(blocking=snapshot is None):
+            return snapshot.header if snapshot is not None else None
+        try:
+            return self._read().header
+        finally:
+            self._lock.release()
+
+    def refresh(self, rejected: str | None) -> bool:
+        with self._lock:
+            return self._read().header != rejected
+
+    def certificate(self) -> ClientCertificate | None:
+        return None
+
+    def _read(self) -> _Token:
+        """A new snapshot from the file, or the old one with a new date. The caller holds the lock."""
+        now = self._clock.monotonic()
+        try:
+            token = self._path.read_text(encoding="utf-8").strip()
+            if not token:
+                raise ValueError("it is empty")
+            self._snapshot = _Token(checked_header(f"Bearer {token}", f"the token file {self._path}"), now)
+            self._complained = False
+        except (OSError, ValueError, AuthError) as error:
+            if self._snapshot is None:
+                raise AuthError(f"cannot read the token file {self._path}: {_reason(error)}") from None
+            if not self._complained:
+                log.warning("cannot read the token file %s (%s): the last token stays in use", self._path,
+                            _reason(error))
+                self._complained = True
+            self._snapshot = _Token(self._snapshot.header, now)
+        return self._snapshot
+
+    def __repr__(self) -> str:
+        return f"<token file {self._path}>"
+
+
+def checked_header(value: str, source: str) -> str:
+    """`value`, which a header can carry. Raises AuthError, without quoting it, when it has line breaks or is not
+    ASCII.
+    """
+    if not value.isascii() or not value.isprintable():
+        raise AuthError(f"{source} cannot be sent in a header: it has line breaks or other characters "
+                        "that are not printable ASCII")
+    return value
+
+
+def _reason(error: Exception) -> str:
+    """Never the text of a decoding error, which quotes the content."""
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return "it is not text" if isinstance(error, UnicodeError) else str(error)

@@ -1,0 +1,105 @@
+"""Which proxy, if any, leads to a URL: explicit > kubeconfig > environment. Pure functions, called once per host.
+
+The environment's `HTTPS_PROXY`, `HTTP_PROXY` and `ALL_PROXY` (either case, lower first) are used unless `NO_PROXY`
+matches the host: `*`, a bare address, a CIDR range, a name (itself and its subdomains), a `.suffix` (subdomains only),
+each with an optional `:port`. Loopback addresses and `localhost` never go through an environment proxy.
+"""
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from kubectl_runtime.core.base.errors import ConfigError
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_SCHEMES = ("http", "https", "socks5", "socks5h", "socks4", "socks4a")
+
+
+def environment_proxy(url: str, environ: Mapping[str, str]) -> str | None:
+    """The proxy that `environ` gives for `url`, or None: connect directly."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".")
+    port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 443)
+    if not host or _is_loopback(host) or matches_no_proxy(host, port, _variable(environ, "no_proxy") or ""):
+        return None
+    found = _variable(environ, f"{parts.scheme}_proxy") or _variable(environ, "all_proxy")
+    return check_proxy(found, "the environment") if found else None
+
+
+def matches_no_proxy(host: str, port: int, no_proxy: str) -> bool:
+    """Whether `no_proxy` (entries divided by commas or spaces) exempts this host."""
+    return any(_entry_matches(host.lower(), port, entry) for entry in no_proxy.replace(",", " ").lower().split())
+
+
+def check_proxy(proxy: str, source: str) -> str:
+    """`proxy` with its scheme (http when it has none). Raises ConfigError when it cannot be a proxy's URL."""
+    url = proxy if "://" in proxy else f"http://{proxy}"
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES or not parts.hostname:
+        raise ConfigError(f"the proxy of {source} is not a proxy URL: expected e.g. http://proxy.example.com:3128 "
+                          f"(scheme one of {', '.join(_SCHEMES)})")
+    if parts.scheme.startswith("socks"):
+        _require_socks(source)
+    return url
+
+
+def _require_socks(source: str) -> None:
+    if importlib.util.find_spec("socks") is None:
+        raise ConfigError(f"the proxy of {source} is a SOCKS proxy: install PySocks to use it")
+
+
+def without_password(proxy: str) -> str:
+    """`proxy` as it may be logged: no user information."""
+    parts = urlsplit(proxy)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str | None:
+    return environ.get(name) or environ.get(name.upper()) or None
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _entry_matches(host: str, port: int, entry: str) -> bool:
+    if entry == "*":
+        return True
+    address = _address(host)
+    if "/" in entry:
+        return address is not None and _in_network(address, entry)
+    name, entry_port = _split_port(entry)
+    if entry_port is not None and entry_port != port:
+        return False
+    if address is not None:
+        return _address(name) == address
+    if name.startswith("*."):
+        name = name[1:]
+    return host.endswith(name) if name.startswith(".") else host == name or host.endswith("." + name)
+
+
+def _split_port(entry: str) -> tuple[str, int | None]:
+    if entry.startswith("["):
+        name, _, rest = entry[1:].partition("]")
+        return name, int(rest[1:]) if rest[1:].isdigit() else None
+    name, colon, port = entry.rpartition(":")
+    if colon and port.isdigit() and ":" not in name:
+        return name, int(port)
+    return entry, None
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        return None
+
+
+def _in_network(address: ipaddress.IPv4Address | ipaddress.IPv6Address, network: str) -> bool:
+    try:
+        return address in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False

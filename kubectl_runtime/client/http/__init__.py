@@ -1,0 +1,1 @@
+"""How a request travels: middleware, retries, failures, adapters, sessions, TLS, streams."""

@@ -1,0 +1,145 @@
+"""`ApiAdapter`: the requests adapter to one API server; a client has two, one for calls and one for streams.
+
+It keeps `HTTPAdapter.send`, so that whatever patches that sees our traffic, and replaces the steps around it which
+depend only on the server: one connection pool made once, with the client's own SSLContext (no public CA added to the
+cluster's), TCP keepalive, no retries of its own, and no waiting for a free connection. Idle connections beyond the
+pool's size are closed without a word.
+"""
+from __future__ import annotations
+
+import queue
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from requests.adapters import HTTPAdapter
+from requests.models import PreparedRequest, Response
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.response import HTTPResponse
+
+from kubectl_runtime.client.http.interrupt import waits_on
+
+KEEPALIVE_IDLE = 30
+"""Seconds of silence before the first keepalive probe; then one each 10 s, and the connection is dead after 3 in
+vain.
+"""
+
+
+def _socket_options() -> list[tuple[int, int, int]]:
+    options = [*HTTPConnection.default_socket_options, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    for name, value in (("TCP_KEEPIDLE", KEEPALIVE_IDLE), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):  # not on every system
+            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    return options
+
+
+class _IdleConnections(queue.LifoQueue[Any]):
+    """The idle connections of a pool: unbounded to urllib3, which would log each one too many, but keeps only
+    `limit`.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.limit = limit
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        if item is not None and self.qsize() >= self.limit:
+            item.close()
+        else:
+            super().put(item, block, timeout)
+
+
+class _HttpConnection(HTTPConnection):
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
+        waits_on(self.sock)
+        return super().getresponse()
+
+
+class _HttpsConnection(HTTPSConnection):
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
+        waits_on(self.sock)
+        return super().getresponse()
+
+
+class _HttpPool(HTTPConnectionPool):
+    ConnectionCls = _HttpConnection
+    QueueCls = _IdleConnections  # type: ignore[assignment] # stricter than the base class, which names only LifoQueue
+
+
+class _HttpsPool(HTTPSConnectionPool):
+    ConnectionCls = _HttpsConnection
+    QueueCls = _IdleConnections  # type: ignore[assignment] # stricter than the base class, which names only LifoQueue
+
+
+class ApiAdapter(HTTPAdapter):
+    """Sends prepared requests to the one server of `base_url`. Safe to use from any thread."""
+
+    def __init__(self, base_url: str, *, size: int, context: ssl.SSLContext | None = None,
+                 server_hostname: str | None = None, proxy: str | None = None) -> None:
+        """`size`: how many idle connections to keep. `server_hostname`: for SNI and verification instead of the URL's
+        host. Opens no connection."""
+        parts = urlsplit(base_url)
+        self._target: dict[str, Any] = {"scheme": parts.scheme, "host": parts.hostname, "port": parts.port}
+        self._origin_length = len(f"{parts.scheme}://{parts.netloc}")
+        self._forwarded = proxy is not None and parts.scheme == "http" and not proxy.startswith("socks")
+        self._proxy = proxy
+        self._limit = size
+        self._tls: dict[str, Any] = {}
+        if parts.scheme == "https":
+            self._tls = {"ssl_context": context, **({"server_hostname": server_hostname} if server_hostname else {})}
+        self._resize = threading.Lock()
+        super().__init__(pool_connections=1, pool_maxsize=size, max_retries=0, pool_block=False)
+        self._pool = self._make_pool()
+
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: Any) -> None:
+        super().init_poolmanager(connections, maxsize, block, socket_options=_socket_options(), **options)
+        _use_our_pools(self.poolmanager)
+
+    def grow(self, size: int) -> None:
+        """Keep at least `size` idle connections from now on."""
+        with self._resize:
+            self._limit = max(self._limit, size)
+            idle = self._pool.pool
+            if isinstance(idle, _IdleConnections):  # None once the pool is closed
+                idle.limit = self._limit
+
+    def _make_pool(self) -> HTTPConnectionPool:
+        if self._proxy is None:
+            manager: PoolManager = self.poolmanager
+        else:
+            manager = self.proxy_manager_for(self._proxy, socket_options=_socket_options())
+            _use_our_pools(manager)
+        return manager.connection_from_host(**self._target, pool_kwargs=self._tls)
+
+    # What HTTPAdapter.send asks for each request
+
+    def get_connection_with_tls_context(self, *_: Any, **__: Any) -> HTTPConnectionPool:
+        """The one pool, whatever the arguments: everything they say was settled when it was made."""
+        return self._pool
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        """Nothing: the SSLContext was complete when it was made."""
+
+    def request_url(self, request: PreparedRequest, proxies: Mapping[str, str] | None) -> str:  # noqa: ARG002
+        url = request.url or ""
+        return url if self._forwarded else url[self._origin_length:]
+
+    def build_response(self, req: PreparedRequest, resp: Any) -> Response:
+        """As the base class, without cookies."""
+        response = Response()
+        response.status_code = resp.status
+        response.headers = resp.headers  # as insensitive to case as requests' own mapping, and already there
+        response.raw = resp
+        response.reason = resp.reason
+        response.url = req.url or ""
+        response.request = req
+        response.connection = self
+        return response
+
+
+def _use_our_pools(manager: PoolManager) -> None:
+    manager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}

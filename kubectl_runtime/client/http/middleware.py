@@ -1,0 +1,170 @@
+"""The client's middleware: small functions from `Send` to `Send`, stacked outside to inside as
+
+    base URL -> retry -> auth -> extra headers -> the user's layers -> exchange with the adapter (client/exchange.py)
+
+A layer may change the `Call` on its way in, look at the `Answer` or the exception on its way out, and send more than
+once. Retry stands outside auth, so that every attempt carries the credentials of its own moment; the user's layers see
+each attempt.
+
+    def timing(send: Send) -> Send:
+        def timed(call: Call) -> Answer:
+            begin = clock.monotonic()
+            try:
+                return send(call)
+            finally:
+                observe(call.request.operation, clock.monotonic() - begin)
+        return timed
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+from requests.models import Response
+
+from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
+from kubectl_runtime.client.http.failures import ConnectionFailed, decode_status
+from kubectl_runtime.client.http.retry import Failure, RetryPolicy, retry_after
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.requests.request import Request, Retry
+
+log = logging.getLogger(__name__)
+
+_WARN_AT = 4
+"""The retry of a call that is reported, about two seconds after its beginning."""
+
+
+@dataclass(slots=True)
+class Call:
+    """One request on its way to the server. `deadline` is a point on the client's clock, in seconds.
+
+    `streaming`: the answer's body stays open (unless it is an error), and `read_timeout` limits each silence in it.
+    A header with several values is sent as several lines.
+    """
+
+    request: Request
+    deadline: float
+    stop: StopToken
+    streaming: bool = False
+    read_timeout: float | None = None
+    url: str = ""
+    headers: dict[str, str | tuple[str, ...]] = field(default_factory=dict, repr=False)
+    attempt: int = 0
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came back: the whole body, or for a stream the open `response`."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(default=b"", repr=False)
+    response: Response | None = None
+
+
+Send = Callable[[Call], Answer]
+"""Sends one call. Blocks until the answer is there; raises TransportError (and AuthError, from the auth layer)."""
+Layer = Callable[[Send], Send]
+
+
+def stacked(layers: Iterable[Layer], exchange: Send) -> Send:
+    """The layers around `exchange`, the first one outermost."""
+    send = exchange
+    for layer in reversed(list(layers)):
+        send = layer(send)
+    return send
+
+
+def base_url(url: str) -> Layer:
+    """Every call goes below `url`."""
+
+    def layer(send: Send) -> Send:
+        def located(call: Call) -> Answer:
+            call.url = url + call.request.target
+            return send(call)
+
+        return located
+
+    return layer
+
+
+def retrying(policy: RetryPolicy, clock: Clock) -> Layer:
+    """Attempts again as `policy` says, within the call's deadline; waits on its stop token and gives up when that is
+    set.
+    """
+
+    def layer(send: Send) -> Send:
+        def persistent(call: Call) -> Answer:
+            if call.request.retry is Retry.NEVER:
+                return send(call)
+            while True:
+                answer, error = None, None
+                try:
+                    answer = send(call)
+                    if answer.status < HTTPStatus.TOO_MANY_REQUESTS:
+                        return answer
+                    failure = _failure(answer, clock)
+                except ConnectionFailed as lost:
+                    error, failure = lost, lost.failure
+                delay = policy.next(call.attempt, failure, repeatable=call.request.retry is Retry.SAFE)
+                if delay is None or clock.monotonic() + delay >= call.deadline or call.stop.wait(delay):
+                    if error is not None:
+                        raise error
+                    assert answer is not None
+                    return answer
+                call.attempt += 1
+                # One warning in a call that drags on: its caller would learn of the trouble only when it gives up.
+                log.log(logging.WARNING if call.attempt == _WARN_AT else logging.DEBUG, "%s (retry %d)",
+                        error or f"{call.request.operation}: HTTP {failure.code}", call.attempt)
+
+        return persistent
+
+    return layer
+
+
+def _failure(answer: Answer, clock: Clock) -> Failure:
+    status = decode_status(answer.body)
+    details = status.details.retry_after_seconds if status is not None and status.details is not None else None
+    wait = retry_after(answer.headers.get("Retry-After"), details, clock.now())
+    return Failure(code=answer.status, answered=True, retry_after=wait)
+
+
+def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCertificate], None]) -> Layer:
+    """Adds the Authorization header. After a 401 the credentials are renewed and the call is sent once more."""
+
+    def layer(send: Send) -> Send:
+        def sent(call: Call) -> tuple[Answer, str | None]:
+            header = credentials.header()
+            if header is not None:
+                call.headers["Authorization"] = header
+            certificate = credentials.certificate()
+            if certificate is not None:
+                use_certificate(certificate)
+            return send(call), header
+
+        def authenticated(call: Call) -> Answer:
+            answer, header = sent(call)
+            if answer.status == HTTPStatus.UNAUTHORIZED and credentials.refresh(header):
+                log.debug("%s: 401; once more with renewed credentials", call.request.operation)
+                answer, _ = sent(call)
+            return answer
+
+        return authenticated
+
+    return layer
+
+
+def extra_headers(headers: Mapping[str, str | tuple[str, ...]]) -> Layer:
+    """Adds `headers` to every call that does not carry them already."""
+
+    def layer(send: Send) -> Send:
+        def with_headers(call: Call) -> Answer:
+            call.headers = {**headers, **call.headers}
+            return send(call)
+
+        return with_headers
+
+    return layer

@@ -1,0 +1,1 @@
+"""What everything stands on: clock, stop token, errors, status, wire names, the observer."""

@@ -1,0 +1,139 @@
+"""The error tree. Everything the library raises on purpose is a `KubeError`.
+
+    KubeError
+      ConfigError           no usable cluster configuration; names the files that were tried
+      RequestError          the call itself is wrong; nothing was sent (also a ValueError)
+        PartialObjectError  `replace` of an object of which only a part is held
+        WriteBackError      a changed view cannot be merged into the received object
+      TransportError        no answer: could not connect, connection lost, time is up
+        RequestTimeout      the call's deadline passed
+      ApiError              the server answered with an error Status
+      AuthError             credentials could not be obtained
+      DecodeError           an object's content is not what its type says; see `core.problems`
+      DiscoveryError        the server does not serve a kind
+
+Messages name the verb, kind, namespace and name, and what to do; never the content of an object or a credential.
+"""
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from kubectl_runtime.core.base.status import Status
+
+
+class KubeError(Exception):
+    """The root of the tree."""
+
+
+class ConfigError(KubeError):
+    """There is no usable cluster configuration."""
+
+
+class AuthError(KubeError):
+    """Credentials could not be obtained: an exec plugin failed, a token file cannot be read."""
+
+
+class RequestError(KubeError, ValueError):
+    """The arguments of a call are wrong; it was not sent."""
+
+
+class PartialObjectError(RequestError):
+    """Only a part of the object is held, so it cannot replace the whole: use patch or apply."""
+
+
+class WriteBackError(RequestError):
+    """A change to a view cannot be merged into the object as received; `path` says where."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+
+
+class TransportError(KubeError):
+    """No answer came. `sent` tells whether any byte of the request may have reached the server."""
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class RequestTimeout(TransportError):
+    """No answer came within the call's deadline."""
+
+
+class DiscoveryError(KubeError):
+    """The server does not serve what was asked for."""
+
+
+class ApiError(KubeError):
+    """The server's answer is an error. `status` is what it said, `operation` what was asked (`get pods default/a`)."""
+
+    def __init__(self, status: Status, operation: str = "", *, retry_after: float | None = None) -> None:
+        text = status.message or status.reason or f"HTTP {status.code}"
+        super().__init__(f"{operation}: {text}" if operation else text)
+        self.status = status
+        self.operation = operation
+        self.retry_after = retry_after
+        """Seconds the server asked to wait, from `Retry-After` or the Status; None when it did not."""
+
+    @property
+    def code(self) -> int:
+        """The HTTP status of the answer; 0 when it is not known."""
+        return self.status.code or 0
+
+    @property
+    def reason(self) -> str:
+        """Kubernetes's word for the error, such as `NotFound`; empty when the server gave none."""
+        return self.status.reason or ""
+
+    @property
+    def is_not_found(self) -> bool:
+        """There is no object of this name, or no such kind: then it is a `KindNotServedError`."""
+        return self._is("NotFound", HTTPStatus.NOT_FOUND)
+
+    @property
+    def is_already_exists(self) -> bool:
+        """By reason only: a 409 without one may as well be a conflict."""
+        return self.reason == "AlreadyExists"
+
+    @property
+    def is_conflict(self) -> bool:
+        """The object was changed since it was read, or another manager owns a field that was applied."""
+        return self._is("Conflict", HTTPStatus.CONFLICT)
+
+    @property
+    def is_forbidden(self) -> bool:
+        """The user lacks the right; the message names user, verb and resource."""
+        return self._is("Forbidden", HTTPStatus.FORBIDDEN)
+
+    @property
+    def is_unauthorized(self) -> bool:
+        """The server does not accept the credentials."""
+        return self._is("Unauthorized", HTTPStatus.UNAUTHORIZED)
+
+    @property
+    def is_invalid(self) -> bool:
+        """The object does not fit the schema or a rule of its kind; the message names the fields."""
+        return self._is("Invalid", HTTPStatus.UNPROCESSABLE_ENTITY)
+
+    @property
+    def is_expired(self) -> bool:
+        """The resourceVersion or continue token is too old (410): list again."""
+        return self.reason in ("Expired", "Gone") or self._is("Expired", HTTPStatus.GONE)
+
+    @property
+    def is_too_large_resource_version(self) -> bool:
+        """The resourceVersion is newer than what this server has seen (after a restore, or on a lagging replica)."""
+        return any(cause.reason == "ResourceVersionTooLarge" for cause in self.status.causes)
+
+    def _is(self, reason: str, code: int) -> bool:
+        """By the Status's reason; by the code when it gives none or one that Kubernetes does not define."""
+        if self.reason in _KNOWN_REASONS:
+            return self.reason == reason
+        return self.code == code
+
+
+_KNOWN_REASONS = frozenset((
+    "Unauthorized", "Forbidden", "NotFound", "AlreadyExists", "Conflict", "Gone", "Invalid", "ServerTimeout",
+    "StoreReadError", "Timeout", "TooManyRequests", "BadRequest", "MethodNotAllowed", "NotAcceptable",
+    "RequestEntityTooLarge", "UnsupportedMediaType", "InternalError", "Expired", "ServiceUnavailable"))

@@ -1,0 +1,157 @@
+"""`Observer`: what the library says of itself while it works. Metrics, traces, a status page override what they need.
+
+    class Slow(Observer):
+        def run_ended(self, controller, key, result, seconds, running, error): ...
+
+    room       methods
+    watcher    watch_phase_changed, watch_failed, list_completed, frame_arrived
+    store      store_changed
+    queue      keys_triggered, keys_dropped, retry_scheduled
+    runner     controller_started, run_started, run_ended, controller_stopped
+    client     request_attempted, request_retried, object_written, credentials_refreshed
+
+The arguments are values that the caller has at hand anyway, so that observing nothing costs a call that does nothing.
+Times are seconds; `now` is of the caller's monotonic clock. Names of objects are for traces and logs: as labels of
+metrics they would make one series each.
+
+A method is called by the thread that does the work, with no lock held, and from many threads at once. It must be short
+and must not block. Nobody catches what it raises but `together`, through which other people's observers are called.
+"""
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from kubectl_runtime.core.base.keys import Key
+
+log = logging.getLogger(__name__)
+
+
+class RunResult(StrEnum):
+    """How a run ended; the first four in controller-runtime's words."""
+
+    SUCCESS = "success"
+    REQUEUE_AFTER = "requeue_after"
+    """Well, and it asked for another run at a time."""
+    ERROR = "error"
+    TERMINAL_ERROR = "terminal_error"
+    """Retrying cannot help: the key waits for a new version of its object."""
+    GONE = "gone"
+    """There was no such object any more; the reconciler was not called."""
+    SKIPPED = "skipped"
+    """The object is still the version that cannot be reconciled; the reconciler was not called."""
+
+
+class Observer:
+    """Does nothing with what it is told.
+
+    `watch` is what a watch is called in logs (`pods in namespace a`), `controller` a controller's name, `host` the
+    server's host and port.
+    """
+
+    __slots__ = ()
+
+    # Watches
+
+    def watch_phase_changed(self, watch: str, phase: str, now: float) -> None:
+        """A watch began to be `listing`, `watching`, `waiting` (after a failure) or is `stopped` for good."""
+
+    def watch_failed(self, watch: str, error: BaseException, failures: int, delay: float) -> None:
+        """An attempt failed, the `failures`-th in a row; the next one follows after `delay`."""
+
+    def list_completed(self, watch: str, objects: int, relists: int, seconds: float) -> None:
+        """A list is complete and stored, `seconds` after its first request; `relists` were complete before it."""
+
+    def frame_arrived(self, watch: str, events: int, now: float) -> None:
+        """Something came on an open watch: what is silent for long does not work any more. Bookmarks are events."""
+
+    # Stores
+
+    def store_changed(self, watch: str, objects: int) -> None:
+        """Changes were written to the store of this watch, which now holds so many objects."""
+
+    # Queues
+
+    def keys_triggered(self, controller: str, requests: int, depth: int) -> None:
+        """A batch of requests entered the queue, where `depth` keys are scheduled now, due or not."""
+
+    def keys_dropped(self, controller: str, keys: int) -> None:
+        """Shutdown began: so many scheduled keys will not run."""
+
+    def retry_scheduled(self, controller: str, key: Key, failures: int, delay: float) -> None:
+        """A run failed, the `failures`-th of its key in a row; the next follows after `delay`, on a change sooner."""
+
+    # Runs
+
+    def controller_started(self, controller: str, concurrency: int) -> None:
+        """A controller's threads are started; its runs begin when its stores are complete."""
+
+    def run_started(self, controller: str, key: Key, reason: str, waited: float, depth: int, running: int) -> None:
+        """A run begins, in this thread, `waited` after its key became due; `running` counts it."""
+
+    def run_ended(self, controller: str, key: Key, result: RunResult, seconds: float, running: int,
+                  error: BaseException | None) -> None:
+        """The run of this thread ended; `running` are left. `error` is what the reconciler raised."""
+
+    def controller_stopped(self, controller: str, stuck: int) -> None:
+        """A controller has ended; so many of its runs had not within the grace period."""
+
+    # Clients
+
+    def request_attempted(self, host: str, method: str, verb: str, resource: str, code: int, seconds: float) -> None:
+        """One attempt at a request ended: an answer with this status, or none (0). For a stream: its head is there.
+
+        `verb` is Kubernetes's (`list`); `resource` is `deployments.apps`, empty for what is about no kind.
+        """
+
+    def request_retried(self, host: str, verb: str, resource: str, attempt: int, delay: float) -> None:
+        """The `attempt`-th attempt of a call failed in a way that allows another, which follows after `delay`."""
+
+    def object_written(self, resource: str, key: Key, verb: str, resource_version: str) -> None:
+        """A write was answered, in the thread that made it: a run's own writes come between its start and its end.
+        Dry runs are none; the version is empty when the answer was no object."""
+
+    def credentials_refreshed(self, host: str, seconds: float, error: BaseException | None) -> None:
+        """New credentials were asked for, of a plugin or a file, and came, or `error` did. It never carries any."""
+
+
+NO_OBSERVER = Observer()
+"""The default everywhere."""
+
+METHODS = tuple(name for name, value in vars(Observer).items() if callable(value) and not name.startswith("_"))
+"""The names of what an observer is told."""
+
+
+class _Together(Observer):
+    """Passes on to each observer what it wants to hear. Its methods are instance attributes: those that nobody
+    overrides stay the ones that do nothing."""
+
+    __slots__ = METHODS
+
+    def __init__(self, observers: tuple[Observer, ...]) -> None:
+        for name in METHODS:
+            listening = tuple(getattr(observer, name) for observer in observers
+                              if getattr(type(observer), name) is not getattr(Observer, name))
+            setattr(self, name, _teller(listening) if listening else getattr(NO_OBSERVER, name))
+
+
+def together(*observers: Observer) -> Observer:
+    """One observer that tells each of these, in this order. What one of them raises is logged, and the next is told;
+    only a KeyboardInterrupt in the main thread passes."""
+    return _Together(observers) if observers else NO_OBSERVER
+
+
+def _teller(listening: tuple[Callable[..., None], ...]) -> Callable[..., None]:
+    def tell(*values: Any) -> None:
+        for hear in listening:
+            try:
+                hear(*values)
+            except BaseException as error:
+                if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                    raise
+                log.exception("observer %s failed", getattr(hear, "__qualname__", type(hear).__qualname__))
+
+    return tell

@@ -1,0 +1,99 @@
+"""`StopToken`: how one thread tells others to stop, at once and without asking them.
+
+    state    set(reason)                          wait(timeout)
+    running  -> stopped; callbacks run, once      blocks until stopped or the timeout
+    stopped  nothing                              returns True at once
+
+Callbacks exist for what cannot look at the token: a thread blocked in a socket read is woken by one that shuts the
+socket down. They run in the thread that calls `set`, outside the lock, and must be short. All of them are told, in the
+order in which they came, whatever one of them raises: that is logged. Only a KeyboardInterrupt in the main thread,
+which comes from the person at the keyboard and not from the callback, is raised again, when all have been told.
+"""
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+
+log = logging.getLogger(__name__)
+
+
+class StopToken:
+    """Set once, seen by everybody. Safe from any thread; `set` takes a lock, so signal handlers must not call it."""
+
+    def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        """A token that is not set."""
+        self._clock = clock
+        self._condition = threading.Condition()
+        self._stopped = False
+        self._reason = ""
+        self._callbacks: dict[object, Callable[[], None]] = {}
+
+    @property
+    def reason(self) -> str:
+        """Why it was set, for log lines; empty before."""
+        return self._reason
+
+    def is_set(self) -> bool:
+        return self._stopped
+
+    def set(self, reason: str = "") -> None:
+        """Stop. Only the first call counts. Does not block, except for the callbacks' own time.
+
+        Raises nothing but a KeyboardInterrupt that came in the main thread meanwhile.
+        """
+        with self._condition:
+            if self._stopped:
+                return
+            self._reason = reason
+            self._stopped = True
+            callbacks = list(self._callbacks.values())
+            self._callbacks.clear()
+            self._condition.notify_all()
+        _call(callbacks)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the token is set or `timeout` seconds have passed on the token's clock; whether it is set."""
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        with self._condition:
+            while not self._stopped:
+                left = None if deadline is None else deadline - self._clock.monotonic()
+                if left is not None and left <= 0:
+                    break
+                self._clock.wait(self._condition, left)
+            return self._stopped
+
+    def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have `callback` called when the token is set (now, if it is); returns a function that takes it back."""
+        key = object()
+        with self._condition:
+            stopped = self._stopped
+            if not stopped:
+                self._callbacks[key] = callback
+        if stopped:
+            _call([callback])
+
+        def forget() -> None:
+            with self._condition:
+                self._callbacks.pop(key, None)
+
+        return forget
+
+    def __repr__(self) -> str:
+        return f"<StopToken {'set: ' + self._reason if self._stopped else 'not set'}>"
+
+
+def _call(callbacks: Iterable[Callable[[], None]]) -> None:
+    interrupt = None
+    for callback in callbacks:
+        try:
+            callback()
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                interrupt = error
+            else:
+                log.exception("a stop callback failed")
+    if interrupt is not None:
+        raise interrupt

@@ -1,0 +1,236 @@
+"""How values of Python classes look on the wire.
+
+The one rule of names: attributes are snake_case, keys are camelCase (`ready_replicas` is `readyReplicas`). A
+`msgspec.Struct` that renames any of its fields itself (`rename="camel"`, `field(name="podIP")`) is taken as it says,
+and decodes fastest; in a dataclass, `field(metadata={"name": "podIP"})` names one key.
+
+`to_plain` turns a value into plain JSON values: every field is included, except those that are None or unset, so that
+two views of one object can be compared. `with_wire_names` / `with_field_names` translate the keys of plain values for
+the classes that msgspec would not rename.
+"""
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Union
+
+import msgspec
+import msgspec.structs
+
+from kubectl_runtime.core.base.errors import RequestError
+
+
+class MapKeys:
+    """Marks a list whose items are told apart by some of their keys: `Annotated[list[Port], MapKeys("name")]`.
+
+    Then changes of its length can be written back, and a custom resource's schema says `x-kubernetes-list-type: map`.
+    """
+
+    __slots__ = ("keys",)
+
+    def __init__(self, *keys: str) -> None:
+        """`keys` are wire keys; together they identify an item."""
+        self.keys = keys
+
+    def __repr__(self) -> str:
+        return f"MapKeys{self.keys!r}"
+
+
+def camel(name: str) -> str:
+    """`ready_replicas` -> `readyReplicas`."""
+    if "_" not in name:
+        return name
+    first, *rest = name.strip("_").split("_")
+    return first + "".join(word[:1].upper() + word[1:] for word in rest)
+
+
+def is_record_type(cls: Any) -> bool:
+    """Whether `cls` is a class with named fields: a Struct or a dataclass."""
+    return isinstance(cls, type) and (issubclass(cls, msgspec.Struct) or dataclasses.is_dataclass(cls))
+
+
+@cache
+def wire_names(cls: Any) -> dict[str, str]:
+    """Attribute name -> wire key, for a Struct or dataclass."""
+    if issubclass(cls, msgspec.Struct):
+        declared = dict(zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True))
+        if any(name != key for name, key in declared.items()):
+            return declared
+        return {name: camel(name) for name in declared}
+    return {field.name: field.metadata.get("name") or camel(field.name) for field in dataclasses.fields(cls)}
+
+
+@cache
+def field_types(cls: Any) -> dict[str, Any]:
+    """Wire key -> type, for a Struct or dataclass. Raises TypeError when an annotation cannot be resolved."""
+    try:
+        hints = typing.get_type_hints(cls, include_extras=True)
+    except NameError as error:
+        raise TypeError(f"{cls.__name__}: {error}; its field types must be visible at module level") from None
+    return {key: hints[name] for name, key in wire_names(cls).items()}
+
+
+def to_plain(value: Any, *, sparse: bool = False) -> Any:
+    """`value` as plain JSON values. Fields that are None or unset are left out; entries of dicts are not.
+
+    `sparse` also leaves out what a Struct with `omit_defaults` would, which is right for new objects only.
+    """
+    if value is None or type(value) in _ATOMS:
+        return value
+    if isinstance(value, msgspec.Struct):
+        return _tag(value) | _fields_to_plain(value, sparse)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _fields_to_plain(value, sparse)
+    if isinstance(value, Mapping):
+        return {to_plain(key): to_plain(item, sparse=sparse) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [to_plain(item, sparse=sparse) for item in value]
+    return _leaf(value)
+
+
+def _leaf(value: Any) -> Any:
+    """Enums, times, bytes and whatever else msgspec knows; subclasses of text and numbers as what they extend."""
+    try:
+        return msgspec.to_builtins(value, str_keys=True)
+    except TypeError:
+        base = next((atom for atom in _ATOMS if isinstance(value, atom)), None)
+        if base is None:
+            raise RequestError(f"a {type(value).__name__} is no JSON value") from None
+        return base(value)
+
+
+_ATOMS = (str, int, float, bool)
+
+
+def _fields_to_plain(value: Any, sparse: bool) -> dict[str, Any]:
+    cls: Any = type(value)
+    left_out = _defaults(cls) if sparse else {}
+    found = ((name, key, getattr(value, name)) for name, key in wire_names(cls).items())
+    return {key: to_plain(item, sparse=sparse) for name, key, item in found
+            if item is not None and item is not msgspec.UNSET and not (name in left_out and left_out[name] == item)}
+
+
+@cache
+def _defaults(cls: Any) -> dict[str, Any]:
+    """Attribute name -> default, of a Struct class with `omit_defaults`."""
+    if not (issubclass(cls, msgspec.Struct) and cls.__struct_config__.omit_defaults):
+        return {}
+    fields = msgspec.structs.fields(cls)
+    return {field.name: field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+            for field in fields if not field.required}
+
+
+def _tag(value: msgspec.Struct) -> dict[str, Any]:
+    config = value.__struct_config__
+    return {config.tag_field: config.tag} if config.tag_field is not None else {}
+
+
+def needs_renaming(hint: Any) -> bool:
+    """Whether somewhere in the type `hint` there is a class whose keys msgspec alone would not find."""
+    return _needs_renaming(hint, set())
+
+
+def _needs_renaming(hint: Any, seen: set[Any]) -> bool:
+    hint = plain_type(hint)
+    if not is_record_type(hint):
+        return any(_needs_renaming(part, seen) for part in typing.get_args(hint) if _is_type(part))
+    if hint in seen:
+        return False
+    seen.add(hint)
+    return _is_renamed_here(hint) or any(_needs_renaming(part, seen) for part in field_types(hint).values())
+
+
+def _is_renamed_here(cls: Any) -> bool:
+    """Whether the wire keys of `cls` are other than those that msgspec itself uses."""
+    if issubclass(cls, msgspec.Struct):
+        return list(wire_names(cls).values()) != list(cls.__struct_encode_fields__)
+    return any(name != key for name, key in wire_names(cls).items())
+
+
+def _is_type(part: Any) -> bool:
+    return isinstance(part, type) or typing.get_origin(part) is not None
+
+
+def with_field_names(plain: Any, hint: Any) -> Any:
+    """`plain` with its wire keys replaced by those that `msgspec.convert(…, hint)` expects."""
+    hint = plain_type(hint)
+    if isinstance(plain, dict):
+        cls = _record_in(hint)
+        if cls is None:
+            item = _item_type(hint, dict, Mapping)
+            return {key: with_field_names(value, item) for key, value in plain.items()}
+        expected = _expected_names(cls)
+        hints = field_types(cls)
+        return {expected.get(key, key): with_field_names(value, hints.get(key, Any)) for key, value in plain.items()}
+    if isinstance(plain, list):
+        item = _item_type(hint, list, tuple, set, frozenset)
+        return [with_field_names(value, item) for value in plain]
+    return plain
+
+
+@cache
+def _expected_names(cls: Any) -> dict[str, str]:
+    """Wire key -> the key that msgspec takes for the field."""
+    if issubclass(cls, msgspec.Struct):
+        return dict(zip(wire_names(cls).values(), cls.__struct_encode_fields__, strict=True))
+    return {key: name for name, key in wire_names(cls).items()}
+
+
+def plain_type(hint: Any) -> Any:
+    """`hint` without `Annotated`, `NewType` and type aliases."""
+    while True:
+        if typing.get_origin(hint) is typing.Annotated:
+            hint = typing.get_args(hint)[0]
+        elif isinstance(hint, typing.NewType):
+            hint = hint.__supertype__
+        elif type(hint).__name__ == "TypeAliasType":  # Python 3.12's `type X = …`
+            hint = hint.__value__
+        else:
+            return hint
+
+
+def alternatives(hint: Any) -> tuple[Any, ...]:
+    """The members of a union, or `hint` alone."""
+    hint = plain_type(hint)
+    if typing.get_origin(hint) in (Union, types.UnionType):
+        return tuple(plain_type(part) for part in typing.get_args(hint))
+    return (hint,)
+
+
+def _record_in(hint: Any) -> Any:
+    """The only record class among the alternatives; several (a tagged union) are left to msgspec."""
+    found = [part for part in alternatives(hint) if is_record_type(part)]
+    return found[0] if len(found) == 1 else None
+
+
+def _item_type(hint: Any, *containers: type) -> Any:
+    for part in alternatives(hint):
+        origin = typing.get_origin(part)
+        if isinstance(origin, type) and issubclass(origin, containers):
+            return next((arg for arg in reversed(typing.get_args(part)) if arg is not Ellipsis), Any)
+    return Any
+
+
+def member_type(hint: Any, key: str | None) -> Any:
+    """The type of `hint[key]` for a map or record, of its items (`key` None) for a list; `Any` when it says nothing."""
+    if key is None:
+        return _item_type(hint, list, tuple, set, frozenset)
+    cls = _record_in(hint)
+    return _item_type(hint, dict, Mapping) if cls is None else field_types(cls).get(key, Any)
+
+
+def map_keys(hint: Any) -> tuple[str, ...]:
+    """The keys that a `MapKeys` on the type `hint` names; none when there is no such mark."""
+    return next((mark.keys for mark in marks_of(hint) if isinstance(mark, MapKeys)), ())
+
+
+def marks_of(hint: Any) -> Iterator[Any]:
+    """What `Annotated` says of `hint`, or of a member of the union that it is."""
+    yield from getattr(hint, "__metadata__", ())
+    inner = plain_type(hint)
+    if typing.get_origin(inner) in (Union, types.UnionType):
+        for part in typing.get_args(inner):
+            yield from marks_of(part)

@@ -1,0 +1,177 @@
+"""From bytes to records: one pass of msgspec over an object, a watch line or a list item; the bytes are kept.
+
+    decode_object(raw, resource)   -> Record
+    decode_event(line, resource)   -> ("ADDED" | "MODIFIED" | "DELETED", Record)  the record keeps the line
+                                      ("BOOKMARK", Bookmark)  ("ERROR", Status)
+    decode_list(page, resource)    -> (ListMeta, list[Record])                    items are copied out of the page
+
+One bad object breaks nothing: a head that cannot be decoded gives a record with a `problem`, and the names that could
+be read (`core.salvage`). DecodeError is raised only when it cannot even be told which object is meant, or the bytes are
+no list at all. Nulls where a value is expected count as absent.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.codec import salvage
+from kubectl_runtime.core.codec.record import Head, Record
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.metav1 import ListMeta
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""The annotation of the bookmark that ends the initial events of a streaming list."""
+
+
+class Bookmark(msgspec.Struct, frozen=True, gc=False):
+    """A version that the watch has reached, without an object."""
+
+    resource_version: str
+    initial_events_end: bool = False
+
+
+class _Object(msgspec.Struct, gc=False):
+    metadata: Head
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str
+    object: _Object
+
+
+class _ErrorEvent(msgspec.Struct, gc=False):
+    object: Status
+
+
+class _Page(msgspec.Struct, gc=False):
+    kind: str | None = None
+    metadata: ListMeta | None = None
+    items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+_object = msgspec.json.Decoder(_Object).decode
+_event = msgspec.json.Decoder(_Event).decode
+_error_event = msgspec.json.Decoder(_ErrorEvent).decode
+_page = msgspec.json.Decoder(_Page).decode
+
+
+def decode_object(raw: bytes, resource: ApiResource) -> Record:
+    """The record of one object's JSON, which it keeps. Raises DecodeError when the object cannot be identified."""
+    try:
+        head = _object(raw).metadata
+        if head.name:
+            return Record(head, resource, raw)
+        failure: Exception = _NAMELESS
+    except DECODE_FAILURES as error:
+        failure = error
+    return _invalid(raw, resource, failure, enveloped=False)
+
+
+def decode_event(line: bytes, resource: ApiResource) -> tuple[str, Record | Bookmark | Status]:
+    """The type of a watch event and what it carries: a record that keeps `line`, a Bookmark, or a Status for `ERROR`.
+
+    Raises DecodeError when the line is no watch event, or one of an object that cannot be identified.
+    """
+    try:
+        event = _event(line)
+        head = event.object.metadata
+        if event.type == "BOOKMARK":
+            return event.type, _bookmark(head)
+        if head.name and event.type != "ERROR":
+            return event.type, Record(head, resource, line, True)
+        failure: Exception = _NAMELESS
+    except DECODE_FAILURES as error:
+        failure = error
+    return _unusual_event(line, resource, failure)
+
+
+def decode_list(page: bytes, resource: ApiResource) -> tuple[ListMeta, list[Record]]:
+    """One page of a list: its metadata and a record for each item. Raises DecodeError when it is no list."""
+    metadata, items = split_page(page, resource)
+    return metadata, [decode_object(item, resource) for item in items]
+
+
+def split_page(page: bytes, resource: ApiResource) -> tuple[ListMeta, list[bytes]]:
+    """The metadata of a list page and its items' bytes, copied: a kept `msgspec.Raw` would pin the whole page."""
+    try:
+        found = _page(page)
+    except DECODE_FAILURES as error:
+        return _broken_page(page, resource, error)
+    if found.items is msgspec.UNSET:
+        # Go omits nothing here, others do. But any JSON object lacks items, and an empty list says that all is gone.
+        if not (found.kind or "").endswith("List"):
+            raise DecodeError(None, "$.items", f"not a list of {resource.full_name}: the answer has no items")
+        return found.metadata or ListMeta(), []
+    return found.metadata or ListMeta(), [bytes(item) for item in found.items or ()]
+
+
+_NAMELESS = msgspec.ValidationError("Object missing required field `name` - at `$.metadata`")
+
+
+def _bookmark(head: Head) -> Bookmark:
+    return Bookmark(head.resource_version, (head.annotations or {}).get(INITIAL_EVENTS_END) == "true")
+
+
+def _unusual_event(line: bytes, resource: ApiResource, failure: Exception) -> tuple[str, Record | Bookmark | Status]:
+    kind = salvage.event_type(line)
+    if kind is None:
+        raise DecodeError(None, "$", f"a watch of {resource.full_name} sent a line that is no event: {failure}")
+    if kind == "ERROR":
+        return kind, _error_status(line, resource)
+    if kind == "BOOKMARK":
+        return kind, _bookmark(_head_without_nulls(line, enveloped=True) or salvage.head(line, enveloped=True))
+    return kind, _invalid(line, resource, failure, enveloped=True)
+
+
+def _error_status(line: bytes, resource: ApiResource) -> Status:
+    try:
+        return _error_event(line).object
+    except DECODE_FAILURES as error:
+        text = f"a watch of {resource.full_name} sent an unreadable error: {problem_of(error)[1]}"
+        raise DecodeError(None, "$.object", text) from None
+
+
+def _invalid(raw: bytes, resource: ApiResource, failure: Exception, *, enveloped: bool) -> Record:
+    """A second try without the nulls, then a record that says what is wrong with it."""
+    if not isinstance(failure, UnicodeError):
+        head = _head_without_nulls(raw, enveloped=enveloped)
+        if head is not None and head.name:
+            return Record(head, resource, raw, enveloped)
+    known = salvage.head(raw, enveloped=enveloped)
+    path, text = problem_of(failure, enveloped=enveloped)
+    if not known.name:
+        raise DecodeError(None, path, f"an object of {resource.full_name} without a readable name: {text}")
+    return Record(known, resource, raw, enveloped, problem=Problem(path, text))
+
+
+def _head_without_nulls(raw: bytes, *, enveloped: bool) -> Head | None:
+    metadata = salvage.metadata(raw, enveloped=enveloped)
+    if not isinstance(metadata, dict):
+        return None
+    try:
+        return msgspec.convert(_without_nulls(metadata), Head)
+    except DECODE_FAILURES:
+        return None
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value if item is not None]
+    return value
+
+
+def _broken_page(page: bytes, resource: ApiResource, failure: Exception) -> tuple[ListMeta, list[bytes]]:
+    split = salvage.split_page(page)
+    if split is None:
+        path, text = problem_of(failure)
+        raise DecodeError(None, path, f"not a list of {resource.full_name}: {text}")
+    envelope, items = split
+    try:
+        return _page(envelope).metadata or ListMeta(), items
+    except DECODE_FAILURES as error:
+        raise DecodeError(None, "$.metadata", f"not a list of {resource.full_name}: {error}") from None

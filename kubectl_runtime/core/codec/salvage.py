@@ -1,0 +1,119 @@
+"""Reading what can be read of JSON that does not decode: which object it is, and where a page's items begin and end.
+
+Slow, and only ever used after msgspec has failed. Nothing here raises for bad input, and no depth of nesting matters.
+"""
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+
+from kubectl_runtime.core.codec.record import Head
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
+
+
+class _Object(msgspec.Struct):
+    metadata: Any = None
+
+
+class _Event(msgspec.Struct):
+    type: Any = None
+    object: _Object | None = None
+
+
+_S = rb'\s*'
+_TEXT = rb'"(?:[^"\\]|\\.)*"'
+_BEFORE_METADATA = rb'(?:"(?:kind|apiVersion)"%b:%b%b%b,%b)*"metadata"%b:%b' % (_S, _S, _TEXT, _S, _S, _S, _S)
+_METADATA = re.compile(rb'%b\{%b%b' % (_S, _S, _BEFORE_METADATA))
+_EVENT_TYPE = re.compile(rb'%b\{%b"type"%b:%b"([A-Z]+)"' % (_S, _S, _S, _S))
+_EVENT_METADATA = re.compile(
+    _EVENT_TYPE.pattern + rb'%b,%b"object"%b:%b\{%b%b' % (_S, _S, _S, _S, _S, _BEFORE_METADATA))
+_TOKEN = re.compile(_TEXT + rb'|[\[\]{},]')
+_ITEMS = re.compile(rb'"items"%b:%b\[' % (_S, _S))
+
+
+def event_type(line: bytes) -> str | None:
+    """The type of a watch line; None when it has none."""
+    try:
+        found = msgspec.json.decode(line, type=_Event).type
+    except DECODE_FAILURES:
+        match = _EVENT_TYPE.match(line)
+        found = match[1].decode() if match else None
+    return found if isinstance(found, str) else None
+
+
+def metadata(raw: bytes, *, enveloped: bool) -> Any:
+    """The plain `metadata` of an object or of that in a watch line, or None; invalid UTF-8 becomes U+FFFD."""
+    text = raw.decode("utf-8", "replace")
+    try:
+        if enveloped:
+            found = msgspec.json.decode(text, type=_Event).object
+            return found.metadata if found else None
+        return msgspec.json.decode(text, type=_Object).metadata
+    except DECODE_FAILURES:
+        return _leading_metadata(raw, _EVENT_METADATA if enveloped else _METADATA)
+
+
+def _leading_metadata(raw: bytes, pattern: re.Pattern[bytes]) -> Any:
+    """The metadata that stands where API servers write it, before the part that cannot be parsed."""
+    found = pattern.match(raw)
+    if not found:
+        return None
+    try:
+        return json.JSONDecoder().raw_decode(raw[found.end():].decode("utf-8", "replace"))[0]
+    except (ValueError, RecursionError):
+        return None
+
+
+def head(raw: bytes, *, enveloped: bool) -> Head:
+    """The names and versions that can be read; empty ones otherwise."""
+    found = metadata(raw, enveloped=enveloped)
+    fields = found if isinstance(found, dict) else {}
+
+    def text(key: str) -> str:
+        value = fields.get(key)
+        return value if isinstance(value, str) else ""
+
+    return Head(name=text("name"), namespace=text("namespace") or None, uid=text("uid"),
+                resource_version=text("resourceVersion"))
+
+
+def split_page(page: bytes) -> tuple[bytes, list[bytes]] | None:
+    """A list page as its envelope, with no items, and the bytes of each item, found by counting brackets.
+
+    None when there is no `items` list or it does not end.
+    """
+    begin = _items_begin(page)
+    if begin is None:
+        return None
+    items: list[bytes] = []
+    depth, start = 0, begin
+    for token in _TOKEN.finditer(page, begin):
+        mark = token[0]
+        if depth == 0 and mark in (b",", b"]"):
+            if piece := page[start:token.start()].strip():
+                items.append(piece)
+            start = token.end()
+            if mark == b"]":
+                return page[:begin] + page[token.start():], items
+        elif mark in (b"[", b"{"):
+            depth += 1
+        elif mark in (b"]", b"}"):
+            depth -= 1
+    return None
+
+
+def _items_begin(page: bytes) -> int | None:
+    """Where the list of the top level's `items` begins, behind its bracket."""
+    depth = 0
+    for token in _TOKEN.finditer(page):
+        mark = token[0]
+        if mark in (b"[", b"{"):
+            depth += 1
+        elif mark in (b"]", b"}"):
+            depth -= 1
+        elif depth == 1 and mark == b'"items"' and (found := _ITEMS.match(page, token.start())):
+            return found.end()
+    return None

@@ -1,0 +1,1 @@
+"""What Kubernetes calls things: groups, versions, kinds, references, metadata, selectors."""

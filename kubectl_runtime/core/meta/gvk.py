@@ -1,0 +1,127 @@
+"""Names of types: group, version, kind, plural and scope."""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Protocol
+
+from kubectl_runtime.core.base.errors import RequestError
+
+
+class Scope(Enum):
+    """Whether objects of a kind live in a namespace."""
+
+    NAMESPACED = "Namespaced"
+    CLUSTER = "Cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupVersionKind:
+    """A kind in one version of its API group; the core group is the empty text."""
+
+    group: str
+    version: str
+    kind: str
+
+    @classmethod
+    def parse(cls, api_version: str, kind: str) -> GroupVersionKind:
+        """From an object's `apiVersion` and `kind`. Raises RequestError when `api_version` has more than one slash."""
+        group, version = split_api_version(api_version)
+        return cls(group, version, kind)
+
+    @property
+    def api_version(self) -> str:
+        """As objects carry it: `apps/v1`, or `v1` in the core group."""
+        return join_api_version(self.group, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiResource:
+    """What a client must know of a kind to reach it: `kind` arguments take one of these or a resource class."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    scope: Scope = Scope.NAMESPACED
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.scope, Scope):
+            raise RequestError(f"the scope of {self.full_name} is Scope.NAMESPACED or Scope.CLUSTER, "
+                               f"not {self.scope!r}")
+
+    @classmethod
+    def from_gvk(cls, gvk: GroupVersionKind, *, plural: str | None = None,
+                 scope: Scope = Scope.NAMESPACED) -> ApiResource:
+        """With the plural guessed by `plural_of` unless it is given."""
+        return cls(gvk.group, gvk.version, gvk.kind, plural or plural_of(gvk.kind), scope)
+
+    @property
+    def api_version(self) -> str:
+        """As objects carry it: `apps/v1`, or `v1` in the core group."""
+        return join_api_version(self.group, self.version)
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        """The kind without plural and scope."""
+        return GroupVersionKind(self.group, self.version, self.kind)
+
+    @property
+    def namespaced(self) -> bool:
+        """Whether its objects live in a namespace."""
+        return self.scope is Scope.NAMESPACED
+
+    @property
+    def full_name(self) -> str:
+        """`plural.group`, as CRDs and kubectl write it; only the plural in the core group."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def with_version(self, version: str) -> ApiResource:
+        """The same kind in another version of its group."""
+        return replace(self, version=version)
+
+
+class HasApiResource(Protocol):
+    """A resource class: it knows its own `ApiResource`."""
+
+    api_resource: ApiResource
+
+
+def api_resource_of(kind: HasApiResource | ApiResource) -> ApiResource:
+    """The `ApiResource` of a resource class, or the one that was given."""
+    if isinstance(kind, ApiResource):
+        return kind
+    found = getattr(kind, "api_resource", None)
+    if isinstance(found, ApiResource) and isinstance(kind, type):
+        return found
+    raise RequestError(f"{kind!r} is neither an ApiResource nor a resource class, "
+                       "which is a subclass of Resource with group=, version= and kind=")
+
+
+def split_api_version(api_version: str) -> tuple[str, str]:
+    """`apps/v1` -> (`apps`, `v1`); `v1` -> ("", `v1`). Raises RequestError on a second slash or an empty version."""
+    group, _, version = api_version.rpartition("/")
+    if "/" in group or not version:
+        raise RequestError(f"malformed apiVersion {api_version!r}: expected 'version' or 'group/version'")
+    return group, version
+
+
+def join_api_version(group: str, version: str) -> str:
+    """The `apiVersion` of a group and version."""
+    return f"{group}/{version}" if group else version
+
+
+_IRREGULAR = {
+    "endpoints": "endpoints", "endpointslices": "endpointslices", "nodemetrics": "nodes", "podmetrics": "pods"}
+
+
+def plural_of(kind: str) -> str:
+    """The usual plural of a kind, lower case, by kube-rs's rules (which are English's, with its exceptions)."""
+    name = kind.lower()
+    if name in _IRREGULAR:
+        return _IRREGULAR[name]
+    if name.endswith(("s", "x", "z", "ch", "sh")):
+        return name + "es"
+    if name.endswith("y") and len(name) > 1 and name[-2] not in "aeiou":
+        return name[:-1] + "ies"
+    return name + "s"

@@ -1,0 +1,106 @@
+"""The parts that all Kubernetes objects share: object and list metadata, owner references, conditions, label selectors.
+
+Times are aware `datetime` values. Every field may be absent; where the wire has `null`, the field's default stands.
+`OwnerReference` and `Condition` are immutable values: replace them, do not change them. `ObjectMeta` is a mutable view.
+"""
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from kubectl_runtime.core.base.wire import MapKeys
+
+
+class Part(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+    """The base of typed parts of objects. What a part does not name stays in the object."""
+
+
+class FrozenPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The same for small values, which are replaced and never changed."""
+
+
+class OwnerReference(FrozenPart, frozen=True, gc=False):
+    """Which object owns this one; `uid` tells a namesake that was created later from the owner itself."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+    @property
+    def group(self) -> str:
+        """The owner's API group: what decides, with the kind, whether it is meant; the version does not."""
+        return self.api_version.rpartition("/")[0]
+
+
+class Condition(FrozenPart, frozen=True):
+    """One entry of `status.conditions`; `status` is `True`, `False` or `Unknown`, as text."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    observed_generation: int | None = None
+
+
+class LabelSelectorRequirement(FrozenPart, frozen=True):
+    """One expression of a LabelSelector; `operator` is `In`, `NotIn`, `Exists` or `DoesNotExist`."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class LabelSelector(FrozenPart, frozen=True):
+    """A label selector as objects carry it; `Selector.from_label_selector` makes one that can match and render."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[LabelSelectorRequirement] | None = None
+
+
+class ObjectMeta(Part):
+    """`metadata` of an object, for one reader: changes reach the server with `replace`, never the store."""
+
+    name: str | None = None
+    generate_name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    generation: int | None = None
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: Annotated[list[OwnerReference] | None, MapKeys("uid")] = None
+    finalizers: list[str] | None = None
+    managed_fields: list[dict[str, Any]] | None = None
+    self_link: str | None = None
+
+
+class ListMeta(FrozenPart, frozen=True, gc=False):
+    """`metadata` of a list: the version it shows, and where its next page continues (empty on the last)."""
+
+    resource_version: str | None = None
+    continue_token: str | None = msgspec.field(name="continue", default=None)
+    remaining_item_count: int | None = None
+
+
+def parse_time(text: str) -> datetime:
+    """An RFC 3339 time of the API, with or without a fraction. Raises ValueError when it is none."""
+    return msgspec.convert(text, datetime).astimezone(UTC)
+
+
+def format_time(moment: datetime) -> str:
+    """`moment` as the API writes `Time`: UTC, whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro_time(moment: datetime) -> str:
+    """`moment` as the API writes and requires `MicroTime` (leases, events): UTC, always six digits of fraction."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

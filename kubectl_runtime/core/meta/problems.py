@@ -1,0 +1,49 @@
+"""What can go wrong in decoding, and how to say it: a JSON path and a text without any content of the object."""
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from kubectl_runtime.core.base.errors import KubeError
+from kubectl_runtime.core.meta.refs import ObjectRef
+
+DECODE_FAILURES = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""What msgspec raises for bytes from outside: wrong types or syntax, invalid UTF-8, too many levels."""
+
+_PATH = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
+_VALUE = re.compile(r"Invalid (?:enum )?value .*", re.DOTALL)
+
+
+class DecodeError(KubeError):
+    """An object's content is not what its type says. `ref` is the object, `path` the place (`$.spec.replicas`)."""
+
+    def __init__(self, ref: ObjectRef | None, path: str, problem: str) -> None:
+        super().__init__(f"{ref if ref is not None else 'object'}: {problem}")
+        self.ref = ref
+        self.path = path
+        self.problem = problem
+
+
+class Problem(msgspec.Struct, frozen=True, gc=False):
+    """What a DecodeError will say, kept as text: a kept exception would keep the frames it went through."""
+
+    path: str
+    text: str
+
+
+def problem_of(failure: Exception, *, enveloped: bool = False, at: str = "$") -> tuple[str, str]:
+    """The path and text of `failure`; paths into a watch line lose their `.object`, others start at `at`."""
+    if isinstance(failure, RecursionError):
+        return at, f"{at} is nested too deeply"
+    if isinstance(failure, UnicodeError):
+        return at, f"{at} is not valid UTF-8"
+    message = str(failure)
+    found = _PATH.search(message)
+    path = found[1] if found else "$"
+    if found:
+        message = message[: found.start()]
+    if enveloped:
+        path = path.replace("$.object", "$", 1)
+    path = at + path[1:]
+    return path, f"{path}: {_VALUE.sub('the value is not one of those allowed', message)}"

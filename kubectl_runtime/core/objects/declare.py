@@ -1,0 +1,129 @@
+"""How a resource class gets its kind and its attributes: what `class Pod(Resource, version="v1", kind="Pod")` does.
+
+Only names are looked at when the class is made. The declared types are resolved when an attribute is first read, so
+that they may be defined later in the module, and so that defining a class costs nearly nothing.
+"""
+from __future__ import annotations
+
+import inspect
+import typing
+from typing import Any, Protocol, TypeVar
+
+from kubectl_runtime.core.base.wire import camel
+from kubectl_runtime.core.codec.views import MISSING, ViewCodec
+from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, Scope
+from kubectl_runtime.core.meta.metav1 import ObjectMeta
+
+R = TypeVar("R")
+
+
+class HasViews(Protocol):
+    """An object whose top-level keys are read and replaced as views: what attributes need of a resource."""
+
+    _views: dict[str, Any]
+
+    def _view(self, key: str) -> Any: ...
+
+
+class Attribute:
+    """A declared top-level key of a resource class; reading it decodes a view, assigning it replaces the view."""
+
+    __slots__ = ("default", "key", "name")
+
+    def __init__(self, name: str, default: Any) -> None:
+        self.name = name
+        self.key = camel(name)
+        self.default = default
+
+    def __get__(self, obj: HasViews | None, owner: type) -> Any:
+        if obj is None:
+            return self
+        return obj._view(self.key)
+
+    def __set__(self, obj: HasViews, value: Any) -> None:
+        obj._views[self.key] = value
+
+
+class ResourceMeta(type):
+    """The metaclass of resource classes. It gives each of them empty slots: readers stay small, and assigning an
+    undeclared attribute is an error."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> ResourceMeta:
+        namespace.setdefault("__slots__", ())
+        return super().__new__(mcs, name, bases, namespace, **keywords)
+
+
+def declare(cls: type, *, group: str | None, version: str | None, kind: str | None, plural: str | None,
+            scope: Scope | None) -> None:
+    """Bind `cls` to its kind, if one is given, and turn its annotations into attributes. Raises TypeError."""
+    given = (group, version, kind, plural, scope)
+    if any(value is not None for value in given):
+        cls.api_resource = _resource(cls, *given)  # type: ignore[attr-defined]  # declared by Resource
+    for name, annotation in inspect.get_annotations(cls).items():
+        if name.startswith("_") or _is_class_variable(annotation):
+            continue
+        if any(name in base.__dict__ and not isinstance(base.__dict__[name], Attribute) for base in cls.__mro__[1:]):
+            raise TypeError(f"{cls.__name__}.{name}: every resource has {name!r} already; choose another name")
+        default = cls.__dict__.get(name, MISSING)
+        if default is not MISSING:
+            delattr(cls, name)  # so that attributes are in the order of their annotations
+        setattr(cls, name, Attribute(name, default))
+
+
+def _resource(cls: type, group: str | None, version: str | None, kind: str | None, *names: Any) -> ApiResource:
+    plural, scope = names
+    if not version or not kind:
+        missing = "version" if not version else "kind"
+        raise TypeError(f"class {cls.__name__}: {missing}= is missing; a kind needs group=, version= and kind=")
+    return ApiResource.from_gvk(GroupVersionKind(group or "", version, kind), plural=plural,
+                                scope=scope or Scope.NAMESPACED)
+
+
+def _is_class_variable(annotation: Any) -> bool:
+    if isinstance(annotation, str):
+        return annotation.startswith(("ClassVar", "typing.ClassVar"))
+    return annotation is typing.ClassVar or typing.get_origin(annotation) is typing.ClassVar
+
+
+# Both tables are filled without a lock, which would be held while a user's annotations are evaluated: two threads may
+# build the same entry, and `setdefault` gives both the first one.
+_codecs: dict[type, dict[str, ViewCodec]] = {}
+_bound: dict[tuple[type, ApiResource], Any] = {}
+
+
+def attributes_of(cls: type) -> dict[str, Attribute]:
+    """Attribute name -> attribute, those of base classes first."""
+    return {name: value for base in reversed(cls.__mro__) for name, value in base.__dict__.items()
+            if isinstance(value, Attribute)}
+
+
+def hints_of(cls: type) -> dict[str, Any]:
+    """Attribute name -> declared type. Raises TypeError when one cannot be resolved."""
+    try:
+        hints = typing.get_type_hints(cls, include_extras=True)
+    except NameError as error:
+        raise TypeError(f"{cls.__name__}: {error}; its attributes' types must be visible at module level") from None
+    return {name: hints[name] for name in attributes_of(cls)}
+
+
+def codecs_of(cls: type) -> dict[str, ViewCodec]:
+    """Wire key -> codec, `metadata` included. Built on first use; safe from any thread."""
+    found = _codecs.get(cls)
+    return found if found is not None else _codecs.setdefault(cls, _build_codecs(cls))
+
+
+def _build_codecs(cls: type) -> dict[str, ViewCodec]:
+    hints = hints_of(cls)
+    codecs = {"metadata": ViewCodec("metadata", ObjectMeta)}
+    for name, attribute in attributes_of(cls).items():
+        codecs[attribute.key] = ViewCodec(attribute.key, hints[name], attribute.default)
+    return codecs
+
+
+def bound_class(base: type[R], resource: ApiResource) -> type[R]:
+    """The subclass of `base` for `resource`: the same one for the same resource. Safe from any thread."""
+    bound: type[R] | None = _bound.get((base, resource))
+    if bound is None:
+        made = ResourceMeta(resource.kind, (base,), {"api_resource": resource, "__module__": base.__module__})
+        bound = _bound.setdefault((base, resource), made)
+    return bound

@@ -1,0 +1,70 @@
+"""Owner references, and the API's rules for them."""
+from __future__ import annotations
+
+from typing import Protocol
+
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
+from kubectl_runtime.core.meta.refs import ObjectRef
+
+
+class Owner(Protocol):
+    """What these rules ask of an object that owns others."""
+
+    @property
+    def api_resource(self) -> ApiResource: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def namespace(self) -> str | None: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def ref(self) -> ObjectRef: ...
+
+
+class Owned(Protocol):
+    """What these rules ask of an object that is owned; its `metadata` is changed."""
+
+    @property
+    def api_resource(self) -> ApiResource: ...
+    @property
+    def namespace(self) -> str | None: ...
+    @property
+    def owner_references(self) -> tuple[OwnerReference, ...]: ...
+    @property
+    def metadata(self) -> ObjectMeta: ...
+    @property
+    def ref(self) -> ObjectRef: ...
+
+
+def owner_reference(owner: Owner, *, controller: bool, block_owner_deletion: bool) -> OwnerReference:
+    """A reference to `owner`. Raises RequestError while it has no name or uid, so was never on the server."""
+    if not owner.name or not owner.uid:
+        raise RequestError(f"{owner.ref} has no uid yet: create it, and refer to the object that the server returns")
+    resource = owner.api_resource
+    return OwnerReference(api_version=resource.api_version, kind=resource.kind, name=owner.name, uid=owner.uid,
+                          controller=controller or None, block_owner_deletion=block_owner_deletion or None)
+
+
+def set_owner(child: Owned, owner: Owner, *, controller: bool, block_owner_deletion: bool) -> None:
+    """Add or replace the reference to `owner` in the metadata of `child`. Raises RequestError by the API's rules."""
+    reference = owner_reference(owner, controller=controller, block_owner_deletion=block_owner_deletion)
+    _check_places(child, owner)
+    others = [held for held in child.owner_references if held.uid != reference.uid]
+    rival = next((held for held in others if held.controller), None)
+    if controller and rival is not None:
+        raise RequestError(f"{child.ref} is already controlled by {rival.kind} {rival.name}: "
+                           "an object has one controller")
+    child.metadata.owner_references = [*others, reference]
+
+
+def _check_places(child: Owned, owner: Owner) -> None:
+    if not owner.api_resource.namespaced:
+        return
+    if not child.api_resource.namespaced:
+        raise RequestError(f"{owner.ref} cannot own {child.ref}: "
+                           "a cluster-scoped object has only cluster-scoped owners")
+    if child.namespace and child.namespace != owner.namespace:
+        raise RequestError(f"{owner.ref} cannot own {child.ref}: an owner lives in the namespace of what it owns")

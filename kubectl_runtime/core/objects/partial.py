@@ -1,0 +1,163 @@
+"""Objects of which only a part is held: declared fields, or metadata alone. They can be patched, never replaced.
+
+    class PodView(PartialView, frozen=True):        FieldsForm(resource, PodView) decodes watch lines and pages into
+        spec: PodSpecView | None = None             records whose `view` is a PodView; the bytes are dropped
+
+    PartialObjectMeta.of(resource)                  the class of metadata-only objects of a kind
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Generic, Self, TypeVar
+
+import msgspec
+
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.keys import namespace_or_none
+from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.codec.decode import Bookmark, decode_event, decode_object, split_page
+from kubectl_runtime.core.codec.record import Head, Record
+from kubectl_runtime.core.codec.views import plain_object, without_nulls
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.metav1 import ListMeta, OwnerReference
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
+from kubectl_runtime.core.objects.declare import bound_class
+from kubectl_runtime.core.objects.resource import Resource
+
+_NO_MAP: Mapping[str, str] = MappingProxyType({})
+
+
+class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The base of views that are all that is kept of an object. Immutable, so one instance serves every reader.
+
+    Fields are the object's top-level keys, with frozen Structs as their types; absent keys need a default.
+    """
+
+    metadata: Head
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        """The view that `record` holds. Raises its DecodeError when there is none."""
+        if isinstance(record.view, cls):
+            return record.view
+        raise record.error or RequestError(f"{record.ref} is not held as a {cls.__name__}")
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str | None:
+        return namespace_or_none(self.metadata.namespace)
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def resource_version(self) -> str:
+        return self.metadata.resource_version
+
+    @property
+    def generation(self) -> int | None:
+        return self.metadata.generation
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return MappingProxyType(self.metadata.labels) if self.metadata.labels else _NO_MAP
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        return MappingProxyType(self.metadata.annotations) if self.metadata.annotations else _NO_MAP
+
+    @property
+    def owner_references(self) -> tuple[OwnerReference, ...]:
+        return self.metadata.owner_references or ()
+
+    @property
+    def finalizers(self) -> tuple[str, ...]:
+        return self.metadata.finalizers or ()
+
+    def __repr__(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"<{type(self).__name__} {where}>"
+
+
+V = TypeVar("V", bound=PartialView)
+_OBJECT_EVENTS = frozenset(("ADDED", "MODIFIED", "DELETED"))
+
+
+class FieldsForm(Generic[V]):
+    """Decodes one kind into records that keep a view only. Same contract as `core.head`; safe from any thread."""
+
+    def __init__(self, resource: ApiResource, view: type[V]) -> None:
+        """Raises RequestError when `view` is not a frozen PartialView."""
+        if not (isinstance(view, type) and issubclass(view, PartialView) and view.__struct_config__.frozen):
+            raise RequestError(f"fields={view!r}: declare `class {getattr(view, '__name__', 'MyView')}"
+                               "(PartialView, frozen=True)` with the fields to keep")
+        self.resource = resource
+        self.view = view
+        event: Any = msgspec.defstruct("_Event", [("type", str), ("object", view)])
+        self._event = msgspec.json.Decoder(event).decode
+        self._object = msgspec.json.Decoder(view).decode
+
+    def decode_object(self, raw: bytes) -> Record:
+        """As `core.head.decode_object`."""
+        try:
+            return self._record(self._object(raw))
+        except DECODE_FAILURES:
+            return self._second_try(decode_object(raw, self.resource))
+
+    def decode_event(self, line: bytes) -> tuple[str, Record | Bookmark | Status]:
+        """As `core.head.decode_event`."""
+        try:
+            event = self._event(line)
+            if event.type in _OBJECT_EVENTS and event.object.metadata.name:
+                return event.type, self._record(event.object)
+        except DECODE_FAILURES:
+            pass  # decoded again below, by those who can tell what is wrong
+        kind, carried = decode_event(line, self.resource)
+        return kind, self._second_try(carried) if isinstance(carried, Record) else carried
+
+    def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
+        """As `core.head.decode_list`."""
+        metadata, items = split_page(page, self.resource)
+        return metadata, [self.decode_object(item) for item in items]
+
+    def _record(self, view: V) -> Record:
+        return Record(view.metadata, self.resource, b"", partial=True, view=view)
+
+    def _second_try(self, record: Record) -> Record:
+        """Once more without nulls; then a record that has the head, and a problem in place of the view."""
+        problem = record.problem
+        if problem is None:
+            try:
+                plain = without_nulls(plain_object(record.raw, record.enveloped, record.ref))
+                return self._record(msgspec.convert(plain, self.view))
+            except DECODE_FAILURES as error:
+                problem = Problem(*problem_of(error))
+            except DecodeError as error:
+                problem = Problem(error.path, error.problem)
+        return Record(record.head, record.resource, b"", partial=True, problem=problem)
+
+
+class PartialObjectMeta(Resource):
+    """An object's metadata alone, as the server sends it when only that is asked for; of the real kind."""
+
+    @classmethod
+    def of(cls, resource: ApiResource) -> type[PartialObjectMeta]:
+        """The class for one kind: the same one for the same resource."""
+        return bound_class(PartialObjectMeta, resource)
+
+    @classmethod
+    def _undeclared(cls, name: str) -> str:
+        return (f"only the metadata of this {cls.__name__} is held, as of all a controller owns: no {name!r}; "
+                "Api.get reads the whole object")
+
+
+def is_partial(body: object) -> bool:
+    """Whether a body holds only a part of its object."""
+    if isinstance(body, PartialView | PartialObjectMeta):
+        return True
+    return isinstance(body, Resource) and body.record is not None and body.record.partial

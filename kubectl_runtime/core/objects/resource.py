@@ -1,0 +1,292 @@
+"""`Resource`: an object of the API, read lazily from the bytes that were received.
+
+    class Deployment(Resource, group="apps", version="v1", kind="Deployment"):
+        spec: DeploymentSpec                       # a Struct or dataclass that names what the program reads, or a dict
+        status: DeploymentStatus | None = None
+
+Each declared attribute is a top-level key of the object (`string_data` is `stringData`) and is decoded when it is first
+read, for this reader alone. Views may be changed: the store and other readers never see it, and `replace` sends it.
+`obj["spec"]` is the same content as plain JSON values, under the wire's keys. The two forms are copies of their own;
+changes of both are sent, and where both changed one value, that of `obj["…"]`.
+
+Objects are equal only to themselves, and their repr is their ref. One object belongs to one thread at a time.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+import msgspec
+import msgspec.structs
+
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.keys import namespace_or_none
+from kubectl_runtime.core.base.wire import camel
+from kubectl_runtime.core.codec.decode import decode_object
+from kubectl_runtime.core.codec.encode import encode_plain, identified, new_object, written_back
+from kubectl_runtime.core.codec.record import Head, Record
+from kubectl_runtime.core.codec.views import plain_object
+from kubectl_runtime.core.meta.gvk import ApiResource, Scope
+from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference, parse_time
+from kubectl_runtime.core.meta.models import to_model
+from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.objects import ownership
+from kubectl_runtime.core.objects.declare import Attribute, ResourceMeta, attributes_of, codecs_of, declare
+
+M = TypeVar("M")
+_MADE_HERE = Head()
+"""The head of the bytes behind a new object's plain form; its metadata is in its view."""
+_NO_MAP: Mapping[str, str] = MappingProxyType({})
+
+
+class Resource(metaclass=ResourceMeta):
+    """The base of every resource class; safe to hand out, since it shares only immutable data with the store."""
+
+    __slots__ = ("_plain", "_record", "_views")
+    api_resource: ClassVar[ApiResource]
+
+    def __init_subclass__(cls, *, group: str | None = None, version: str | None = None, kind: str | None = None,
+                          plural: str | None = None, scope: Scope | None = None, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        declare(cls, group=group, version=version, kind=kind, plural=plural, scope=scope)
+
+    def __init__(self, *, name: str | None = None, namespace: str | None = None, generate_name: str | None = None,
+                 labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None,
+                 owner_references: list[OwnerReference] | None = None, finalizers: list[str] | None = None,
+                 metadata: ObjectMeta | None = None, **fields: Any) -> None:
+        """A new object, not yet on the server. `fields` are the declared attributes of the class.
+
+        Metadata comes as single arguments or as one `ObjectMeta`. Raises RequestError for an undeclared field.
+        """
+        if not hasattr(type(self), "api_resource"):
+            raise RequestError(f"{type(self).__name__} is bound to no kind: give its class group=, version= and kind=")
+        self._record: Record | None = None
+        self._plain: dict[str, Any] | None = None
+        self._views: dict[str, Any] = {"metadata": metadata or ObjectMeta(
+            name=name, namespace=namespace, generate_name=generate_name, labels=dict(labels) if labels else None,
+            annotations=dict(annotations) if annotations else None, finalizers=finalizers,
+            owner_references=owner_references)}
+        for field, value in fields.items():
+            if not isinstance(getattr(type(self), field, None), Attribute):
+                raise RequestError(f"{type(self).__name__} has no field {field!r}; it declares "
+                                   f"{', '.join(attributes_of(type(self))) or 'none'}")
+            setattr(self, field, value)
+
+    # Received objects
+
+    @classmethod
+    def from_record(cls, record: Record) -> Self:
+        """A reader of `record`. Cheap: nothing is decoded."""
+        self = cls.__new__(cls)
+        self._record = record
+        self._plain = None
+        self._views = {}
+        return self
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Self:
+        """A reader of one object's JSON. Raises DecodeError when its metadata does not decode."""
+        record = decode_object(raw, cls.api_resource)
+        if (error := record.error) is not None:
+            raise error
+        return cls.from_record(record)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """A reader of an object given as plain JSON values, which are copied. Raises DecodeError."""
+        return cls.from_bytes(encode_plain(content))
+
+    @property
+    def record(self) -> Record | None:
+        """What was received; None for an object that was made here."""
+        record = self._record
+        return None if record is not None and record.head is _MADE_HERE else record
+
+    def to_record(self, *, partial: bool = False) -> Record:
+        """A record of the object as it is now, for stores: what was received, as long as nothing of it was looked at.
+
+        `partial` marks that parts were taken away.
+        """
+        received = self._record
+        was_partial = received is not None and received.partial
+        if received is not None and not self._views and self._plain is None:
+            return received if was_partial or not partial else msgspec.structs.replace(received, partial=True)
+        record = decode_object(self.to_bytes(), self.api_resource)
+        return Record(record.head, record.resource, record.raw, partial=partial or was_partial, problem=record.problem)
+
+    # Metadata
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """A mutable view of the metadata, for this reader. Raises DecodeError."""
+        found: ObjectMeta = self._view("metadata")
+        return found
+
+    @metadata.setter
+    def metadata(self, value: ObjectMeta) -> None:
+        self._views["metadata"] = value
+
+    def _head(self) -> Head | ObjectMeta:
+        """The metadata view if this reader has one, since it may be changed; else what was decoded on arrival."""
+        view: ObjectMeta | None = self._views.get("metadata")
+        if view is not None:
+            return view
+        assert self._record is not None  # objects made here always have the view
+        return self._record.head
+
+    @property
+    def name(self) -> str:
+        """Empty while a new object has only `generate_name`."""
+        return self._head().name or ""
+
+    @property
+    def namespace(self) -> str | None:
+        return namespace_or_none(self._head().namespace)
+
+    @property
+    def uid(self) -> str:
+        """Empty for an object that was never on the server."""
+        return self._head().uid or ""
+
+    @property
+    def resource_version(self) -> str:
+        return self._head().resource_version or ""
+
+    @property
+    def generation(self) -> int | None:
+        return self._head().generation
+
+    @property
+    def creation_timestamp(self) -> datetime | None:
+        return self._time(self._head().creation_timestamp, "creationTimestamp")
+
+    @property
+    def deletion_timestamp(self) -> datetime | None:
+        """When the object's deletion was requested; it stays until its finalizers are gone."""
+        return self._time(self._head().deletion_timestamp, "deletionTimestamp")
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Read-only; empty when there are none. Change `metadata.labels`."""
+        found = self._head().labels
+        return MappingProxyType(found) if found else _NO_MAP
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Read-only; empty when there are none. Change `metadata.annotations`."""
+        found = self._head().annotations
+        return MappingProxyType(found) if found else _NO_MAP
+
+    @property
+    def owner_references(self) -> tuple[OwnerReference, ...]:
+        return tuple(self._head().owner_references or ())
+
+    @property
+    def finalizers(self) -> tuple[str, ...]:
+        return tuple(self._head().finalizers or ())
+
+    @property
+    def ref(self) -> ObjectRef:
+        return ObjectRef(self.api_resource, self.name, self.namespace)
+
+    def owner_ref(self, *, controller: bool = True, block_owner_deletion: bool = True) -> OwnerReference:
+        """A reference that makes this object another's owner. Raises RequestError while it has no uid."""
+        return ownership.owner_reference(self, controller=controller, block_owner_deletion=block_owner_deletion)
+
+    def set_owner(self, owner: Resource, *, controller: bool = True, block_owner_deletion: bool = True) -> None:
+        """Make `owner` own this object, replacing an earlier reference to it.
+
+        Raises RequestError when the API forbids it, since the garbage collector would delete this object (an owner in
+        another namespace, a namespaced owner of a cluster-scoped object), and when another one controls it already.
+        """
+        ownership.set_owner(self, owner, controller=controller, block_owner_deletion=block_owner_deletion)
+
+    def _time(self, value: datetime | str | None, key: str) -> datetime | None:
+        if not isinstance(value, str):
+            return value
+        try:
+            return parse_time(value)
+        except ValueError:
+            path = f"$.metadata.{key}"
+            raise DecodeError(self.ref, path, f"{path} is no RFC 3339 time") from None
+
+    # Content
+
+    def _view(self, key: str) -> Any:
+        views = self._views
+        if key not in views:
+            codec = codecs_of(type(self))[key]
+            record = self._record
+            views[key] = codec.absent(self.ref) if record is None else codec.view_of(record)
+        return views[key]
+
+    def _content(self) -> dict[str, Any]:
+        """The object as plain JSON values, decoded once for this reader."""
+        if self._plain is None:
+            if self._record is None:  # from here on its views are changes to these bytes, as for a received object
+                self._record = Record(_MADE_HERE, self.api_resource, self.to_bytes())
+            record = self._record
+            self._plain = identified(plain_object(record.raw, record.enveloped, record.ref), record.resource)
+        return self._plain
+
+    def __getitem__(self, key: str) -> Any:
+        return self._content()[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._content()[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self._content()[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._content()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._content())
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """`obj[key]`, or `default` when the key is absent."""
+        return self._content().get(key, default)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What would be sent: the object as received plus this reader's changes; always with apiVersion and kind.
+
+        A new value each time. Raises WriteBackError when a change cannot be merged, DecodeError for bad content.
+        """
+        if self._record is None:
+            return new_object(self.api_resource, self._views)
+        return written_back(self._record, codecs_of(type(self)), self._views, self._plain)
+
+    def to_bytes(self) -> bytes:
+        """`to_dict` as JSON."""
+        return encode_plain(self.to_dict())
+
+    def validate(self) -> None:
+        """Decode everything the class declares, now. Raises DecodeError for the first that does not fit."""
+        for key in codecs_of(type(self)):
+            self._view(key)
+
+    def model(self, model: type[M]) -> M:
+        """This object as one of the official client's models (`obj.model(V1Pod)`). Raises DecodeError."""
+        return to_model(self.to_dict(), model, self.ref)
+
+    def __repr__(self) -> str:
+        return f"<{self.ref}>"
+
+    if not TYPE_CHECKING:  # type checkers must keep reporting unknown attributes
+
+        def __getattr__(self, name: str) -> Any:
+            snake = next((known for known in dir(type(self)) if camel(known) == name), None)
+            if snake is not None:
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: attributes are written "
+                                     f"{snake!r}, only keys as on the wire") from None
+            raise AttributeError(self._undeclared(name)) from None
+
+    @classmethod
+    def _undeclared(cls, name: str) -> str:
+        """What is said of an attribute that the class does not have."""
+        return (f"{cls.__name__} declares no attribute {name!r}: declare it in the class, "
+                f"or use obj[{name!r}], which reads any key of the object")

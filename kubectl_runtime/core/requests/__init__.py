@@ -1,0 +1,1 @@
+"""Requests as values: parameters, patches, bodies, and the HTTP request that each verb makes."""

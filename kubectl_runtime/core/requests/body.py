@@ -1,0 +1,93 @@
+"""Whatever a write is given (dict, resource object, official model) as the bytes that are sent.
+
+A body always says its apiVersion and kind; what it says must be what the request is about.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
+from kubectl_runtime.core.codec.encode import identified
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.models import from_model, is_model
+from kubectl_runtime.core.objects.partial import is_partial
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.core.requests.patch import APPLY, JSON, Patch
+
+
+def plain_body(body: Any) -> dict[str, Any]:
+    """`body` as plain JSON values under the wire's keys. Raises RequestError for what is no object."""
+    if isinstance(body, Resource):
+        return body.to_dict()
+    if isinstance(body, Mapping):
+        return dict(body)
+    if is_model(body):
+        found: dict[str, Any] = from_model(body)
+        return found
+    converted = body.to_dict() if hasattr(body, "to_dict") and not isinstance(body, type) else None
+    if isinstance(converted, Mapping):
+        return dict(converted)
+    raise RequestError(f"{type(body).__name__} is no object: "
+                       "pass a resource object, a dict, or a model of the official client")
+
+
+def object_body(body: Any, resource: ApiResource) -> dict[str, Any]:
+    """`body` as an object of `resource`. Raises RequestError when it says that it is of another kind."""
+    content = identified_as(plain_body(body), resource)
+    metadata = content.get("metadata")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise RequestError(f"a {resource.kind} whose metadata is no map")
+    return content
+
+
+def whole_body(body: Any, resource: ApiResource) -> dict[str, Any]:
+    """As `object_body`, for `replace`: raises PartialObjectError for an object of which only a part is held."""
+    if is_partial(body):
+        raise PartialObjectError(f"replace {resource.kind} {body.name}: only a part of the object is held, which "
+                                 "cannot replace the whole: use patch or apply, or get the whole object first")
+    return object_body(body, resource)
+
+
+def identified_as(content: dict[str, Any], resource: ApiResource) -> dict[str, Any]:
+    """`content` with apiVersion and kind, which are filled in when absent and must otherwise agree."""
+    kind, api_version = content.get("kind"), content.get("apiVersion")
+    if kind == "PartialObjectMetadata":
+        return identified(content, resource)
+    if kind and kind != resource.kind:
+        raise RequestError(f"the body is a {kind}, but the request is for a {resource.kind}")
+    if api_version and api_version != resource.api_version:
+        raise RequestError(f"the body's apiVersion is {api_version}, but the request is for {resource.kind} "
+                           f"in {resource.api_version}")
+    return identified(content, resource)
+
+
+def patch_body(patch: Patch, resource: ApiResource, name: str, namespace: str | None) -> Any:
+    """What a patch request carries, as plain JSON values."""
+    if patch.content_type == JSON:
+        return patch.body
+    if patch.content_type == APPLY:
+        return apply_body(patch.body, resource, name, namespace)
+    return plain_body(patch.body)
+
+
+def apply_body(body: Any, resource: ApiResource, name: str, namespace: str | None) -> dict[str, Any]:
+    """An object as server-side apply takes it: identified, and without what belongs to the server.
+
+    managedFields must not be sent; a received object's uid and resourceVersion would only guard against its having
+    changed, and an apply means the fields, whatever the version.
+    """
+    content = object_body(body, resource)
+    metadata = {key: value for key, value in (content.get("metadata") or {}).items() if key not in _SERVERS_OWN}
+    for key, wanted in (("name", name), ("namespace", namespace)):
+        said = metadata.get(key)
+        if said and said != wanted:
+            raise RequestError(f"apply {resource.full_name} {name}: the body's {key} is {said!r}, not {wanted!r}")
+        if wanted is not None:
+            metadata[key] = wanted
+    return {**content, "metadata": metadata}
+
+
+_SERVERS_OWN = frozenset((
+    "managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "deletionTimestamp",
+    "deletionGracePeriodSeconds", "selfLink", "generateName"))

@@ -1,0 +1,264 @@
+"""The options of each verb. Immutable values that check themselves: a wrong combination raises RequestError at once.
+
+`None` always means "not sent": the server decides. Durations are seconds or `timedelta`.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, Self
+
+from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection, field_selection, label_selection
+
+IDLE_MARGIN = 5.0
+"""Seconds beyond a watch's timeout after which its silence means that the connection is dead (kube-rs's number)."""
+
+Query = Iterator[tuple[str, str]]
+VersionMatch = Literal["NotOlderThan", "Exact"]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+FieldValidation = Literal["Strict", "Warn", "Ignore"]
+
+
+@dataclass(frozen=True, slots=True)
+class GetParams:
+    """`resource_version`: "0" takes any version, from the server's cache; None the most recent."""
+
+    resource_version: str | None = None
+
+    def query(self) -> Query:
+        if self.resource_version is not None:
+            yield "resourceVersion", self.resource_version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListParams:
+    """Which objects, how many at once, and how fresh. The defaults list everything, at the most recent version."""
+
+    label_selector: LabelSelection | None = None
+    field_selector: FieldSelection | None = None
+    limit: int | None = None
+    """Objects per page. Not sent with resourceVersion "0": caches cannot page, and servers that try skip the cache."""
+    continue_token: str | None = None
+    timeout: Duration | None = None
+    resource_version: str | None = None
+    resource_version_match: VersionMatch | None = None
+
+    def __post_init__(self) -> None:
+        keep_selections(self)
+        _check_timeout(self.timeout)
+        if self.limit is not None and self.limit <= 0:
+            raise RequestError(f"limit={self.limit}: a page holds at least one object; None lists all at once")
+        _check_version(self.resource_version, self.resource_version_match)
+
+    def at(self, resource_version: str) -> Self:
+        """Exactly this version, as long as the server still has it."""
+        return replace(self, resource_version=resource_version, resource_version_match="Exact")
+
+    def match_any(self) -> Self:
+        """Any version, from the server's cache: cheap, maybe old."""
+        return replace(self, resource_version="0", resource_version_match="NotOlderThan")
+
+    def page(self, continue_token: str) -> Self:
+        """The page that follows the one which gave `continue_token`."""
+        return replace(self, continue_token=continue_token)
+
+    def query(self) -> Query:
+        yield from _selection(self)
+        yield from _timeout(self.timeout)
+        if self.limit is not None and (self.continue_token or self.resource_version != "0"):
+            yield "limit", str(self.limit)
+        if self.continue_token:  # it carries its own version; sending another is an error
+            yield "continue", self.continue_token
+            return
+        if self.resource_version is not None:
+            yield "resourceVersion", self.resource_version
+        if self.resource_version_match is not None:
+            yield "resourceVersionMatch", self.resource_version_match
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchParams:
+    """`timeout`: how long the server keeps the watch open; any length (the watcher's own is random in [232, 290] s)."""
+
+    label_selector: LabelSelection | None = None
+    field_selector: FieldSelection | None = None
+    timeout: Duration | None = None
+    bookmarks: bool = True
+    send_initial_events: bool = False
+
+    def __post_init__(self) -> None:
+        keep_selections(self)
+        _check_timeout(self.timeout)
+        if self.send_initial_events and not self.bookmarks:
+            raise RequestError("send_initial_events needs bookmarks: one of them marks the end of the initial events")
+
+    def query(self) -> Query:
+        yield from _selection(self)
+        yield from _timeout(self.timeout)
+        if self.bookmarks:
+            yield "allowWatchBookmarks", "true"
+        if self.send_initial_events:
+            yield "sendInitialEvents", "true"
+            yield "resourceVersionMatch", "NotOlderThan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostParams:
+    """Of create and replace. `dry_run`: the server checks and answers, but stores nothing."""
+
+    dry_run: bool = False
+    field_manager: str | None = None
+    field_validation: FieldValidation | None = None
+
+    def __post_init__(self) -> None:
+        _check_manager(self.field_manager)
+        _check_choice("field_validation", self.field_validation, ("Strict", "Warn", "Ignore"))
+
+    def query(self) -> Query:
+        yield from _writing(self.dry_run, self.field_manager, self.field_validation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchParams:
+    """Of patch. `force` takes fields from other managers, and exists for server-side apply only."""
+
+    dry_run: bool = False
+    force: bool = False
+    field_manager: str | None = None
+    field_validation: FieldValidation | None = None
+
+    def __post_init__(self) -> None:
+        _check_manager(self.field_manager)
+        _check_choice("field_validation", self.field_validation, ("Strict", "Warn", "Ignore"))
+
+    @classmethod
+    def apply(cls, field_manager: str) -> PatchParams:
+        """For server-side apply, under this manager's name."""
+        if not field_manager:
+            raise RequestError("server-side apply needs a field manager: a name for who owns the applied fields")
+        return cls(field_manager=field_manager)
+
+    def forced(self) -> Self:
+        """Take over fields that other managers own."""
+        return replace(self, force=True)
+
+    def query(self) -> Query:
+        yield from _writing(self.dry_run, self.field_manager, self.field_validation)
+        if self.force:
+            yield "force", "true"
+
+
+@dataclass(frozen=True, slots=True)
+class Preconditions:
+    """The object is deleted only if it still has this uid and version."""
+
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteParams:
+    """Of delete. `grace_period_seconds` 0 deletes at once; None takes the kind's default."""
+
+    dry_run: bool = False
+    grace_period_seconds: int | None = None
+    propagation_policy: Propagation | None = None
+    preconditions: Preconditions | None = None
+
+    def __post_init__(self) -> None:
+        _check_choice("propagation_policy", self.propagation_policy, ("Background", "Foreground", "Orphan"))
+        if self.grace_period_seconds is not None and self.grace_period_seconds < 0:
+            raise RequestError(f"grace_period_seconds={self.grace_period_seconds} is negative")
+
+    @classmethod
+    def background(cls) -> DeleteParams:
+        """The object goes first, its dependents afterwards."""
+        return cls(propagation_policy="Background")
+
+    @classmethod
+    def foreground(cls) -> DeleteParams:
+        """The dependents that block their owner's deletion go first."""
+        return cls(propagation_policy="Foreground")
+
+    @classmethod
+    def orphan(cls) -> DeleteParams:
+        """The dependents stay, without this owner."""
+        return cls(propagation_policy="Orphan")
+
+    def body(self) -> dict[str, object]:
+        """The `DeleteOptions` that the request carries; empty when everything is default."""
+        options: dict[str, object] = {}
+        if self.dry_run:
+            options["dryRun"] = ["All"]
+        if self.grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = self.grace_period_seconds
+        if self.propagation_policy is not None:
+            options["propagationPolicy"] = self.propagation_policy
+        if self.preconditions is not None:
+            wanted = {"uid": self.preconditions.uid, "resourceVersion": self.preconditions.resource_version}
+            options["preconditions"] = {key: value for key, value in wanted.items() if value is not None}
+        return options
+
+
+class _Selecting(Protocol):
+    @property
+    def label_selector(self) -> LabelSelection | None: ...
+    @property
+    def field_selector(self) -> FieldSelection | None: ...
+
+
+def keep_selections(params: _Selecting) -> None:
+    """For `__post_init__` of a frozen dataclass: its selectors in forms that are immutable, hashable and compare by
+    what they say, whatever was given. Raises RequestError for what is no selector."""
+    object.__setattr__(params, "label_selector", label_selection(params.label_selector))
+    object.__setattr__(params, "field_selector", field_selection(params.field_selector))
+
+
+def _selection(params: ListParams | WatchParams) -> Query:
+    if text := str(params.label_selector or ""):
+        yield "labelSelector", text
+    if text := str(params.field_selector or ""):
+        yield "fieldSelector", text
+
+
+def _timeout(timeout: Duration | None) -> Query:
+    if timeout is not None:
+        yield "timeoutSeconds", str(max(1, round(seconds(timeout))))
+
+
+def _writing(dry_run: bool, field_manager: str | None, field_validation: str | None) -> Query:
+    if dry_run:
+        yield "dryRun", "All"
+    if field_manager:
+        yield "fieldManager", field_manager
+    if field_validation:
+        yield "fieldValidation", field_validation
+
+
+def _check_timeout(timeout: Duration | None) -> None:
+    if timeout is not None and seconds(timeout) <= 0:
+        raise RequestError(f"timeout={timeout} must be positive; None leaves it to the server")
+
+
+def _check_version(version: str | None, match: str | None) -> None:
+    _check_choice("resource_version_match", match, ("NotOlderThan", "Exact"))
+    if match is not None and not version:
+        raise RequestError(f"resource_version_match={match!r} needs a resource_version")
+    if match == "Exact" and version == "0":
+        raise RequestError('resource_version "0" means any version, which cannot be matched exactly')
+
+
+def _check_manager(field_manager: str | None) -> None:
+    if field_manager is None:
+        return
+    if len(field_manager) > 128:
+        raise RequestError(f"field_manager has {len(field_manager)} characters: at most 128 are allowed")
+    if not field_manager.isprintable():
+        raise RequestError("field_manager has characters that cannot be printed")
+
+
+def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
+    if value is not None and value not in choices:
+        raise RequestError(f"{name}={value!r}: choose one of {', '.join(choices)}")

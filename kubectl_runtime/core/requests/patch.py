@@ -1,0 +1,55 @@
+"""The four kinds of patch, each with its content type."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kubectl_runtime.core.base.errors import RequestError
+
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+JSON = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Patch:
+    """A patch and how the server is to read it. Made by the four class methods."""
+
+    content_type: str
+    body: Any
+
+    @classmethod
+    def apply(cls, body: Any) -> Patch:
+        """Server-side apply: the fields that the manager wants, as a dict, a resource object or an official model."""
+        return cls(APPLY, body)
+
+    @classmethod
+    def merge(cls, body: Any) -> Patch:
+        """JSON merge patch (RFC 7386): maps merge, null removes, lists are replaced whole."""
+        return cls(MERGE, body)
+
+    @classmethod
+    def json(cls, operations: Sequence[Mapping[str, Any]]) -> Patch:
+        """JSON patch (RFC 6902): a list of operations, done all or none; `test` guards. Raises RequestError."""
+        if isinstance(operations, str | bytes | Mapping) or not isinstance(operations, Sequence):
+            raise RequestError("a JSON patch is a list of operations such as {'op': 'add', 'path': '/a', 'value': 1}")
+        return cls(JSON, list(operations))
+
+    @classmethod
+    def strategic(cls, body: Any) -> Patch:
+        """Strategic merge patch: lists merge by the keys of the built-in schemas; not for custom resources."""
+        return cls(STRATEGIC, body)
+
+    @property
+    def is_apply(self) -> bool:
+        return self.content_type == APPLY
+
+    def __repr__(self) -> str:
+        return f"<Patch {self.content_type}>"
+
+
+def pointer(*segments: str | int) -> str:
+    """A JSON pointer (RFC 6901), escaped: `pointer("metadata", "labels", "a/b")` is `/metadata/labels/a~1b`."""
+    return "".join("/" + str(segment).replace("~", "~0").replace("/", "~1") for segment in segments)

@@ -1,0 +1,62 @@
+"""What `Controller.run` does: wait in the calling thread, stop, and see to it that the process really ends.
+
+    how it ends                                       run()
+    a signal, all runs ended within the grace period  returns
+    a signal, a reconciler is stuck                   flushes logs and output, ends the process with status 1
+    a second signal n                                 the process ends at once with status 128 + n
+    KeyboardInterrupt (no shutdown_on_signal)         stops, then raises it
+    a stop from elsewhere (a reconciler, say)         returns
+    a defect, or stores not complete in time          stops, then raises ControllerError
+"""
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from typing import Any
+
+from kubectl_runtime.runtime.controller.running import Running
+
+EXIT_STUCK = 1
+"""Exit status when a reconciler did not end within the grace period."""
+
+FLUSH_SECONDS = 2.0
+
+
+def serve(running: Running[Any], grace: float) -> None:
+    """Block until `running` is to stop, then stop it. Signals are obeyed if this is the main thread."""
+    try:
+        running.obey_signal()
+        obeyed = running.obeys_signals
+        stuck = running.stop(grace)
+    except BaseException:
+        _stop_after_interrupt(running, grace)
+        raise
+    if stuck and obeyed:
+        end_process(EXIT_STUCK)
+    running.raise_error()
+
+
+def end_process(status: int) -> None:
+    """Flush logs and output, then end, whatever other threads do.
+
+    Flushing takes locks that a stuck thread may hold: it gets 2 s.
+    """
+    flusher = threading.Thread(target=_flush, name="flush before exit", daemon=True)
+    flusher.start()
+    flusher.join(FLUSH_SECONDS)
+    os._exit(status)
+
+
+def _flush() -> None:
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def _stop_after_interrupt(running: Running[Any], grace: float) -> None:
+    try:
+        running.stop(grace)
+    except KeyboardInterrupt:  # a second one: the person does not want to wait
+        running.abandon()

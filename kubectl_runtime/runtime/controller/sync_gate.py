@@ -1,0 +1,94 @@
+"""`SyncGate`: nothing is reconciled before every store of a controller is complete.
+
+    arrived(watch)   the last one opens the gate, once
+    check()          while something is missing: every 30 s a warning names it and its error; after `timeout` raises
+
+A reconciler that runs on half a store sees children missing that exist, and makes them again.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.errors import KubeError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.runtime.usercode import GuardedLogger
+
+WARN_EVERY = 30.0
+"""Seconds between two warnings about what is missing."""
+
+
+class SyncTimeoutError(KubeError, TimeoutError):
+    """A controller's stores were not complete within its `sync_timeout`."""
+
+
+class SyncGate:
+    """Safe to use from any thread. `on_open` and `trouble_of` are called without a lock."""
+
+    def __init__(self, names: Iterable[str], *, on_open: Callable[[], None], trouble_of: Callable[[str], str],
+                 clock: Clock, logger: GuardedLogger, timeout: float | None = None) -> None:
+        """`names` of what has to arrive; `trouble_of(name)` is its last error, empty when there is none."""
+        self._missing = dict.fromkeys(names)
+        self._on_open = on_open
+        self._trouble_of = trouble_of
+        self._clock = clock
+        self._logger = logger
+        self._timeout = timeout
+        self._changed = threading.Condition()
+        self._since = clock.monotonic()
+        self._warn_at = self._since + WARN_EVERY
+        self.is_open = False
+
+    def arrived(self, name: str) -> None:
+        """The store `name` is complete."""
+        with self._changed:
+            self._missing.pop(name, None)
+            if self._missing or self.is_open:
+                return
+            self.is_open = True
+            self._changed.notify_all()
+        self._logger.info("all stores are complete after %.1f s: reconciling", self._clock.monotonic() - self._since)
+        self._on_open()
+
+    def wait(self, timeout: float | None, stop: StopToken) -> bool:
+        """Block until the gate is open, `timeout` seconds have passed, or `stop` is set; whether it is open."""
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        forget = stop.on_set(self._wake)
+        try:
+            with self._changed:
+                while not self.is_open and not stop.is_set():
+                    left = None if deadline is None else deadline - self._clock.monotonic()
+                    if left is not None and left <= 0:
+                        break
+                    self._clock.wait(self._changed, left)
+                return self.is_open
+        finally:
+            forget()
+
+    def missing(self) -> str:
+        """What has not arrived, with the errors, for people."""
+        with self._changed:
+            names = list(self._missing)
+        return "; ".join(f"{name} ({self._trouble_of(name) or 'no answer yet'})" for name in names)
+
+    def check(self) -> float | None:
+        """Warn if it is time to; the seconds until it has to be called again, None once the gate is open.
+
+        Raises SyncTimeoutError when the time is up.
+        """
+        now = self._clock.monotonic()
+        if self.is_open:
+            return None
+        waited = now - self._since
+        if self._timeout is not None and waited >= self._timeout:
+            raise SyncTimeoutError(f"not complete after {waited:.0f} s, so nothing can be reconciled: {self.missing()}")
+        if now >= self._warn_at:
+            self._warn_at = now + WARN_EVERY
+            self._logger.warning("nothing is reconciled yet, after %.0f s: waiting for %s", waited, self.missing())
+        next_check = self._warn_at if self._timeout is None else min(self._warn_at, self._since + self._timeout)
+        return max(0.0, next_check - now)
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()

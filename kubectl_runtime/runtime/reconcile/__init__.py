@@ -1,0 +1,1 @@
+"""Running reconcilers: the runner, the invoker, the executor, and what user code is and gets."""

@@ -1,0 +1,48 @@
+"""`Action`: what a reconciler wants to happen next."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from kubectl_runtime.core.base.clock import Duration, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """The answer of a reconciler or an error policy: make one with `Action.requeue` or `Action.await_change`.
+
+    An Action that exists is one that can be carried out: raises as `requeue` does.
+    """
+
+    requeue_after: float | None = None
+    """Seconds from the end of this run to the next one; None: only when something changes."""
+
+    def __post_init__(self) -> None:
+        if self.requeue_after is not None:
+            object.__setattr__(self, "requeue_after", _delay(self.requeue_after))
+
+    @classmethod
+    def requeue(cls, after: Duration) -> Action:
+        """Reconcile again `after` this long (seconds or a timedelta) even if nothing changes; a change comes first as
+        always.
+
+        Raises ValueError when `after` is negative, TypeError when it is neither.
+        """
+        return cls(_delay(after))
+
+    @classmethod
+    def await_change(cls) -> Action:
+        """Nothing more to do until the object, or something that it is watched for, changes."""
+        return _AWAIT_CHANGE
+
+
+def _delay(after: Duration) -> float:
+    if not isinstance(after, int | float | timedelta):
+        raise TypeError(f"Action.requeue takes seconds or a timedelta, not {after!r}")
+    delay = seconds(after)
+    if not delay >= 0:
+        raise ValueError(f"Action.requeue takes seconds that are not negative, not {after!r}")
+    return delay
+
+
+_AWAIT_CHANGE = Action()

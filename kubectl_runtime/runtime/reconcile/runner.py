@@ -1,0 +1,190 @@
+"""`Runner`: the run queue under one lock, with an executor to do the work and a dispatcher that waits for timers.
+
+Work enters by `trigger_all` (watch threads) and by timers (the dispatcher); either submits a worker when one is free. A
+worker ends one run and takes the next in the same hold of the lock, and leaves when nothing is due; so a loaded queue
+costs no hand-over between threads, and a key that waits occupies nobody.
+
+How many workers there are at a time is `WorkerPolicy`'s decision; the dispatcher also looks when that one wants to be asked
+again.
+
+    closed gate   triggers are collected, nothing runs            open()  -> open
+    open          runs                                            drain() -> draining
+    draining      nothing new runs, pending dropped; running runs finish; idle when the last has
+
+No lock is held while `execute` (user code) runs. `step` and the work's yields make it a machine that a simulation can
+drive.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
+
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.runtime.queue.runs import Outcome, Run
+from kubectl_runtime.runtime.queue.work_queue import WorkQueue
+from kubectl_runtime.runtime.queue.worker_policy import WorkerPolicy
+from kubectl_runtime.runtime.reconcile.executor import Executor
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
+
+Execute = Callable[[Run], Outcome]
+"""Runs user code for one key. Never raises."""
+
+
+class Runner:
+    """Runs the keys of one controller, each at most once at a time. Safe to use from any thread."""
+
+    def __init__(self, queue: WorkQueue, execute: Execute, executor: Executor, *, concurrency: int,
+                 clock: Clock) -> None:
+        """At most `concurrency` runs at once. Starts with the gate closed."""
+        self._queue = queue
+        self._execute = execute
+        self._executor = executor
+        self._concurrency = concurrency
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._workers = 0
+        self._open = False
+        self._pace = WorkerPolicy(executor.patience)
+        self._wake_at = inf
+        """When the dispatcher will look by itself; somebody who schedules an earlier key must wake it."""
+
+    def trigger_all(self, requests: Iterable[ReconcileRequest]) -> None:
+        """Schedule these requests; whoever is free starts at once. Does not block, and takes the lock once."""
+        queue = self._queue
+        with self._lock:
+            now = self._clock.monotonic()
+            self._pace.triggered(now)
+            for request in requests:
+                queue.trigger(request, now)
+            self._call_worker_and_tell(now)
+
+    def open(self) -> None:
+        """Every store is complete: runs may begin."""
+        with self._lock:
+            self._open = True
+            self._call_worker_if_due(self._clock.monotonic())
+            self._changed.notify_all()
+
+    def drain(self) -> int:
+        """Begin no more runs and drop what is pending; returns how many keys that were."""
+        with self._lock:
+            dropped = self._queue.close()
+            self._changed.notify_all()
+            return dropped
+
+    def wait_idle(self, until: Callable[[], float]) -> bool:
+        """Block until no run is in progress (only meaningful after `drain`) or the clock reaches `until()`; whether it
+        is so.
+
+        `until` is asked again after each `wake`, so another thread can cut the wait short.
+        """
+        with self._lock:
+            while self._workers:
+                left = until() - self._clock.monotonic()
+                if left <= 0:
+                    return False
+                self._clock.wait(self._changed, left)
+            return True
+
+    def wake(self) -> None:
+        """Have `wait_idle` look at its deadline again."""
+        with self._lock:
+            self._changed.notify_all()
+
+    def running(self) -> list[Run]:
+        """The runs in progress, in the order they began."""
+        with self._lock:
+            return sorted(self._queue.running, key=lambda run: run.started)
+
+    def depth(self) -> int:
+        """How many keys are scheduled, due or not."""
+        with self._lock:
+            return len(self._queue)
+
+    def step(self) -> float | None:
+        """The dispatcher's turn: start what is due. Returns seconds until the next key is, None when none waits."""
+        with self._lock:
+            return self._step()
+
+    def dispatch(self, housekeeping: Callable[[], float | None]) -> None:
+        """The dispatcher's thread: `step` whenever there is something to do, until `drain`.
+
+        `housekeeping` is called in between, outside the lock; it returns the seconds after which it wants to be called
+        again.
+        """
+        while True:
+            limit = housekeeping()
+            with self._lock:
+                if self._queue.closed:
+                    return
+                delay = self._step()
+                waits = [seconds for seconds in (limit, delay) if seconds is not None]
+                self._wake_at = self._clock.monotonic() + min(waits) if waits else inf
+                self._clock.wait(self._changed, min(waits) if waits else None)
+                self._wake_at = inf
+
+    def _step(self) -> float | None:
+        now = self._clock.monotonic()
+        at = self._call_worker_if_due(now)
+        return None if at is None else max(0.0, at - now)
+
+    def _call_worker_if_due(self, now: float) -> float | None:
+        """Call a worker if it is time to; when the dispatcher has to look again, None if it has not."""
+        if not self._open:
+            return None
+        if self._workers < self._concurrency and self._queue.has_due(now):
+            if self._pace.may_call(self._workers, now):
+                self._pace.called(now)
+                self._workers += 1
+                self._executor.submit(self._work())
+            return self._pace.ask_again()
+        return self._queue.next_due()
+
+    def _call_worker_and_tell(self, now: float) -> None:
+        """The same, by another thread than the dispatcher's: wake that one if it would look too late."""
+        at = self._call_worker_if_due(now)
+        if at is not None and at < self._wake_at:
+            self._wake_at = at
+            self._changed.notify_all()
+
+    def _work(self) -> Iterator[None]:
+        run = None
+        try:
+            run = self._next(None, None)
+            while run is not None:
+                yield
+                outcome = self._execute(run)
+                yield
+                run = self._next(run, outcome)
+        except GeneratorExit:
+            raise
+        except BaseException:  # a defect; without this it would also look like a run that never ends
+            self._lose_worker(run)
+            raise
+
+    def _lose_worker(self, run: Run | None) -> None:
+        with self._lock:
+            self._workers -= 1
+            if run is not None:
+                self._queue.abandon(run)
+            self._changed.notify_all()
+
+    def _next(self, ended: Run | None, outcome: Outcome | None) -> Run | None:
+        """End one run and take the next. None sends the worker home."""
+        with self._lock:
+            now = self._clock.monotonic()
+            go_on = True
+            if ended is not None and outcome is not None:
+                self._queue.finish(ended, outcome, now)
+                go_on = self._pace.ended(ended, now)
+            run = self._queue.take(now) if go_on else None
+            if run is None:
+                self._workers -= 1
+                if not self._workers:
+                    self._changed.notify_all()
+            else:
+                self._pace.began(run, now)
+            self._call_worker_and_tell(now)
+            return run

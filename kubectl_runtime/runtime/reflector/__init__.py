@@ -1,0 +1,1 @@
+"""Watch events into a store: the reflector, the store, its writer and its indexes."""

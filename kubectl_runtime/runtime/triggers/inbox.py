@@ -1,0 +1,87 @@
+"""`Inbox`: all that asks for runs of one controller goes through here to its queue, brought to its kind and scope.
+
+    sink                from the watches: requests, of which those of another kind are refused with a line in the log
+    trigger             from the program: an object or ref; another kind raises
+    trigger_everything  from the program: every stored object
+    external, bulk      the same two as requests, for the threads of trigger sources
+
+Safe to use from any thread; never blocks.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.runtime.reflector.store import Store
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink
+from kubectl_runtime.runtime.usercode import GuardedLogger
+
+EXTERNAL, BULK = "external trigger", "bulk reconcile requested"
+
+
+class Inbox:
+    """What one controller is sent."""
+
+    def __init__(self, resource: ApiResource, store: Store[Any], schedule: Sink, *,
+                 logger: GuardedLogger, on_bug: Callable[[str, BaseException], None]) -> None:
+        """`schedule` takes requests of `resource`, whose objects `store` keeps. `on_bug` hears of what it raises."""
+        self._resource = resource
+        self._store = store
+        self._schedule = schedule
+        self._logger = logger
+        self._on_bug = on_bug
+
+    def sink(self, requests: list[ReconcileRequest]) -> None:
+        """Schedule these requests. Raises nothing."""
+        own = self._resource
+        try:
+            accepted = requests if all(request.ref.resource is own for request in requests) else self._own(requests)
+            self._schedule(accepted)
+        except Exception as error:  # noqa: BLE001 - a defect here: a controller that looks alive and hears nothing
+            self._on_bug("the queue", error)
+
+    def trigger(self, item: Any) -> None:
+        """Reconcile an object or ref. Raises RequestError when it is not of the controller's kind."""
+        self.sink(self.external(item))
+
+    def trigger_everything(self) -> None:
+        """Reconcile every stored object."""
+        self.sink(self.bulk())
+
+    def external(self, item: Any) -> list[ReconcileRequest]:
+        """The request for an object or ref. Raises RequestError when it is not of the controller's kind."""
+        return [ReconcileRequest(ref_of(item, self._resource), EXTERNAL)]
+
+    def bulk(self, _item: Any = None) -> list[ReconcileRequest]:
+        """Requests for every stored object, whatever the item is that asks for them."""
+        own = self._resource
+        return [ReconcileRequest(record.ref.canonical(own), BULK) for record in self._store.records()]
+
+    def _own(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
+        accepted = []
+        for request in requests:
+            try:
+                accepted.append(ReconcileRequest(ref_of(request.ref, self._resource), request.reason, request.cause))
+            except RequestError as error:
+                self._logger.error("a trigger (%s) is ignored: %s", request.reason, error)
+        return accepted
+
+
+def ref_of(item: Any, own: ApiResource) -> ObjectRef:
+    """The ref that `item` (a ref or an object) names, of the controller's own kind, version and scope.
+
+    Raises RequestError for anything else.
+    """
+    ref = item if isinstance(item, ObjectRef) else getattr(item, "ref", None)
+    if not isinstance(ref, ObjectRef):
+        raise RequestError(f"{type(item).__name__} is neither an object nor an ObjectRef of {own.full_name}")
+    if ref.resource is own and (ref.namespace is not None) == own.namespaced:
+        return ref
+    if ref.kind != own.kind or ref.group != own.group:
+        raise RequestError(f"{ref} is not of the kind {own.full_name} that this controller reconciles")
+    if own.namespaced and not ref.namespace:
+        raise RequestError(f"{ref} has no namespace, but {own.full_name} are namespaced")
+    return ref.canonical(own)

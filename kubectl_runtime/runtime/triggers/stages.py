@@ -1,0 +1,101 @@
+"""Stages for streams of events, in the form of iterators: the same functions that a `Watch` applies event by event.
+
+    applied_objects     the objects of InitApply and Apply
+    touched_objects     those and the objects of Delete
+    modify              changes each object (pruning) before it reaches a store
+    predicate_filter    only the objects that changed in the sense of a predicate
+    trigger_self, trigger_owners, trigger_others    requests
+
+A stage passes on one event at a time, keeps no lock, closes its source when it is closed, and lives on when user code
+raises: that is reported and the next event follows.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration
+from kubectl_runtime.core.codec.prune import Modify, pruned
+from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource
+from kubectl_runtime.core.objects.invalid import InvalidObject
+from kubectl_runtime.runtime.streams import closing_source
+from kubectl_runtime.runtime.triggers import triggers
+from kubectl_runtime.runtime.triggers.predicates import TTL, Predicate, PredicateCache
+from kubectl_runtime.runtime.triggers.triggers import Mapper, ReconcileRequest, Subscription
+from kubectl_runtime.runtime.usercode import guarded, name_of
+from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, InitApply, with_obj
+
+K = TypeVar("K")
+
+
+def applied_objects(events: Iterable[Event[K]]) -> Iterator[K]:
+    """The objects that exist or changed, without those that were deleted."""
+    return _objects(events, (InitApply, Apply))
+
+
+def touched_objects(events: Iterable[Event[K]]) -> Iterator[K]:
+    """The objects that exist, changed or were deleted."""
+    return _objects(events, (InitApply, Apply, Delete))
+
+
+def modify(events: Iterable[Event[K]], change: Callable[[K], object]) -> Iterator[Event[K]]:
+    """Let `change` prune each object in place. A store further on keeps only what is left, marked as partial, so that
+    it cannot replace the object on the server. When `change` raises, the object goes on as it came."""
+    with closing_source(events):
+        for event in events:
+            yield with_obj(event, lambda obj: _changed(obj, change))
+
+
+def predicate_filter(objects: Iterable[K], predicate: Predicate, *, ttl: Duration = TTL,
+                     clock: Clock = SYSTEM_CLOCK) -> Iterator[K]:
+    """The objects whose value changed, or that pass in any case (see `predicates`).
+
+    Deletions cannot be told from changes in a stream of objects: do not filter one whose deletions matter.
+    """
+    cache = PredicateCache(predicate, ttl=ttl, clock=clock)
+    with closing_source(objects):
+        for obj in objects:
+            if cache.passes_object(obj):
+                yield obj
+
+
+def trigger_self(events: Iterable[Event[Any]], resource: HasApiResource | ApiResource) -> Iterator[ReconcileRequest]:
+    """A request for each touched object of `resource`."""
+    return _requests(events, triggers.trigger_self(resource))
+
+
+def trigger_owners(events: Iterable[Event[Any]], owner: HasApiResource | ApiResource) -> Iterator[ReconcileRequest]:
+    """Requests for the owners of this kind of each touched object."""
+    return _requests(events, triggers.trigger_owners(owner))
+
+
+def trigger_others(events: Iterable[Event[K]], mapper: Mapper[K]) -> Iterator[ReconcileRequest]:
+    """Requests for what `mapper` makes of each touched object."""
+    return _requests(events, triggers.trigger_others(mapper))
+
+
+def _objects(events: Iterable[Event[K]], kinds: tuple[type, ...]) -> Iterator[K]:
+    with closing_source(events):
+        for event in events:
+            if isinstance(event, kinds):
+                yield event.obj  # type: ignore[union-attr]  # all of `kinds` carry an object
+
+
+def _requests(events: Iterable[Event[Any]], subscription: Subscription) -> Iterator[ReconcileRequest]:
+    where = name_of(subscription)
+    with closing_source(events):
+        for event in events:
+            requests: list[ReconcileRequest] = []
+            guarded(None, where, _collect, requests, subscription, event)
+            yield from requests
+
+
+def _collect(requests: list[ReconcileRequest], subscription: Subscription, event: Event[Any]) -> None:
+    requests.extend(subscription(event))  # what was asked for before it raised, counts
+
+
+def _changed(obj: Any, change: Modify) -> Any:
+    if isinstance(obj, InvalidObject):
+        return obj
+    original = obj.record
+    return type(obj).from_record(guarded(original, f"{name_of(change)}, given {obj!r},", pruned, obj, change))

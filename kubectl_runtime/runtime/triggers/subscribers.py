@@ -1,0 +1,113 @@
+"""`Subscriber`: one subscription of a watch, and where its requests go.
+
+    idle         deliver(changes): the calling thread works through them
+    delivering   deliver(changes): queued; the thread that is at work takes them next
+
+So each subscription sees all changes in order and one at a time, whichever threads bring them: the watch's own, and
+for the objects that were stored before it came, the one that subscribed. No lock is held while user code runs. What
+user code raises is reported, and the next event follows; code that takes longer than 100 ms is named in the log,
+since it holds up the watch.
+"""
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink, Subscription
+from kubectl_runtime.runtime.usercode import guarded, guarded_logger, name_of
+from kubectl_runtime.runtime.watcher.event import INIT, Event, obj_of, with_obj
+
+log = guarded_logger(__name__)
+
+SLOW_SECONDS = 0.1
+"""User code in a watch's thread that takes longer is logged by name."""
+
+CHUNK = 500
+"""Events after which the requests made so far are passed on: a long list must not keep the first ones waiting."""
+
+
+class Subscriber:
+    """Safe to use from any thread."""
+
+    def __init__(self, subscription: Subscription, sink: Sink, read: Callable[[Record], Any], clock: Clock,
+                 stop: StopToken, on_complete: Callable[[], None]) -> None:
+        """`on_complete` is for the watch to call, when a list is complete."""
+        self.on_complete = on_complete
+        self._subscription = subscription
+        self._sink = sink
+        self._read = read
+        self._clock = clock
+        self._stop = stop
+        self._name = name_of(subscription)
+        self._lock = threading.Lock()
+        self._queue: deque[Sequence[Event[Record]]] = deque()
+        self._delivering = True
+        self._cancelled = False
+        self._current: Event[Record] = INIT
+        """What the subscription is given at the moment. Of the thread that delivers."""
+
+    def begin(self, changes: Sequence[Event[Record]]) -> None:
+        """Deliver `changes`, then what has come since the subscriber was made. To be called exactly once."""
+        self._work(changes)
+
+    def deliver(self, changes: Sequence[Event[Record]]) -> None:
+        """Pass `changes` through the subscription, after all that came before."""
+        with self._lock:
+            if self._delivering:
+                self._queue.append(changes)
+                return
+            self._delivering = True
+        self._work(changes)
+
+    def cancel(self) -> None:
+        """Deliver nothing more; what is being worked on is finished."""
+        self._cancelled = True
+
+    def _work(self, changes: Sequence[Event[Record]]) -> None:
+        while True:
+            for start in range(0, len(changes), CHUNK):
+                if self._cancelled or self._stop.is_set():
+                    break
+                self._pass(changes[start:start + CHUNK])
+            with self._lock:
+                if not self._queue:
+                    self._delivering = False
+                    return
+                changes = self._queue.popleft()
+
+    def _pass(self, changes: Sequence[Event[Record]]) -> None:
+        requests: list[ReconcileRequest] = []
+        left = iter(changes)
+        # Guarded as a whole and gone on with after what raised, as a guard around each event would cost each event.
+        while not guarded(False, self._told, self._collect, left, requests):
+            pass
+        if requests:
+            guarded(None, f"the sink of {self._name}", self._sink, requests)
+
+    def _collect(self, changes: Iterator[Event[Record]], requests: list[ReconcileRequest]) -> bool:
+        """Add to `requests` what follows from `changes`; True when there are no more of them."""
+        monotonic = self._clock.monotonic
+        for change in changes:
+            self._current = change
+            began = monotonic()
+            try:
+                # The reader is made for this subscription alone: what it changes in it, nobody else sees.
+                requests.extend(self._subscription(with_obj(change, self._read)))
+            finally:
+                if (took := monotonic() - began) > SLOW_SECONDS:
+                    log.warning("%s took %.0f ms for %s: what a watch calls must not block, or its events come late",
+                                self._name, took * 1000, _described(change))
+        return True
+
+    def _told(self, *_: object) -> str:
+        return f"{self._name}, given {_described(self._current)},"
+
+
+def _described(change: Event[Record]) -> str:
+    obj = obj_of(change)
+    return type(change).__name__ if obj is None else f"{type(change).__name__} of {obj.ref}"

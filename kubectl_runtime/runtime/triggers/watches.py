@@ -1,0 +1,208 @@
+"""`Watch`: one watched resource, from the requests to the store and the subscriptions, moved on by whoever calls
+`step`.
+
+    phase       what `step` does                                   returns
+    listing     reads one page                                     0
+    watching    reads what has arrived (blocks until something     0; None when a simulated transport has nothing ready
+                has, or the stop token is set)
+    waiting     nothing before its time                            the seconds that are left
+    stopped     nothing                                            None
+
+A thread calls it in a loop (`run`); a simulation calls it when it likes. The order in each step is: store,
+then the subscriptions, then the visible state. A subscription that comes late first gets an `Apply` of every stored
+object and `InitDone`, then everything after that, nothing twice and nothing lost: what is stored and who observes it
+change under one lock.
+"""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+import msgspec
+
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.prune import Modify
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.runtime.reflector.reflector import Reflector
+from kubectl_runtime.runtime.reflector.store import Store
+from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
+from kubectl_runtime.runtime.triggers.subscribers import Subscriber
+from kubectl_runtime.runtime.triggers.triggers import Sink, Subscription
+from kubectl_runtime.runtime.usercode import guarded_logger
+from kubectl_runtime.runtime.watcher.event import INIT_DONE, Apply, Event, Failed
+from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
+from kubectl_runtime.runtime.watcher.readers import modified, reader_of
+from kubectl_runtime.runtime.watcher.watch_api import WatchApi
+from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, IDLE_PAUSE, Backoff, WatchBackoff
+from kubectl_runtime.runtime.watcher.watch_driver import WatchDriver
+from kubectl_runtime.runtime.watcher.watch_machine import Listing
+from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, WatcherConfig
+
+log = guarded_logger(__name__)
+
+K = TypeVar("K")
+
+
+class Phase(StrEnum):
+    """What a watch is doing."""
+
+    LISTING = "listing"
+    WATCHING = "watching"
+    WAITING = "waiting"
+    STOPPED = "stopped"
+
+
+class WatchState(msgspec.Struct, frozen=True):
+    """How a watch is doing; times are of its monotonic clock."""
+
+    phase: Phase = Phase.LISTING
+    since: float = 0.0
+    """When this phase began."""
+    last_error: str = ""
+    """The last failure, as it was logged; empty again once a list is complete or a watch open."""
+    consecutive_failures: int = 0
+    """Failures since a list was complete or a watch opened. (The backoff counts on until a watch has proved itself.)"""
+    last_event: float | None = None
+    """When something last arrived: a page, an event or a bookmark."""
+    relists: int = 0
+    """Complete lists after the first one."""
+
+
+class Watch(Generic[K]):
+    """One watched resource. `step` and `run` are for one thread at a time; all else is safe to use from any thread."""
+
+    def __init__(self, api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *, stop: StopToken,
+                 backoff: WatchBackoff = DEFAULT_BACKOFF, relist_triggers: bool = False, modify: Modify | None = None,
+                 clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None) -> None:
+        """Nothing is requested yet. `modify` prunes each object before it is stored; `rng` draws all jitter."""
+        rng = rng or random.Random()
+        self.target = WatchTarget(api.resource, api.namespace, config.label_text, config.field_text)
+        self.stop = stop
+        self._clock = clock
+        self._read = reader_of(api.kind)
+        self._modify = modify
+        self._driver = WatchDriver(api, config, stop, clock, rng)
+        self._backoff = Backoff(backoff, rng=rng)
+        self._failures = FailureLog(self.target)
+        self._writer = StoreWriter(api.resource, self._read, clock=clock)
+        self._relist_triggers = relist_triggers
+        self._reflector = Reflector(self._writer, relist_triggers=relist_triggers)
+        self._resume_at = 0.0
+        self._relists = -1  # the first complete list is none
+        self.store: Store[K] = self._writer.store
+        self._state = WatchState(since=clock.monotonic())
+
+    @property
+    def state(self) -> WatchState:
+        """How it is doing, as of the last step."""
+        return self._state
+
+    @property
+    def stopped(self) -> bool:
+        return self._state.phase is Phase.STOPPED
+
+    def subscribe(self, subscription: Subscription, sink: Sink,
+                  on_complete: Callable[[], None] = lambda: None) -> Callable[[], None]:
+        """From now on pass what the watch sees through `subscription` and the requests to `sink`; returns how to end
+        that.
+
+        What is stored already is passed through before this returns, by the calling thread. `on_complete` is called
+        whenever the store holds a complete list, and now if it does already. It must neither block nor raise.
+        """
+        subscriber = Subscriber(subscription, sink, self._read, self._clock, self.stop, on_complete)
+        ready, records = self._writer.attach(subscriber)
+        subscriber.begin([*map(Apply, records), INIT_DONE] if ready else [])
+        if ready:
+            on_complete()
+
+        def unsubscribe() -> None:
+            subscriber.cancel()
+            self._writer.detach(subscriber)
+
+        return unsubscribe
+
+    def step(self) -> float | None:
+        """Do the next thing; see the table. Raises nothing: what goes wrong is a failure of the watch, logged and
+        visible."""
+        if self.stop.is_set():
+            self._finish()
+            return None
+        now = self._clock.monotonic()
+        if now < self._resume_at:
+            return self._resume_at - now
+        try:
+            return self._advance()
+        except Exception as error:  # a fault of this library must not end the watch either
+            log.exception("%s: internal error; everything is listed again", self.target)
+            self._driver.restart()
+            self._reflector = Reflector(self._writer, relist_triggers=self._relist_triggers)
+            return self._failed(Failed(error))
+
+    def run(self) -> None:
+        """Step until the stop token is set. Blocks."""
+        while not self.stopped:
+            wait = self.step()
+            if wait is None and not self.stopped:
+                wait = IDLE_PAUSE
+            if wait:
+                self.stop.wait(wait)
+
+    def _advance(self) -> float | None:
+        out, wait = self._driver.advance()
+        failure = out.pop() if out and isinstance(out[-1], Failed) else None
+        if out:
+            self._publish(out)  # type: ignore[arg-type]  # a failure is always the last output of a step
+        if failure is not None:
+            return self._failed(failure)  # type: ignore[arg-type]  # as above
+        if self.stop.is_set():
+            self._finish()
+            return None
+        self._update(arrived=wait == 0)
+        return wait
+
+    def _publish(self, events: list[Event[Record]]) -> None:
+        if self._modify is not None:
+            events = [modified(event, self._modify, self._read) for event in events]
+        for commit in self._reflector.commits(events):
+            for observer in commit.observers:
+                assert isinstance(observer, Subscriber)
+                observer.deliver(commit.changes)
+                if commit.completes and not self.stop.is_set():
+                    observer.on_complete()
+        last = events[-1]
+        if last is INIT_DONE:
+            self._relists += 1
+        if self._state.consecutive_failures:
+            self._failures.succeeded(last, self._clock.monotonic())
+
+    def _failed(self, failure: Failed) -> float:
+        now = self._clock.monotonic()
+        delay = self._backoff.next(now, failure.retry_after)
+        text = self._failures.failed(failure, now, delay)
+        self._writer.trouble(text)
+        self._resume_at = now + delay
+        old = self._state
+        failures = old.consecutive_failures + 1
+        self._state = WatchState(Phase.WAITING, now, text, failures, old.last_event, max(0, self._relists))
+        return delay
+
+    def _update(self, *, arrived: bool) -> None:
+        old, now = self._state, self._clock.monotonic()
+        listing = isinstance(self._driver.state, Listing)
+        phase = Phase.LISTING if listing else Phase.WATCHING
+        since = old.since if phase is old.phase else now
+        healed = arrived and not listing
+        error, failures = ("", 0) if healed else (old.last_error, old.consecutive_failures)
+        seen = now if arrived else old.last_event
+        self._state = WatchState(phase, since, error, failures, seen, max(0, self._relists))
+        if healed and old.last_error:
+            self._writer.trouble("")
+
+    def _finish(self) -> None:
+        if not self.stopped:
+            self._driver.close()
+            self._writer.end(self.stop.reason or "stopped")
+            self._state = msgspec.structs.replace(self._state, phase=Phase.STOPPED, since=self._clock.monotonic())

@@ -1,0 +1,31 @@
+"""From records to what user code gets: a fresh reader each time, and what `modify` leaves of an object."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from kubectl_runtime.core.codec.prune import Modify, pruned
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.objects.invalid import InvalidObject
+from kubectl_runtime.runtime.usercode import guarded, name_of
+from kubectl_runtime.runtime.watcher.event import Event, with_obj
+
+K = TypeVar("K")
+
+def reader_of(kind: type[K]) -> Callable[[Record], K]:
+    """What makes readers of `kind`; a record whose head did not decode becomes an `InvalidObject`."""
+    from_record: Callable[[Record], K] = cast(Any, kind).from_record  # kinds are resource classes
+
+    def read(record: Record) -> K:
+        if record.problem is not None:
+            return cast(K, InvalidObject(record))  # it flows like one: only its content raises what is wrong
+        return from_record(record)
+
+    return read
+
+
+def modified(event: Event[Record], modify: Modify, read: Callable[[Record], Any]) -> Event[Record]:
+    """The event with its record pruned by `modify`; as it was when that raises (reported) or the object is invalid."""
+
+    return with_obj(event, lambda record: guarded(record, lambda: f"{name_of(modify)}, given {record.ref},",
+                                                  lambda: pruned(read(record), modify)))

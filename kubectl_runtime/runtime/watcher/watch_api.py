@@ -1,0 +1,51 @@
+"""The little that a watcher needs of an `Api`, so that it can be fed from a script in tests."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeAlias, TypeVar
+
+from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.metav1 import ListMeta
+from kubectl_runtime.core.requests.params import ListParams, WatchParams
+from kubectl_runtime.core.requests.request import Retry
+
+K_co = TypeVar("K_co", covariant=True)
+
+
+class WatchItem(Protocol):
+    """One event of a watch as the client decodes it."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def record(self) -> Record | None: ...
+    @property
+    def resource_version(self) -> str | None: ...
+    @property
+    def status(self) -> Status | None: ...
+
+
+WatchBatch: TypeAlias = Sequence[WatchItem]
+
+
+class WatchApi(Protocol[K_co]):
+    """`Api`, as far as watchers use it. An answer that means failure is raised, also by `open_watch` itself.
+
+    The batches end when the watch does, however that happens; RequestTimeout means that nothing came for longer than
+    the watch was to live. An empty batch means that nothing is ready (simulated transports only).
+    An attribute `flow_schema` of theirs, if there is one, tells servers apart (see `client.watch.WatchStream`).
+    """
+
+    @property
+    def resource(self) -> ApiResource: ...
+    @property
+    def namespace(self) -> str | None: ...
+    @property
+    def kind(self) -> type[K_co]: ...
+
+    def list_page(self, params: ListParams, *, stop: StopToken, retry: Retry) -> tuple[ListMeta, list[Record]]: ...
+
+    def open_watch(self, params: WatchParams, resource_version: str, stop: StopToken) -> Iterator[WatchBatch]: ...

@@ -1,0 +1,114 @@
+"""How long a watch waits after a failure.
+
+`WatchBackoff` is the rule: the n-th failure in a row waits a time drawn from [d, 2d), where d is `initial` doubled
+(times `factor`) n - 1 times, at most `maximum`. `Backoff` counts: it starts over once `reset_after` seconds have
+passed without a failure, counted from the end of the last wait, and for no other reason. An `Init` or a page that
+arrived proves nothing: a list can begin well and fail each time.
+
+Numbers: those of client-go's and kube-rs's reflectors (0.8 s doubling up to 30 s, full jitter on top, reset by 2 min).
+"""
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kubectl_runtime.core.base.backoff import ExponentialBackoff
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.runtime.streams import closing_source
+from kubectl_runtime.runtime.watcher.event import Event, Failed, Idle, RawStep
+from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
+
+T = TypeVar("T")
+
+IDLE_PAUSE = 0.05
+"""Seconds until a simulated transport that had nothing ready is asked again."""
+
+@dataclass(frozen=True, slots=True)
+class WatchBackoff:
+    """The rule. Durations are seconds or `timedelta`; `jitter=False` waits exactly d (for tests).
+
+    `maximum` bounds d, as in client-go, so with jitter up to twice as much is waited. Raises RequestError when a number
+    makes no sense.
+    """
+
+    initial: Duration = 0.8
+    factor: float = 2.0
+    maximum: Duration = 30.0
+    reset_after: Duration = 120.0
+    jitter: bool = True
+
+    def __post_init__(self) -> None:
+        _ = self._plain  # refuses numbers that make no sense
+        if not seconds(self.reset_after) >= 0:
+            raise RequestError(f"a backoff needs reset_after >= 0, not {self.reset_after}")
+
+    def delay(self, failures: int, rng: random.Random) -> float:
+        """Seconds to wait after the `failures`-th failure in a row (1 is the first)."""
+        if not self.jitter:
+            return self._plain.delay(failures, rng.random)
+        # [d, 2d) is what is left of 2d when up to half of it is taken off.
+        doubled = ExponentialBackoff(2 * seconds(self.initial), self.factor, 2 * seconds(self.maximum), jitter=0.5)
+        return doubled.delay(failures, lambda: 1 - rng.random())
+
+    @property
+    def _plain(self) -> ExponentialBackoff:
+        return ExponentialBackoff(self.initial, self.factor, self.maximum)
+
+
+DEFAULT_BACKOFF = WatchBackoff()
+
+
+class Backoff:
+    """Failures of one watch. Not thread-safe; the watch that owns it is used by one thread at a time."""
+
+    def __init__(self, rule: WatchBackoff = DEFAULT_BACKOFF, *, rng: random.Random | None = None) -> None:
+        """`rng` draws the jitter; give a seeded one to reproduce a run."""
+        self._rule = rule
+        self._rng = rng or random.Random()
+        self._failures = 0
+        self._healthy_since = 0.0
+
+    @property
+    def failures(self) -> int:
+        """Failures in a row."""
+        return self._failures
+
+    def next(self, now: float, at_least: float = 0.0) -> float:
+        """A failure happened: seconds to wait from `now` on, not less than `at_least` (what the server asked for)."""
+        if self.is_over(now):
+            self._failures = 0
+        self._failures += 1
+        delay = max(self._rule.delay(self._failures, self._rng), at_least)
+        self._healthy_since = now + delay
+        return delay
+
+    def is_over(self, now: float) -> bool:
+        """Whether the last failure is so long ago that the next one is the first again."""
+        return self._failures > 0 and now - self._healthy_since >= seconds(self._rule.reset_after)
+
+
+def backoff(steps: Iterable[RawStep[T]], stop: StopToken, target: WatchTarget, rule: WatchBackoff = DEFAULT_BACKOFF, *,
+            clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None) -> Iterator[Event[T]]:
+    """Pass events on; after each `Failed` log it and wait before pulling again. Ends when `stop` is set.
+
+    `target` says in the log what is watched. Closes `steps` when it is closed.
+    """
+    state, failures = Backoff(rule, rng=rng), FailureLog(target)
+    with closing_source(steps):
+        for step in steps:
+            if isinstance(step, Failed):
+                now = clock.monotonic()
+                delay = state.next(now, step.retry_after)
+                failures.failed(step, now, delay)
+                stop.wait(delay)
+            elif isinstance(step, Idle):
+                stop.wait(IDLE_PAUSE)
+            else:
+                failures.succeeded(step, clock.monotonic())
+                yield step
+            if stop.is_set():
+                return

@@ -1,0 +1,154 @@
+"""`watcher`: an endless stream of what happens to objects of one kind.
+
+    watch_steps       the raw steps: events, `Failed`, `Idle`, with nothing waited for in between
+    watcher           the stream for users: failures are logged and waited out; only its stop token ends it
+    metadata_watcher  the same of metadata alone
+    watch_object      one object: it, or None while it does not exist
+
+A stream never raises what a server, a network or an object did. Pull it from one thread, and close it (or let a `for`
+loop run to its end) in that thread; another thread ends it by setting the token, also while it is blocked in a read.
+After a break the list is made again and `Init` ... `InitDone` come again; deletions during the break show only as
+absence from the new list (a `reflector` finds them).
+"""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, overload
+
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.selectors import fields
+from kubectl_runtime.runtime.streams import closing_source
+from kubectl_runtime.runtime.watcher.event import (
+    IDLE,
+    Apply,
+    Delete,
+    Event,
+    Failed,
+    Idle,
+    InitApply,
+    InitDone,
+    RawStep,
+    with_obj,
+)
+from kubectl_runtime.runtime.watcher.failure_log import WatchTarget
+from kubectl_runtime.runtime.watcher.readers import reader_of
+from kubectl_runtime.runtime.watcher.watch_api import WatchApi
+from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, IDLE_PAUSE, WatchBackoff
+from kubectl_runtime.runtime.watcher.watch_backoff import backoff as backoff_stage
+from kubectl_runtime.runtime.watcher.watch_driver import WatchDriver
+from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, WatcherConfig
+
+K = TypeVar("K")
+K_co = TypeVar("K_co", covariant=True)
+
+
+
+class MetadataApi(Protocol[K_co]):
+    """An `Api` that can be asked for metadata alone."""
+
+    def with_metadata_only(self) -> WatchApi[K_co]: ...
+
+
+def watch_steps(api: WatchApi[Any], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
+                clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None) -> Iterator[RawStep[Record]]:
+    """The raw steps, of records. After a `Failed` the next pull tries again at once: whoever pulls paces it."""
+    stop = stop or StopToken(clock=clock)
+    with closing(WatchDriver(api, config, stop, clock, rng or random.Random())) as driver:
+        while not stop.is_set():
+            out, wait = driver.advance()
+            yield from out
+            if wait is None:
+                yield IDLE
+            elif wait:
+                stop.wait(wait)
+
+
+@overload
+def watcher(api: WatchApi[K], config: WatcherConfig = ..., stop: StopToken | None = ..., *, backoff: WatchBackoff = ...,
+            clock: Clock = ..., rng: random.Random | None = ...) -> Iterator[Event[K]]: ...
+@overload
+def watcher(api: WatchApi[K], config: WatcherConfig = ..., stop: StopToken | None = ..., *, backoff: None,
+            clock: Clock = ..., rng: random.Random | None = ...) -> Iterator[Event[K] | Failed]: ...
+def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
+            backoff: WatchBackoff | None = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
+            rng: random.Random | None = None) -> Iterator[Event[K]] | Iterator[Event[K] | Failed]:
+    """Everything that exists, then everything that changes, until `stop` is set (None: until it is closed).
+
+    With `backoff=None` failures come out as `Failed` and nothing is waited for or logged: the consumer has to pace it.
+    `rng` draws the jitter. Each event has a reader of its own, which the consumer may change.
+    """
+    stop = stop or StopToken(clock=clock)
+    steps = watch_steps(api, config, stop, clock=clock, rng=rng)
+    read = reader_of(api.kind)
+    if backoff is None:
+        return readers(_without_idle(steps, stop), read)
+    target = WatchTarget(api.resource, api.namespace, config.label_text, config.field_text)
+    return readers(backoff_stage(steps, stop, target, backoff, clock=clock, rng=rng), read)
+
+
+def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
+                     backoff: WatchBackoff = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
+                     rng: random.Random | None = None) -> Iterator[Event[K]]:
+    """As `watcher`, but only metadata is requested, sent and kept."""
+    return watcher(api.with_metadata_only(), config, stop, backoff=backoff, clock=clock, rng=rng)
+
+
+def watch_object(api: WatchApi[K], name: str, config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
+                 backoff: WatchBackoff = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
+                 rng: random.Random | None = None) -> Iterator[K | None]:
+    """The object `name` as it is now, then each new version of it; None when it does not exist, and when it goes.
+
+    Nothing is yielded twice, also after breaks. `api` has to be of one namespace, unless the kind is cluster-scoped;
+    the field selector of `config` is replaced.
+    """
+    config = replace(config, field_selector=fields({"metadata.name": name}))
+    return one_object(watcher(api, config, stop, backoff=backoff, clock=clock, rng=rng))
+
+
+def one_object(events: Iterable[Event[K]]) -> Generator[K | None]:
+    """What `watch_object` yields, of the events of a watch that selects one object."""
+    said: tuple[str, str] | str | None = "nothing yet"
+    listed: K | None = None
+    with closing_source(events):
+        for event in events:
+            if isinstance(event, InitApply):
+                listed = event.obj
+                continue
+            if isinstance(event, Apply):
+                current: K | None = event.obj
+            elif isinstance(event, InitDone):
+                current, listed = listed, None
+            elif isinstance(event, Delete):
+                current = None
+            else:
+                listed = None
+                continue
+            version = _version(current)
+            if version != said:
+                said = version
+                yield current
+
+
+def _version(obj: Any) -> tuple[str, str] | None:
+    return None if obj is None else (obj.uid, obj.resource_version)
+
+
+def readers(steps: Iterable[Any], read: Callable[[Record], Any]) -> Iterator[Any]:
+    """The steps with a reader of its own for each record."""
+    with closing_source(steps):
+        for step in steps:
+            yield with_obj(step, read)
+
+
+def _without_idle(steps: Iterable[RawStep[Record]], stop: StopToken) -> Iterator[RawStep[Record]]:
+    with closing_source(steps):
+        for step in steps:
+            if isinstance(step, Idle):
+                stop.wait(IDLE_PAUSE)
+            else:
+                yield step

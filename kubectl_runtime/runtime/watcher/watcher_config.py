@@ -1,0 +1,61 @@
+"""`WatcherConfig`: what a watcher asks for, and how."""
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from enum import Enum
+
+from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
+from kubectl_runtime.core.requests.params import keep_selections
+
+
+class ListSemantic(Enum):
+    """How recent the first list has to be."""
+
+    MOST_RECENT = "most recent"
+    """As of now, by a quorum read; paged."""
+    ANY = "any"
+    """Whatever the server has cached (`resourceVersion=0`), maybe older than what was seen before: cheaper for it.
+    Not paged, since servers page only current lists. Every later list is a most recent one, so a store never goes
+    back in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatcherConfig:
+    """Frozen. Raises RequestError when a number makes no sense or a selector is none (see `core.selectors`)."""
+
+    label_selector: LabelSelection | None = None
+    field_selector: FieldSelection | None = None
+    page_size: int | None = 500
+    """Objects per page of a list (client-go's and kube-rs's number); None asks for one page."""
+    timeout: Duration = 290.0
+    """The longest a watch request lives before the server ends it and the next one follows. Each is drawn from 80 %
+    of this to all of it, [232, 290] s, so that watches which began together do not end together."""
+    bookmarks: bool = True
+    """Ask for events that only move the resourceVersion on, so that a quiet watch can go on after a break."""
+    list_semantic: ListSemantic = ListSemantic.MOST_RECENT
+
+    def __post_init__(self) -> None:
+        keep_selections(self)
+        if self.page_size is not None and self.page_size < 1:
+            raise RequestError(f"page_size must be at least 1 or None, not {self.page_size}")
+        if seconds(self.timeout) < 1:
+            raise RequestError(f"a watch's timeout must be at least 1 s, not {self.timeout}")
+
+    @property
+    def label_text(self) -> str | None:
+        return str(self.label_selector or "") or None
+
+    @property
+    def field_text(self) -> str | None:
+        return str(self.field_selector or "") or None
+
+    def draw_timeout(self, rng: random.Random) -> int:
+        """The timeout of the next watch request, in whole seconds as the API takes it."""
+        longest = seconds(self.timeout)
+        return max(1, round(rng.uniform(0.8 * longest, longest)))
+
+
+DEFAULT_CONFIG = WatcherConfig()

@@ -1,9 +1,0 @@
-"""The three patch formats that change an object as it is; server-side apply is in managedfields."""
-
-from __future__ import annotations
-
-from kubectl_runtime.testing.apiserver.patching.json_patch import apply_json_patch
-from kubectl_runtime.testing.apiserver.patching.merge import apply_merge_patch
-from kubectl_runtime.testing.apiserver.patching.strategic import apply_strategic_merge_patch
-
-__all__ = ["apply_json_patch", "apply_merge_patch", "apply_strategic_merge_patch"]

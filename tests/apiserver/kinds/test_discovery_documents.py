@@ -1,0 +1,132 @@
+"""Discovery, health and OpenAPI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.apiserver.kinds.kindapi import Api
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
+CRD: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.example.com"},
+    "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+             "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
+                 "type": "object", "properties": {"spec": {"type": "object", "nullable": True, "properties": {
+                     "color": {"type": "string", "default": "red"}}}}}}, "subresources": {"status": {}}}]}}
+
+
+@pytest.fixture
+def with_crd(api: Api) -> Api:
+    api.made(CRD)
+    settle(api)
+    assert api("GET", "/apis/example.com/v1").status == 200
+    return api
+
+
+def settle(api: Api) -> None:
+    """Let the controller of CRDs do its steps."""
+    for _ in range(10):
+        api.clock.advance(1)
+        api.core.tick()
+
+
+def test_the_core_list_has_no_api_version(api: Api) -> None:
+    assert "apiVersion" not in api("GET", "/api/v1").body
+    assert api("GET", "/apis/apps/v1").body["apiVersion"] == "v1"
+
+
+def test_groups_come_in_the_real_servers_order_custom_ones_last(with_crd: Api) -> None:
+    names = [group["name"] for group in with_crd("GET", "/apis").body["groups"]]
+    assert names[:4] == ["apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io"]
+    assert names[-1] == "example.com"
+
+
+def test_aggregated_discovery_has_an_etag(with_crd: Api) -> None:
+    accept = AGGREGATED.format("v2")
+    first = with_crd("GET", "/apis", accept=accept)
+    assert first.headers["content-type"] == accept
+    assert first.body["apiVersion"] == "apidiscovery.k8s.io/v2"
+    again = with_crd("GET", "/apis", accept=accept, if_none_match=first.headers["etag"])
+    assert (again.status, again.raw) == (304, b"")
+
+
+def test_custom_resources_fill_in_the_kind_of_their_answers(with_crd: Api) -> None:
+    items = with_crd("GET", "/apis", accept=AGGREGATED.format("v2")).body["items"]
+    widget = items[-1]["versions"][0]["resources"][0]
+    assert widget["responseKind"] == {"group": "example.com", "version": "v1", "kind": "Widget"}
+    assert widget["verbs"][:2] == ["delete", "deletecollection"]
+
+
+def test_unknown_versions_of_builtin_groups_get_a_status_unknown_groups_text(with_crd: Api) -> None:
+    assert with_crd("GET", "/apis/apps/v9").body["kind"] == "Status"
+    for path in ("/apis/none", "/apis/none/v1", "/apis/example.com/v9"):
+        assert with_crd("GET", path).body == "404 page not found\n"
+
+
+@pytest.mark.parametrize("name", ["healthz", "livez", "readyz"])
+def test_health_is_ok_and_can_be_verbose(api: Api, name: str) -> None:
+    assert api("GET", f"/{name}").body == "ok"
+    verbose = api("GET", f"/{name}", query={"verbose": "", "exclude": "log"}).body
+    assert "[+]ping ok\n" in verbose
+    assert "[+]log excluded: ok\n" in verbose
+    assert verbose.endswith(f"{name} check passed\n")
+    assert api("GET", f"/{name}/ping").body == "ok"
+    assert api("GET", f"/{name}/nonsense").status == 404
+
+
+def references(node: Any) -> set[str]:
+    if isinstance(node, dict):
+        own = {node["$ref"]} if isinstance(node.get("$ref"), str) else set()
+        return own.union(*(references(child) for child in node.values()))
+    return set().union(*(references(child) for child in node)) if isinstance(node, list) else set()
+
+
+def test_every_document_of_v3_is_complete(with_crd: Api) -> None:
+    paths = with_crd("GET", "/openapi/v3").body["paths"]
+    for path, entry in paths.items():
+        url, _, query = entry["serverRelativeURL"].partition("?")
+        answer = with_crd("GET", url, query=dict([query.split("=")]))
+        assert answer.headers["cache-control"] == "public, immutable"
+        known = {f"#/components/schemas/{name}" for name in answer.body["components"].get("schemas", ())}
+        assert references(answer.body) <= known, path
+
+
+def test_kubectl_finds_the_query_parameters_of_a_kind(with_crd: Api) -> None:
+    for path, kind in (("api/v1", "Pod"), ("apis/apps/v1", "Deployment"), ("apis/example.com/v1", "Widget")):
+        document = with_crd("GET", f"/openapi/v3/{path}").body
+        patches = [item["patch"] for item in document["paths"].values() if "patch" in item]
+        found = next(operation for operation in patches if operation["x-kubernetes-group-version-kind"]["kind"] == kind)
+        assert {"fieldValidation", "dryRun"} <= {parameter["name"] for parameter in found["parameters"]}
+
+
+def test_schemas_of_custom_resources_are_in_both_documents(with_crd: Api) -> None:
+    v3 = with_crd("GET", "/openapi/v3/apis/example.com/v1").body["components"]["schemas"]["com.example.v1.Widget"]
+    assert v3["properties"]["spec"]["properties"]["color"]["default"] == "red"
+    assert v3["x-kubernetes-group-version-kind"] == [{"group": "example.com", "kind": "Widget", "version": "v1"}]
+    v2 = with_crd("GET", "/openapi/v2").body
+    spec = v2["definitions"]["com.example.v1.Widget"]["properties"]["spec"]
+    assert "nullable" not in spec
+    assert "type" not in spec
+    assert {name.removeprefix("#/definitions/") for name in references(v2)} <= set(v2["definitions"])
+
+
+def test_the_hash_of_a_document_follows_from_what_it_says(with_crd: Api) -> None:
+    def hashes() -> dict[str, str]:
+        entries = with_crd("GET", "/openapi/v3").body["paths"]
+        return {path: entry["serverRelativeURL"] for path, entry in entries.items()}
+
+    before = hashes()
+    version = {**CRD["spec"]["versions"][0], "schema": {"openAPIV3Schema": {
+        "type": "object", "x-kubernetes-preserve-unknown-fields": True}}}
+    assert with_crd.merge(CRD, {"spec": {"versions": [version]}}).status == 200
+    settle(with_crd)
+    after = hashes()
+    assert {path for path in before if before[path] != after[path]} == {"apis/example.com/v1"}
+
+
+def test_protobuf_is_refused_and_not_pretended(api: Api) -> None:
+    accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    assert api("GET", "/openapi/v2", accept=accept).status == 406

@@ -1,0 +1,329 @@
+"""Calls over real sockets: retries, deadlines, credentials, errors, headers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from kubectl_runtime import (
+    Api,
+    ApiError,
+    ApiResource,
+    Client,
+    Config,
+    DiscoveryError,
+    RequestTimeout,
+    RetryPolicy,
+    StopToken,
+    TransportError,
+)
+from kubectl_runtime.client.http.middleware import Answer, Call, Send
+from kubectl_runtime.core.requests.request import Request, Retry
+from kubectl_runtime.resources import Secret
+from tests.client.wire_server import Peer, Received, WireServer, answering, says, status
+
+RESOURCE = ApiResource("", "v1", "ConfigMap", "configmaps")
+GET = Request(
+    "GET", "/api/v1/namespaces/default/configmaps/a", "get", RESOURCE, "get configmaps default/a", "default", "a"
+)
+POST = Request(
+    "POST",
+    "/api/v1/namespaces/default/configmaps",
+    "create",
+    RESOURCE,
+    "create configmaps default/a",
+    "default",
+    "a",
+    body=b"{}",
+    retry=Retry.UNSENT_ONLY,
+)
+APPLY = Request("PATCH", GET.path, "apply", RESOURCE, "apply configmaps default/a", "default", "a", body=b"{}")
+FAST = {"retry": RetryPolicy(base=0.001, maximum=0.002)}
+
+
+def lost(peer: Peer, _: Received) -> None:
+    """The request was read, and the connection ends without an answer."""
+    peer.close()
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Type: application/js"])
+@pytest.mark.parametrize("request_", [GET, POST], ids=["get", "create"])
+def test_an_answer_that_breaks_off_in_its_head_is_no_answer(request_: Request, head: bytes) -> None:
+    def serve(peer: Peer) -> None:
+        peer.receive()
+        peer.send(head)
+        peer.close()
+
+    with WireServer(serve) as server, server.client(client=FAST) as client:
+        with pytest.raises(TransportError, match=r"was lost \(the answer broke off in its head"):
+            client.request(request_)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("head",
+                         [b"204 No Content\r\n", b"200 OK\r\nContent-Length: 0\r\n",
+                          b"200 OK\r\nTransfer-Encoding: chunked\r\n"])
+def test_an_empty_answer_is_an_answer(head: bytes) -> None:
+    with WireServer(answering(lambda peer, _: peer.send(b"HTTP/1.1 " + head + b"\r\n0\r\n\r\n"))) as server:
+        assert server.client(client=FAST).request(GET) == b""
+
+
+class TestRetries:
+    @pytest.mark.parametrize("code", [429, 503, 504])
+    def test_a_get_is_sent_again_until_it_is_answered(self, code: int) -> None:
+        with (
+            WireServer(answering(says(code), says(code), says(200, b"{}"))) as server,
+            server.client(client=FAST) as client,
+        ):
+            assert client.request(GET) == b"{}"
+        assert len(server.requests) == 3
+
+    def test_their_number_is_bounded_and_the_servers_reason_comes_out(self) -> None:
+        refusal = status(429, "TooManyRequests", "slow down")
+        with WireServer(answering(says(429, refusal))) as server, server.client(client=FAST) as client:
+            with pytest.raises(ApiError, match="get configmaps default/a: slow down") as error:
+                client.request(GET)
+        assert len(server.requests) == 9
+        assert error.value.code == 429
+
+    @pytest.mark.parametrize(
+        "refusal",
+        [
+            says(429, headers=("Retry-After: 3600",)),
+            says(503, headers=("Retry-After: Fri, 01 Jan 2100 00:00:00 GMT",)),
+            says(429, status(429, "TooManyRequests", details={"retryAfterSeconds": 3600})),
+        ],
+    )
+    def test_a_wait_that_does_not_fit_the_deadline_is_not_begun(self, refusal: Any) -> None:
+        with WireServer(answering(refusal)) as server, server.client(client=FAST) as client:
+            with pytest.raises(ApiError) as error:
+                client.request(GET)
+        assert len(server.requests) == 1
+        assert (error.value.retry_after or 0) >= 3600
+
+    def test_a_post_is_not_sent_again_when_its_answer_was_lost(self) -> None:
+        with WireServer(answering(lost, says(409))) as server, server.client(client=FAST) as client:
+            with pytest.raises(TransportError, match=r"create configmaps default/a.*lost") as error:
+                client.request(POST)
+        assert len(server.requests) == 1
+        assert error.value.sent
+
+    @pytest.mark.parametrize("request_", [GET, APPLY])
+    def test_what_may_be_done_twice_is_sent_again_when_its_answer_was_lost(self, request_: Request) -> None:
+        with WireServer(answering(lost, says(200, b"{}"))) as server, server.client(client=FAST) as client:
+            assert client.request(request_) == b"{}"
+        assert len(server.requests) == 2
+
+    def test_an_answer_that_breaks_off_is_not_asked_for_again(self) -> None:
+        def half(peer: Peer, _: Received) -> None:
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+            peer.close()
+
+        with WireServer(answering(half)) as server, server.client(client=FAST) as client:
+            with pytest.raises(TransportError, match="lost"):
+                client.request(GET)
+        assert len(server.requests) == 1
+
+    def test_a_post_waits_for_a_server_that_is_not_there_yet(self) -> None:
+        with WireServer(answering(says(201, b"{}"))) as server:
+            pass  # its port is closed again
+        attempts = []
+
+        def noting(send: Send) -> Send:
+            def noted(call: Call) -> Answer:
+                attempts.append(call.attempt)
+                return send(call)
+
+            return noted
+
+        with Client(Config(cluster_url=server.url), layers=[noting], **FAST) as client:
+            with pytest.raises(TransportError, match="cannot connect") as error:
+                client.request(POST)
+        assert attempts == list(range(9))
+        assert not error.value.sent
+
+    def test_a_kept_connection_that_the_server_closed_costs_no_error(self) -> None:
+        closed = threading.Event()
+
+        def once(peer: Peer) -> None:
+            if peer.receive() is not None:
+                peer.answer()
+            peer.close()
+            closed.set()
+
+        with WireServer(once) as server, server.client(client={"retry": RetryPolicy.never()}) as client:
+            for request in (GET, POST, APPLY):
+                assert client.request(request) == b"{}"
+                assert closed.wait(5)
+                closed.clear()
+        assert server.connections == 3
+
+    def test_a_wait_ends_when_the_token_is_set(self) -> None:
+        stop = StopToken()
+        threading.Timer(0.05, stop.set).start()
+        refusal = says(429, headers=("Retry-After: 30",))
+        with WireServer(answering(refusal)) as server, server.client() as client:
+            begin = time.monotonic()
+            with pytest.raises(ApiError):
+                client.request(GET, stop=stop)
+        assert time.monotonic() - begin < 10
+        assert len(server.requests) == 1
+
+    def test_retries_can_be_turned_off(self) -> None:
+        with WireServer(answering(says(503))) as server, server.client(client={"retry": RetryPolicy.never()}) as client:
+            with pytest.raises(ApiError):
+                client.request(GET)
+        assert len(server.requests) == 1
+
+
+class TestDeadlines:
+    def test_a_server_that_never_answers_is_a_request_timeout(self) -> None:
+        with WireServer(answering(lambda peer, _: peer.hold())) as server, server.client(timeout=0.2) as client:
+            with pytest.raises(
+                RequestTimeout, match=f"get configmaps default/a: no answer from 127.0.0.1:{server.port}"
+            ):
+                client.request(GET)
+        assert len(server.requests) == 1
+
+    def test_a_server_that_trickles_is_one_too(self) -> None:
+        def trickle(peer: Peer, _: Received) -> None:
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+            pause = threading.Event()
+            for _ in range(1000):
+                peer.send(b"x")
+                pause.wait(0.02)
+
+        with WireServer(answering(trickle)) as server, server.client(timeout=0.2) as client:
+            begin = time.monotonic()
+            with pytest.raises(RequestTimeout):
+                client.request(GET)
+        assert time.monotonic() - begin < 2
+
+    def test_a_call_whose_time_is_up_is_not_sent(self) -> None:
+        with WireServer(answering(says())) as server, server.client() as client:
+            with pytest.raises(RequestTimeout, match="before it could be sent"):
+                client.request(GET, deadline=client.clock.monotonic())
+        assert server.requests == []
+
+
+class TestUnreachable:
+    def test_the_message_says_where_and_what_to_do(self) -> None:
+        with WireServer(answering(says())) as server:
+            pass
+        with Client(Config(cluster_url=server.url, origin="context 'x' of /k"), retry=RetryPolicy.never()) as client:
+            with pytest.raises(TransportError) as error:
+                client.request(GET)
+        text = str(error.value)
+        for part in (
+            "get configmaps default/a",
+            f"127.0.0.1:{server.port}",
+            "refused",
+            "Is the API server running",
+            "context 'x' of /k",
+        ):
+            assert part in text
+        assert "0x" not in text
+
+    def test_a_closed_client_says_so(self) -> None:
+        with WireServer(answering(says())) as server:
+            client = server.client()
+            client.close()
+            client.close()
+            with pytest.raises(TransportError, match="closed"):
+                client.request(GET)
+        assert server.requests == []
+
+
+class TestErrors:
+    def error(self, answer: Any, request: Request = GET) -> ApiError:
+        with WireServer(answering(answer)) as server, server.client(client={"retry": RetryPolicy.never()}) as client:
+            with pytest.raises(ApiError) as error:
+                client.request(request)
+        return error.value
+
+    def test_a_status_comes_out_with_the_operation(self) -> None:
+        error = self.error(says(404, status(404, "NotFound", 'configmaps "a" not found', details={"name": "a"})))
+        assert str(error) == 'get configmaps default/a: configmaps "a" not found'
+        assert error.is_not_found
+        assert not isinstance(error, DiscoveryError)
+
+    @pytest.mark.parametrize(
+        ("code", "body", "kind", "message", "reason"),
+        [
+            (503, b"service unavailable", "text/plain", "service unavailable", "ServiceUnavailable"),
+            (500, b"", "text/plain", "HTTP 500 Internal Server Error without a body", "InternalError"),
+            (
+                502,
+                b"<html><head><title>502 Bad\nGateway</title></head></html>",
+                "text/html",
+                "a web page: 502 Bad Gateway",
+                "",
+            ),
+            (409, b"[1", "application/json", "[1", "Conflict"),
+            (400, b"\xff\xfe", "text/plain", "\ufffd\ufffd", "BadRequest"),
+            (403, b'{"kind": "Pod"}', "application/json", "Pod", "Forbidden"),
+        ],
+    )
+    def test_a_body_that_is_no_status_becomes_the_message(
+        self, code: int, body: bytes, kind: str, message: str, reason: str
+    ) -> None:
+        error = self.error(says(code, body, kind=kind))
+        assert (error.code, error.reason) == (code, reason)
+        assert message in str(error)
+
+    @pytest.mark.parametrize(("body", "kept"), [
+        (b"x" * 5000, "x" * 1024),
+        (b"<html><head><title>%s</title></head></html>" % (b"x" * 5000),
+         f"HTTP 502 Bad Gateway with a web page: {'x' * 200} (is a proxy or another server in the way?)"),
+    ])
+    def test_a_long_body_that_is_no_status_is_cut(self, body: bytes, kept: str) -> None:
+        assert str(self.error(says(502, body, kind="text/html"))) == f"get configmaps default/a: {kept}"
+
+    def test_a_plain_404_is_an_unknown_kind(self) -> None:
+        error = self.error(says(404, b"404 page not found\n", kind="text/plain"))
+        assert isinstance(error, DiscoveryError)
+        assert error.is_not_found
+        assert "the server does not serve configmaps in v1: is its CRD installed" in str(error)
+
+    def test_so_is_the_status_of_a_missing_kind_and_any_404_of_a_list(self) -> None:
+        missing = status(404, "NotFound", "the server could not find the requested resource", details={})
+        assert isinstance(self.error(says(404, missing)), DiscoveryError)
+        listing = Request("GET", "/api/v1/configmaps", "list", RESOURCE, "list configmaps")
+        assert isinstance(self.error(says(404, status(404, "NotFound", "x")), listing), DiscoveryError)
+
+    def test_a_redirect_is_not_followed_but_named(self) -> None:
+        with (
+            WireServer(answering(says(302, headers=("Location: https://elsewhere/login",)))) as server,
+            server.client() as client,
+            pytest.raises(ApiError, match="redirects to https://elsewhere/login"),
+        ):
+            client.request(GET)
+        assert len(server.requests) == 1
+
+    @pytest.mark.parametrize("code", [400, 422, 500])
+    def test_what_the_server_says_of_a_secrets_content_is_withheld(self, code: int) -> None:
+        said = status(
+            code, "Invalid", 'Invalid value: "geheim"', details={"causes": [{"message": "geheim", "field": "data"}]}
+        )
+        with WireServer(answering(says(code, said))) as server, server.client() as client:
+            with pytest.raises(ApiError) as error:
+                Api.namespaced(client, Secret, "default").create({"metadata": {"name": "a"}})
+        assert "geheim" not in str(error.value)
+        assert "geheim" not in repr(error.value.status)
+        assert f"create secrets default/a: {code} Invalid; " in str(error.value)
+
+    def test_other_messages_about_secrets_stay(self) -> None:
+        with (
+            WireServer(
+                answering(says(404, status(404, "NotFound", 'secrets "a" not found', details={"name": "a"})))
+            ) as server,
+            server.client() as client,
+            pytest.raises(ApiError, match='secrets "a" not found'),
+        ):
+            Api.namespaced(client, Secret, "default").get("a")
+
+    def test_retry_after_is_on_the_error(self) -> None:
+        assert self.error(says(429, headers=("Retry-After: 7",))).retry_after == 7

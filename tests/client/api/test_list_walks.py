@@ -1,0 +1,122 @@
+"""The walk over the pages of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubectl_runtime import ApiError, ApiResource, DecodeError, ListParams
+from kubectl_runtime.client.api.paging import Page, walk
+from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.codec.record import Head, Record
+from kubectl_runtime.core.meta.metav1 import ListMeta
+
+RESOURCE = ApiResource("", "v1", "ConfigMap", "configmaps")
+EXPIRED = ApiError(Status(code=410, reason="Expired", message="token expired"))
+
+
+def record(name: str) -> Record:
+    return Record(Head(name=name, uid=f"uid-{name}"), RESOURCE, b"{}")
+
+
+class Server:
+    """Lists `names` in pages; tokens are positions. `fails(n, params)` may raise for the n-th request."""
+
+    def __init__(self, names: list[str], fails: Callable[[int, ListParams], None] = lambda n, params: None) -> None:
+        self.names, self.fails = names, fails
+        self.asked: list[tuple[int | None, str | None]] = []
+
+    def fetch(self, params: ListParams) -> Page:
+        self.asked.append((params.limit, params.continue_token))
+        self.fails(len(self.asked), params)
+        begin = int(params.continue_token or 0)
+        end = begin + (params.limit or len(self.names))
+        token = str(end) if end < len(self.names) else None
+        return ListMeta(resource_version="7", continue_token=token), [record(name) for name in self.names[begin:end]]
+
+
+def names(server: Server, limit: int | None = 2) -> list[str]:
+    return [found.name for _, page in walk(server.fetch, ListParams(limit=limit), "list x") for found in page]
+
+
+def test_continue_alone_says_whether_there_is_more() -> None:
+    server = Server(list("abcde"))
+    assert names(server) == list("abcde")
+    assert server.asked == [(2, None), (2, "2"), (2, "4")]
+
+
+def test_pages_are_asked_for_one_by_one() -> None:
+    server = Server(list("abcde"))
+    pages = walk(server.fetch, ListParams(limit=2), "list x")
+    next(pages)
+    assert len(server.asked) == 1
+
+
+def test_without_a_limit_pages_have_five_hundred_objects() -> None:
+    server = Server(["a"])
+    names(server, None)
+    assert server.asked == [(500, None)]
+
+
+def test_an_expired_token_restarts_the_walk_and_gives_no_object_twice() -> None:
+    def once(n: int, params: ListParams) -> None:
+        if n == 2:
+            raise EXPIRED
+
+    server = Server(list("abcde"), once)
+    assert names(server) == list("abcde")
+    assert server.asked == [(2, None), (2, "2"), (2, None), (2, "2"), (2, "4")]
+
+
+def test_tokens_that_expire_again_lead_to_one_list_without_pages() -> None:
+    def always(n: int, params: ListParams) -> None:
+        if params.continue_token:
+            raise EXPIRED
+
+    server = Server(list("abcde"), always)
+    assert names(server) == list("abcde")
+    assert server.asked == [(2, None), (2, "2"), (2, None), (2, "2"), (None, None)]
+
+
+def test_a_410_without_a_token_is_the_callers() -> None:
+    def at_once(n: int, params: ListParams) -> None:
+        raise EXPIRED
+
+    server = Server(["a"], at_once)
+    with pytest.raises(ApiError):
+        names(server)
+    assert len(server.asked) == 1
+
+
+def test_other_errors_pass() -> None:
+    def second(n: int, params: ListParams) -> None:
+        if n == 2:
+            raise ApiError(Status(code=500))
+
+    with pytest.raises(ApiError):
+        names(Server(list("abc"), second))
+
+
+def test_a_server_that_repeats_its_token_is_not_asked_for_ever() -> None:
+    asked = []
+
+    def same(params: ListParams) -> Page:
+        asked.append(params)
+        return ListMeta(continue_token="again"), []
+
+    with pytest.raises(DecodeError, match="same continue token"):
+        list(walk(same, ListParams(), "list x"))
+    assert len(asked) == 4
+
+
+@given(count=st.integers(0, 30), limit=st.integers(1, 7), expires=st.sets(st.integers(2, 12)))
+def test_every_object_comes_exactly_once_whichever_tokens_expire(count: int, limit: int, expires: set[int]) -> None:
+    def some(n: int, params: ListParams) -> None:
+        if n in expires and params.continue_token:
+            raise EXPIRED
+
+    wanted = [f"n{number}" for number in range(count)]
+    assert sorted(names(Server(wanted, some), limit)) == sorted(wanted)

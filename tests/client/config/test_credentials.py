@@ -1,0 +1,304 @@
+"""Tokens, token files and exec plugins: one header, kept fresh, obtained once for all threads."""
+
+from __future__ import annotations
+
+import json
+import logging
+import stat
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubectl_runtime import AuthError, ConfigError
+from kubectl_runtime.client.config.auth import FixedCredentials, TokenFile
+from kubectl_runtime.client.config.exec_plugin import ExecCredentials, ExecSpec
+from kubectl_runtime.testing.clock import SimClock
+
+V1 = "client.authentication.k8s.io/v1"
+
+
+class TestTokens:
+    def test_white_space_around_a_token_is_not_sent(self) -> None:
+        assert FixedCredentials.token(" abc\n").header() == "Bearer abc"
+
+    @pytest.mark.parametrize("token", ["a\nb", "a\r\nX-Evil: 1", "gehe\x00im", "gehéim"])
+    def test_a_token_that_no_header_can_carry_is_an_error_without_the_token(self, token: str) -> None:
+        with pytest.raises(AuthError) as error:
+            FixedCredentials.token(token)
+        assert token not in str(error.value)
+        assert "Evil" not in str(error.value)
+
+
+class TestTokenFile:
+    def test_it_is_read_again_after_sixty_seconds_and_not_before(self, tmp_path: Path) -> None:
+        clock, path = SimClock(), tmp_path / "token"
+        path.write_text("one\n")
+        credentials = TokenFile(path, clock=clock)
+        assert credentials.header() == "Bearer one"
+        path.write_text("two\n")
+        clock.advance(59)
+        assert credentials.header() == "Bearer one"
+        clock.advance(1)
+        assert credentials.header() == "Bearer two"
+
+    def test_a_symlink_swap_is_seen(self, tmp_path: Path) -> None:
+        clock, link = SimClock(), tmp_path / "token"
+        for name in ("one", "two"):
+            (tmp_path / name).write_text(name)
+        link.symlink_to(tmp_path / "one")
+        credentials = TokenFile(link, clock=clock)
+        assert credentials.header() == "Bearer one"
+        (tmp_path / "new").symlink_to(tmp_path / "two")
+        (tmp_path / "new").rename(link)
+        clock.advance(90)
+        assert credentials.header() == "Bearer two"
+
+    @pytest.mark.parametrize("content", [None, b"", b"\n", b"a\nb", b"\xff\xfe"])
+    def test_while_it_is_unreadable_the_last_token_stays_and_one_warning_is_logged(
+        self, tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        clock, path = SimClock(), tmp_path / "token"
+        path.write_text("one")
+        credentials = TokenFile(path, clock=clock)
+        credentials.header()
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+        for _ in range(3):
+            clock.advance(60)
+            assert credentials.header() == "Bearer one"
+        assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
+
+    def test_a_file_that_was_never_readable_is_an_error_or_falls_back(self, tmp_path: Path) -> None:
+        with pytest.raises(AuthError, match="token"):
+            TokenFile(tmp_path / "missing").header()
+        assert TokenFile(tmp_path / "missing", fallback="old").header() == "Bearer old"
+
+    def test_a_401_reads_it_at_once(self, tmp_path: Path) -> None:
+        path = tmp_path / "token"
+        path.write_text("one")
+        credentials = TokenFile(path, clock=SimClock())
+        assert credentials.header() == "Bearer one"
+        assert not credentials.refresh("Bearer one")
+        path.write_text("two")
+        assert credentials.refresh("Bearer one")
+        assert credentials.header() == "Bearer two"
+
+
+class Plugin:
+    """An exec plugin: a script that notes each run and prints what `answer` says."""
+
+    def __init__(self, folder: Path, clock: SimClock) -> None:
+        self.folder, self.clock = folder, clock
+        self.command = folder / "plugin"
+        self.command.write_text(
+            f"#!{sys.executable}\nimport os, sys, pathlib\nfolder = pathlib.Path({str(folder)!r})\n"
+            "with open(folder / 'runs', 'a') as file: file.write(os.environ.get('KUBERNETES_EXEC_INFO', '') + '\\n')\n"
+            "(folder / 'env').write_text(os.environ.get('EXTRA', ''))\n"
+            "sys.stderr.write((folder / 'stderr').read_text() if (folder / 'stderr').exists() else '')\n"
+            "sys.stdout.write((folder / 'stdout').read_text())\n"
+            "sys.exit(int((folder / 'code').read_text()) if (folder / 'code').exists() else 0)\n"
+        )
+        self.command.chmod(self.command.stat().st_mode | stat.S_IXUSR)
+
+    def prints(self, token: str | None = "t", *, lives: float | None = None, **more: Any) -> None:
+        status = {"token": token, **more}
+        if lives is not None:
+            status["expirationTimestamp"] = (self.clock.now() + timedelta(seconds=lives)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        (self.folder / "stdout").write_text(json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": status}))
+
+    def fails(self, code: int, stderr: str = "") -> None:
+        (self.folder / "code").write_text(str(code))
+        (self.folder / "stderr").write_text(stderr)
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        path = self.folder / "runs"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def credentials(self, cluster: dict[str, Any] | None = None, **more: Any) -> ExecCredentials:
+        config = {"apiVersion": V1, "command": str(self.command), **more}
+        return ExecCredentials(ExecSpec.parse(config, cluster=cluster), clock=self.clock)
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Plugin:
+    made = Plugin(tmp_path, SimClock())
+    made.prints()
+    return made
+
+
+class TestExecPlugin:
+    def test_it_runs_once_until_shortly_before_the_expiry(self, plugin: Plugin) -> None:
+        plugin.prints("one", lives=60)
+        credentials = plugin.credentials()
+        for _ in range(100):
+            assert credentials.header() == "Bearer one"
+        plugin.clock.advance(47)
+        credentials.header()
+        assert len(plugin.runs) == 1
+        plugin.prints("two", lives=60)
+        plugin.clock.advance(2)
+        assert credentials.header() == "Bearer two"
+        assert len(plugin.runs) == 2
+
+    def test_without_expiry_it_is_kept_until_a_401(self, plugin: Plugin) -> None:
+        credentials = plugin.credentials()
+        credentials.header()
+        plugin.clock.advance(1_000_000)
+        credentials.header()
+        assert len(plugin.runs) == 1
+        plugin.prints("two")
+        assert credentials.refresh("Bearer t")
+        assert credentials.header() == "Bearer two"
+        assert len(plugin.runs) == 2
+
+    def test_credentials_that_are_rejected_again_do_not_make_it_run_for_each_call(self, plugin: Plugin) -> None:
+        credentials = plugin.credentials()
+        credentials.header()
+        for _ in range(10):
+            credentials.refresh("Bearer t")
+        assert len(plugin.runs) == 2
+        plugin.clock.advance(10)
+        credentials.refresh("Bearer t")
+        assert len(plugin.runs) == 3
+
+    def test_one_run_serves_all_threads(self, plugin: Plugin) -> None:
+        credentials = plugin.credentials()
+        barrier = threading.Barrier(8)
+        seen = []
+
+        def use() -> None:
+            barrier.wait()
+            seen.append(credentials.header())
+
+        threads = [threading.Thread(target=use) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert seen == ["Bearer t"] * 8
+        assert len(plugin.runs) == 1
+
+    def test_a_refresh_that_another_thread_made_is_used(self, plugin: Plugin) -> None:
+        credentials = plugin.credentials()
+        credentials.header()
+        plugin.prints("two")
+        assert credentials.refresh("Bearer t")
+        assert credentials.refresh("Bearer t")
+        assert len(plugin.runs) == 2
+
+    def test_its_environment_has_ours_the_files_and_what_the_protocol_says(self, plugin: Plugin) -> None:
+        cluster = {"server": "https://h"}
+        plugin.credentials(cluster, env=[{"name": "EXTRA", "value": "x"}], provideClusterInfo=True).header()
+        plugin.credentials(cluster, env=None, args=None).header()
+        assert plugin.runs[0] == {
+            "apiVersion": V1,
+            "kind": "ExecCredential",
+            "spec": {"interactive": False, "cluster": cluster},
+        }
+        assert plugin.runs[1]["spec"] == {"interactive": False}
+
+    def test_its_env_entries_reach_it(self, plugin: Plugin) -> None:
+        plugin.credentials(env=[{"name": "EXTRA", "value": "x"}]).header()
+        assert (plugin.folder / "env").read_text() == "x"
+
+    def test_noise_on_stderr_is_ignored_when_it_succeeds(self, plugin: Plugin) -> None:
+        plugin.fails(0, "warning: old version\n")
+        assert plugin.credentials().header() == "Bearer t"
+
+    def test_a_failure_names_command_code_and_the_end_of_stderr_but_no_token(self, plugin: Plugin) -> None:
+        plugin.fails(
+            3,
+            "x" * 5000
+            + " token=geheim1 Bearer geheim2 "
+            + "a" * 20
+            + "."
+            + "b" * 20
+            + "."
+            + "c" * 20
+            + " not logged in",
+        )
+        with pytest.raises(AuthError) as error:
+            plugin.credentials().header()
+        text = str(error.value)
+        assert str(plugin.command) in text
+        assert "exit code 3" in text
+        assert "not logged in" in text
+        assert "geheim" not in text
+        assert "bbbb" not in text
+        assert len(text) < 1000
+
+    def test_a_failing_plugin_is_left_alone_for_a_while(self, plugin: Plugin) -> None:
+        plugin.fails(1)
+        credentials = plugin.credentials()
+        for _ in range(5):
+            with pytest.raises(AuthError):
+                credentials.header()
+        assert len(plugin.runs) == 1
+        (plugin.folder / "code").unlink()
+        plugin.clock.advance(10)
+        assert credentials.header() == "Bearer t"
+
+    def test_credentials_that_are_still_valid_outlive_a_failing_renewal(self, plugin: Plugin) -> None:
+        plugin.prints("one", lives=100)
+        credentials = plugin.credentials()
+        credentials.header()
+        plugin.fails(1)
+        plugin.clock.advance(90)
+        assert credentials.header() == "Bearer one"
+        plugin.clock.advance(11)
+        with pytest.raises(AuthError):
+            credentials.header()
+
+    @pytest.mark.parametrize(
+        "output",
+        [
+            "",
+            "{}",
+            '{"status": {}}',
+            "geheim",
+            '{"status": {"clientCertificateData": "geheim"}}',
+            '{"status": {"token": "gehe\\nim"}}',
+        ],
+    )
+    def test_output_that_is_no_credential_is_an_error_without_the_output(self, plugin: Plugin, output: str) -> None:
+        (plugin.folder / "stdout").write_text(output)
+        with pytest.raises(AuthError) as error:
+            plugin.credentials().header()
+        assert "gehe" not in str(error.value)
+
+    def test_output_may_be_yaml(self, plugin: Plugin) -> None:
+        (plugin.folder / "stdout").write_text("kind: ExecCredential\nstatus:\n  token: abc\n")
+        assert plugin.credentials().header() == "Bearer abc"
+
+    def test_a_certificate_comes_instead_of_a_token(self, plugin: Plugin) -> None:
+        plugin.prints(None, clientCertificateData="CERT", clientKeyData="KEY")
+        credentials = plugin.credentials()
+        assert credentials.header() is None
+        certificate = credentials.certificate()
+        assert certificate is not None
+        assert (certificate.certificate, certificate.key) == (b"CERT", b"KEY")
+        assert "KEY" not in repr(certificate)
+
+    def test_a_missing_command_is_named_with_its_install_hint(self, tmp_path: Path) -> None:
+        spec = ExecSpec.parse({"apiVersion": V1, "command": str(tmp_path / "none"), "installHint": "get it there"})
+        with pytest.raises(AuthError, match=r"none.*get it there"):
+            ExecCredentials(spec).header()
+
+    @pytest.mark.parametrize(
+        "config",
+        [
+            {},
+            {"command": "x"},
+            {"command": "x", "apiVersion": "v9"},
+            {"command": "x", "apiVersion": V1, "interactiveMode": "Always"},
+        ],
+    )
+    def test_what_cannot_work_is_refused_at_loading(self, config: dict[str, str]) -> None:
+        with pytest.raises(ConfigError):
+            ExecSpec.parse(config)

@@ -1,0 +1,213 @@
+"""TLS as configured: the cluster's CA and no other, server names, client certificates, keys that touch no disk."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from kubectl_runtime import Api, Client, Config, ConfigError, RetryPolicy, TransportError
+from kubectl_runtime.client.config.auth import ClientCertificate
+from kubectl_runtime.client.http.tls import build_context
+from kubectl_runtime.resources import ConfigMap
+from tests.client.wire_server import Peer, WireServer, answering, config_map, says
+
+pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
+from kubectl_runtime.certificates.authority import Authority, Certificate
+from kubectl_runtime.certificates.contexts import server_context
+
+NEVER = {"retry": RetryPolicy.never()}
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+def serving(authority: Authority, hosts: tuple[str, ...] = ("127.0.0.1",), serve: Any = None) -> WireServer:
+    context = server_context(authority.server(hosts), authority.pem)
+    server = WireServer(serve or answering(says(200, config_map())), tls=context)
+    server.names = []  # type: ignore[attr-defined]
+    context.sni_callback = lambda _, name, __: server.names.append(name)  # type: ignore[attr-defined]
+    return server
+
+
+def get(client: Client) -> str:
+    with client:
+        return Api.namespaced(client, ConfigMap, "default").get("a").name
+
+
+def test_the_clusters_ca_is_trusted_as_data_and_as_file(authority: Authority, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(
+        b"# the cluster's: gr\xc3\xb6\xc3\x9fe\n" + Authority("other").pem + b"text\n" + authority.pem
+    )
+    with serving(authority) as server:
+        assert get(server.client(ca_data=authority.pem)) == "a"
+        assert get(server.client(ca_file=str(tmp_path / "ca.pem"))) == "a"
+
+
+def test_an_unknown_ca_is_an_error_with_the_remedy_and_is_not_retried(authority: Authority) -> None:
+    with serving(authority) as server:
+        for config in ({"ca_data": Authority("other").pem}, {}):
+            with pytest.raises(TransportError, match=r"no trusted connection.*certificate authority"):
+                get(server.client(**config))
+        assert server.connections == 2
+
+
+def test_no_public_ca_is_added_to_the_clusters(authority: Authority) -> None:
+    assert len(build_context(ca=authority.pem).get_ca_certs()) == 1
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS")
+def test_insecure_verifies_nothing(authority: Authority) -> None:
+    with serving(authority, ("elsewhere",)) as server:
+        assert get(server.client(insecure_skip_tls_verify=True)) == "a"
+
+
+def test_the_host_must_match_unless_a_server_name_says_otherwise(authority: Authority) -> None:
+    with serving(authority, ("api.internal",)) as server:
+        with pytest.raises(TransportError, match="tls-server-name"):
+            get(server.client(ca_data=authority.pem))
+        assert get(server.client(ca_data=authority.pem, tls_server_name="api.internal")) == "a"
+        assert server.names[-1] == "api.internal"  # type: ignore[attr-defined]
+        assert server.requests[-1].header("Host") == f"127.0.0.1:{server.port}"
+
+
+def test_an_address_is_not_sent_as_a_name(authority: Authority) -> None:
+    with serving(authority) as server:
+        get(server.client(ca_data=authority.pem))
+        assert server.names == [None]  # type: ignore[attr-defined]
+
+
+def test_a_client_certificate_with_its_chain_is_shown_and_its_key_touches_no_disk(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    own = authority.client("jane")
+    subjects: list[Any] = []
+
+    def serve(peer: Peer) -> None:
+        connection: ssl.SSLSocket = peer._socket  # type: ignore[assignment]
+        certificate = connection.getpeercert()
+        subjects.append(certificate and certificate["subject"])
+        peer.receive()
+        peer.answer(200, config_map())
+
+    with serving(authority, serve=serve) as server:
+        get(
+            server.client(
+                ca_data=authority.pem, client_certificate_data=own.certificate + authority.pem, client_key_data=own.key
+            )
+        )
+    assert ("commonName", "jane") in [pair for part in subjects[0] for pair in part]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.filterwarnings("ignore:Unverified HTTPS")
+def test_the_sessions_verify_and_cert_are_used(authority: Authority, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(authority.pem)
+    own = authority.client("jane")
+    (tmp_path / "own.pem").write_bytes(own.certificate + own.key)
+    trusting, careless = requests.Session(), requests.Session()
+    trusting.verify, trusting.cert = str(tmp_path / "ca.pem"), str(tmp_path / "own.pem")
+    careless.verify = False
+    with serving(authority) as server:
+        assert get(server.client(client={"session": trusting})) == "a"
+        assert get(server.client(client={"session": careless})) == "a"
+
+
+def test_an_adapter_of_the_users_gets_the_ca_as_a_file(authority: Authority) -> None:
+    class Mine(requests.adapters.HTTPAdapter):
+        pass
+
+    session = requests.Session()
+    session.mount("https://", Mine())
+    with serving(authority) as server:
+        assert get(server.client(client={"session": session}, ca_data=authority.pem)) == "a"
+
+
+def test_a_new_certificate_of_the_credentials_is_used_for_new_connections(authority: Authority) -> None:
+    subjects: list[Any] = []
+
+    def serve(peer: Peer) -> None:
+        certificate = peer._socket.getpeercert()  # type: ignore[attr-defined]
+        subjects.append(dict(pair[0] for pair in certificate["subject"])["commonName"])
+        while peer.receive() is not None:
+            peer.answer(200, config_map())
+
+    class Rotating:
+        current = authority.client("one")
+
+        def header(self) -> None:
+            return None
+
+        def refresh(self, rejected: str | None) -> bool:
+            return False
+
+        def certificate(self) -> ClientCertificate:
+            return ClientCertificate(self.current.certificate, self.current.key)
+
+    rotating = Rotating()
+    with serving(authority, serve=serve) as server, server.client(ca_data=authority.pem, auth=rotating) as client:
+        api = Api.namespaced(client, ConfigMap, "default")
+        api.get("a")
+        api.get("a")
+        rotating.current = authority.client("two")
+        api.get("a")
+    assert subjects == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("ca", "says_"),
+    [
+        (b"", "no PEM"),
+        (b"nonsense", "no PEM"),
+        (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "cannot be used"),
+    ],
+)
+def test_an_unusable_ca_is_named(ca: bytes, says_: str, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(ca)
+    with pytest.raises(ConfigError, match=says_) as error:
+        Client(Config(cluster_url="https://h", ca_file=str(tmp_path / "ca.pem")))
+    assert "ca.pem" in str(error.value)
+
+
+def test_certificate_and_key_that_do_not_belong_together_are_an_error(authority: Authority) -> None:
+    one, two = authority.client("one"), authority.client("two")
+    with pytest.raises(ConfigError, match="client certificate"):
+        build_context(ca=authority.pem, certificate=ClientCertificate(one.certificate, two.key))
+
+
+def test_an_encrypted_key_is_an_error_not_a_question(authority: Authority) -> None:
+    from cryptography.hazmat.primitives import serialization
+
+    own: Certificate = authority.client("jane")
+    key = serialization.load_pem_private_key(own.key, None)
+    locked = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"x")
+    )
+    with pytest.raises(ConfigError, match="encrypted"):
+        build_context(ca=authority.pem, certificate=ClientCertificate(own.certificate, locked))
+
+
+def test_without_memfd_a_private_file_serves_and_is_gone_afterwards(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    own = authority.client("jane")
+    build_context(ca=authority.pem, certificate=ClientCertificate(own.certificate, own.key))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_certificate_that_has_expired_is_an_error_that_says_so(authority: Authority) -> None:
+    context = server_context(authority.server(("127.0.0.1",), validity=datetime.timedelta(days=-1)), authority.pem)
+    with WireServer(answering(says()), tls=context) as server, pytest.raises(TransportError, match="expired"):
+        get(server.client(ca_data=authority.pem))

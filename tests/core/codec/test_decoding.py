@@ -1,0 +1,178 @@
+"""From bytes to records: one bad object breaks nothing, and says which it is."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.codec.decode import Bookmark, decode_event, decode_list, decode_object
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.problems import DecodeError
+from tests.core.examples import PODS, encoded, event, metadata
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+def record_of(line: bytes) -> Record:
+    _, carried = decode_event(line, PODS)
+    assert isinstance(carried, Record)
+    return carried
+
+
+def page(*items: Any, **fields: Any) -> bytes:
+    return encoded({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items,
+                    **fields})
+
+
+def test_a_head_holds_the_metadata_that_the_library_works_with() -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u-2", "controller": True}
+    head = decode_object(encoded({"metadata": metadata(
+        generation=3, creationTimestamp="2026-01-01T00:00:00Z", deletionTimestamp="2026-01-02T00:00:00Z",
+        labels={"a": "b"}, annotations={"c": "d"}, finalizers=["f"], ownerReferences=[owner])}), PODS).head
+    assert (head.name, head.namespace, head.uid, head.resource_version, head.generation) == ("a", "ns", "u-1", "5", 3)
+    assert (head.creation_timestamp, head.deletion_timestamp) == ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
+    assert (head.labels, head.annotations, head.finalizers) == ({"a": "b"}, {"c": "d"}, ("f",))
+    assert head.owner_references is not None
+    assert (head.owner_references[0].kind, head.owner_references[0].group) == ("ReplicaSet", "apps")
+
+
+def test_a_watch_object_keeps_its_line_without_a_copy() -> None:
+    line = event("MODIFIED", {"metadata": metadata()})
+    kind, carried = decode_event(line, PODS)
+    assert kind == "MODIFIED"
+    assert isinstance(carried, Record)
+    assert carried.raw is line
+    assert carried.enveloped
+
+
+def test_list_items_are_copied_out_of_their_page() -> None:
+    meta, records = decode_list(page({"metadata": metadata("a")}, {"metadata": metadata("b")},
+                                     metadata={"resourceVersion": "9", "continue": "tok", "remainingItemCount": 7}),
+                                PODS)
+    assert (meta.resource_version, meta.continue_token, meta.remaining_item_count) == ("9", "tok", 7)
+    assert [record.name for record in records] == ["a", "b"]
+    assert all(type(record.raw) is bytes and not record.enveloped for record in records)
+
+
+@pytest.mark.parametrize("text", [
+    b'{"kind":"PodList","metadata":{"resourceVersion":"9"},"items":null}',
+    b'{"kind":"PodList","metadata":{"resourceVersion":"9"}}',
+    b'{"metadata":{"resourceVersion":"9"},"items":[]}',
+])
+def test_null_and_absent_items_are_an_empty_list(text: bytes) -> None:
+    meta, records = decode_list(text, PODS)
+    assert (meta.resource_version, records) == ("9", [])
+
+
+@pytest.mark.parametrize("text",
+                         [b"{}", b'{"kind":"Status","status":"Failure"}', b"[]", b"", b"<html>", b'{"items":[{}'])
+def test_what_is_no_list_is_not_taken_for_an_empty_one(text: bytes) -> None:
+    with pytest.raises(DecodeError, match="pods"):
+        decode_list(text, PODS)
+
+
+def test_a_bookmark_is_its_version_whatever_else_it_says() -> None:
+    bare = {"metadata": {"resourceVersion": "12"}}
+    job = {"kind": "Job", "metadata": {"resourceVersion": "12", "labels": None}, "spec": {"containers": None}}
+    nulls = {"metadata": {"resourceVersion": "12", "name": None, "finalizers": [None]}}
+    for obj in (bare, job, nulls):
+        assert decode_event(event("BOOKMARK", obj), PODS) == ("BOOKMARK", Bookmark("12"))
+    end = {"metadata": {"resourceVersion": "12", "annotations": {"k8s.io/initial-events-end": "true"}}}
+    assert decode_event(event("BOOKMARK", end), PODS)[1] == Bookmark("12", initial_events_end=True)
+
+
+def test_an_error_event_is_its_status() -> None:
+    kind, status = decode_event(event("ERROR", {"kind": "Status", "metadata": {}, "code": 410, "reason": "Expired"}),
+                                PODS)
+    assert kind == "ERROR"
+    assert isinstance(status, Status)
+    assert (status.code, status.reason) == (410, "Expired")
+
+
+def test_nulls_in_metadata_count_as_absent() -> None:
+    nulls = dict.fromkeys(("namespace", "uid", "resourceVersion", "generation", "labels", "annotations",
+                           "ownerReferences", "finalizers", "creationTimestamp"))
+    for raw in (encoded({"metadata": {"name": "a", **nulls}}),
+                encoded({"metadata": {"name": "a", "labels": {"x": None, "y": "z"}, "finalizers": ["f", None]}})):
+        record = decode_object(raw, PODS)
+        assert record.valid
+        assert record.name == "a"
+        assert record.head.labels in (None, {"y": "z"})
+
+
+def test_a_bad_head_gives_an_invalid_record_that_knows_its_name_and_version() -> None:
+    record = record_of(event("ADDED", {"metadata": metadata(labels=3)}))
+    assert not record.valid
+    assert (record.name, record.namespace, record.uid, record.resource_version) == ("a", "ns", "u-1", "5")
+    error = record.error
+    assert error is not None
+    assert error.path == "$.metadata.labels"
+    assert "Pod.v1./a.ns" in str(error)
+
+
+def test_invalid_utf8_in_metadata_is_an_invalid_object_not_a_broken_stream() -> None:
+    line = b'{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"5","labels":{"k":"\xff\xfe"}}}}'
+    record = record_of(line)
+    assert (record.valid, record.name, record.resource_version) == (False, "a", "5")
+    assert "UTF-8" in str(record.error)
+
+
+def test_invalid_utf8_in_content_leaves_the_head_alone() -> None:
+    assert record_of(b'{"type":"ADDED","object":{"metadata":{"name":"a"},"data":{"k":"\xff"}}}').valid
+
+
+@pytest.mark.parametrize("text", ["héllo ✓ 😀", "日本語"])
+def test_text_beyond_ascii_is_intact(text: str) -> None:
+    raw = ('{"metadata":{"name":"a","labels":{"k":"' + text + '"}}}').encode()
+    assert decode_object(raw, PODS).head.labels == {"k": text}
+
+
+def test_content_nested_too_deep_for_any_parser_still_has_a_name() -> None:
+    head = b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"ns","resourceVersion":"5"},"spec":'
+    body = head + DEEP
+    for record in (decode_object(body + b"}", PODS), record_of(b'{"type":"MODIFIED","object":' + body + b"}}")):
+        assert (record.name, record.namespace, record.resource_version) == ("a", "ns", "5")
+
+
+def test_metadata_nested_too_deep_is_an_error_that_names_the_kind() -> None:
+    with pytest.raises(DecodeError, match="pods"):
+        decode_object(b'{"metadata":{"name":"a","labels":' + DEEP + b"}}", PODS)
+
+
+def test_a_page_with_an_item_that_breaks_the_parser_is_decoded_item_by_item() -> None:
+    text = (b'{"kind":"PodList","metadata":{"resourceVersion":"9","continue":"t"},'
+            b'"items":[ {"metadata":{"name":"a"}} , {"metadata":{"name":"b"},"spec":' + DEEP +
+            b'},{"metadata":{"name":"c","annotations":{"x":"]}\\"{"}}}]}')
+    meta, records = decode_list(text, PODS)
+    assert (meta.resource_version, meta.continue_token) == ("9", "t")
+    assert [(record.name, record.valid) for record in records] == [("a", True), ("b", True), ("c", True)]
+
+
+def test_one_bad_item_does_not_spoil_a_page() -> None:
+    _, records = decode_list(page({"metadata": metadata("a")}, {"metadata": metadata("bad", labels=[1])},
+                                  {"metadata": metadata("c")}), PODS)
+    assert [(record.name, record.valid) for record in records] == [("a", True), ("bad", False), ("c", True)]
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b"null", b'{"type":3,"object":{}}', b"plain text", b'{"object":{}}'])
+def test_a_line_that_is_no_event_raises(line: bytes) -> None:
+    with pytest.raises(DecodeError, match="no event"):
+        decode_event(line, PODS)
+
+
+def test_an_event_without_a_name_raises_since_nobody_could_be_told_which_object_it_is() -> None:
+    with pytest.raises(DecodeError, match="without a readable name"):
+        decode_event(event("ADDED", {"metadata": {"uid": "u"}}), PODS)
+
+
+def test_an_unknown_type_of_event_keeps_its_object() -> None:
+    kind, carried = decode_event(event("RENAMED", {"metadata": metadata()}), PODS)
+    assert kind == "RENAMED"
+    assert isinstance(carried, Record)
+
+
+def test_repr_and_errors_show_no_content() -> None:
+    secret = "hunter2"
+    record = decode_object(encoded({"metadata": metadata(labels={"a": [secret]}), "data": {"k": secret}}), PODS)
+    assert secret not in repr(record) + str(record.error)

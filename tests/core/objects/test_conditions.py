@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from kubectl_runtime.core.meta.metav1 import Condition
+from kubectl_runtime.core.objects.conditions import set_condition
+
+THEN = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = THEN + timedelta(minutes=5, microseconds=7)
+
+
+def ready(status: str, since: datetime | None = None) -> Condition:
+    return Condition(type="Ready", status=status, reason="Because", last_transition_time=since)
+
+
+def test_a_first_condition_begins_now_in_whole_seconds():
+    assert set_condition(None, ready("True"), now=LATER) == [
+        {"type": "Ready", "status": "True", "reason": "Because", "lastTransitionTime": "2026-01-01T00:05:00Z"}]
+
+
+def test_the_same_status_keeps_its_transition_time():
+    [placed] = set_condition([ready("True", THEN)], ready("True"), now=LATER)
+    assert placed["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+
+
+def test_another_status_moves_the_transition_time():
+    [placed] = set_condition([ready("True", THEN)], ready("False"), now=LATER)
+    assert placed["lastTransitionTime"] == "2026-01-01T00:05:00Z"
+
+
+def test_conditions_of_other_types_stay_in_place():
+    other = Condition(type="Synced", status="False", last_transition_time=THEN)
+    found = set_condition([other, ready("True", THEN)], ready("False"), now=LATER)
+    assert [entry["type"] for entry in found] == ["Synced", "Ready"]
+    assert found[0] == {"type": "Synced", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}

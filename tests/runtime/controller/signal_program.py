@@ -1,0 +1,148 @@
+"""A program for the signal tests: a controller on an in-memory cluster. Prints what happens, one word a line.
+
+    python -m tests.runtime.controller.signal_program SCENARIO
+"""
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+from itertools import count
+from typing import Any
+
+from kubectl_runtime import Action, Context, Controller
+from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+
+forever = threading.Event()
+cluster = FakeCluster(blocking=True)
+run_numbers = count(1)
+
+
+def say(word: str) -> None:
+    os.write(1, f"{word}\n".encode())  # in one piece, also from several threads
+
+
+def busy(obj: Parent, ctx: Context[Any]) -> Action:
+    """Work that always continues, as in the busy part of a program's life."""
+    number = next(run_numbers)
+    if number == 200:
+        say("busy")
+    if number % 3 == 0:
+        raise ValueError("planned")
+    return Action.requeue(0)
+
+
+def patient(obj: Parent, ctx: Context[Any]) -> Action:
+    """Notices the stop in its own time."""
+    say("begun")
+    threading.Event().wait(0.3)
+    say("finished")
+    return Action.await_change()
+
+
+def stuck_in_here(obj: Parent, ctx: Context[Any]) -> Action:
+    say("begun")
+    forever.wait(60)
+    return Action.await_change()
+
+
+def kills_itself(obj: Parent, ctx: Context[Any]) -> Action:
+    os.kill(os.getpid(), signal.SIGTERM)
+    return Action.await_change()
+
+
+def failing(obj: Parent, ctx: Context[Any]) -> Action:
+    if ctx.attempt == 8:
+        say("failed")
+    raise ValueError("planned")
+
+
+class SayStages(logging.Handler):
+    """Prints `starting` and `stopping` when the controller logs that it does."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        word = record.getMessage().split(":")[0]
+        if word in ("starting", "stopping"):
+            say(word)
+
+
+def controller() -> Controller[Parent]:
+    return Controller(cluster.api(Parent), concurrency=3, name="story").owns(cluster.api(Child))
+
+
+def main(scenario: str) -> None:
+    logging.basicConfig(level=logging.INFO if scenario not in ("busy", "keyboard") else logging.CRITICAL)
+    stages = logging.getLogger("kubectl_runtime.controller")
+    stages.addHandler(SayStages())
+    stages.setLevel(logging.INFO)
+    for number in range(20):
+        cluster.put(Parent, f"p{number}", number)
+    custom = []
+    if scenario == "custom-handler":
+        signal.signal(signal.SIGTERM, lambda *_: (say("custom-handler"), custom.append(1)))
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    if scenario == "unready":
+        cluster.failing.add(Child.api_resource)
+    if scenario == "embedded-falls-off":
+        controller().start(patient)
+        cluster.put(Parent, "one-more")
+        return
+    if scenario == "embedded-stuck-falls-off":
+        begun = threading.Event()
+
+        def hang(obj: Parent, ctx: Context[Any]) -> Action:
+            begun.set()
+            return stuck_in_here(obj, ctx)
+
+        controller().shutdown_on_signal(grace=0.3).start(hang)
+        begun.wait(10)
+        return
+    if scenario == "forked":
+        calls: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+        def note(obj: Parent, ctx: Context[Any]) -> Action:
+            calls.put(obj.name)
+            return Action.await_change()
+
+        with controller().start(note) as running:
+            running.wait_until_ready(10)
+            child = os.fork()
+            if not child:
+                sys.exit(3)  # with everything that ends a program
+            say(f"child-{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
+            cluster.put(Parent, "born-later")
+            while calls.get(timeout=10) != "born-later":
+                pass
+            say("goes-on")
+    elif scenario == "two":
+        both = [controller().shutdown_on_signal(grace=5).start(busy) for _ in range(2)]
+        for running in both:
+            assert running.wait(10)
+            say("noticed")
+        for running in both:
+            running.stop()
+    elif scenario == "embedded-signal":
+        with controller().shutdown_on_signal(grace=5).start(busy) as running:
+            running.wait()
+            say("noticed")
+    else:
+        reconcilers = {"busy": busy, "patient": patient, "custom-handler": patient, "stuck": stuck_in_here,
+                       "stuck-for-long": stuck_in_here, "inside": kills_itself, "unready": busy, "backoff": failing}
+        try:
+            if scenario == "keyboard":
+                controller().run(busy)
+            controller().shutdown_on_signal(grace=0.4 if scenario == "stuck" else 10).run(reconcilers[scenario])
+        except KeyboardInterrupt:
+            say("interrupted")
+    after = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    say("restored" if after == before else "not-restored")
+    left = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+    say("no-threads" if not left else f"threads {left}")
+    say("returned")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

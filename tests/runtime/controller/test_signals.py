@@ -1,0 +1,200 @@
+"""Whole processes and real signals: how a program with a controller ends."""
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from tempfile import TemporaryFile
+
+import pytest
+
+LIMIT = 30
+"""Real seconds after which a process is hanging."""
+
+
+class Program:
+    """One run of `signal_program`."""
+
+    def __init__(self, scenario: str) -> None:
+        # A pipe that nobody reads would block the program's logging.
+        self.log = TemporaryFile("w+")  # noqa: SIM115 - closed by the fixture
+        self.process = subprocess.Popen([sys.executable, "-m", "tests.runtime.controller.signal_program", scenario],
+                                        stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.words: list[str] = []
+
+    def until(self, word: str) -> None:
+        """Read output up to this line."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.words.append(line.strip())
+            if line.strip() == word:
+                return
+        raise AssertionError(f"{word!r} never came: {self.words}\n{self.end()[1]}")
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.process.pid, number)
+
+    def end(self) -> tuple[int, str]:
+        """Exit status and what it logged."""
+        assert self.process.stdout is not None
+        self.words += self.process.stdout.read().split()
+        status = self.process.wait(LIMIT)
+        self.log.seek(0)
+        return status, self.log.read()
+
+
+@pytest.fixture
+def program() -> Iterator[Callable[[str], Program]]:
+    started: list[Program] = []
+
+    def start(scenario: str) -> Program:
+        started.append(Program(scenario))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+        one.process.wait()
+        if one.process.stdout is not None:
+            one.process.stdout.close()
+        one.log.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_the_busy_part_ends_it_with_no_thread_left(program: Callable[[str], Program],
+                                                               number: signal.Signals) -> None:
+    one = program("busy")
+    one.until("busy")
+    sent = time.monotonic()
+    one.send(number)
+    assert one.end()[0] == 0
+    assert time.monotonic() - sent < 10
+    assert one.words[-3:] == ["restored", "no-threads", "returned"]
+
+
+def test_runs_in_progress_are_finished(program: Callable[[str], Program]) -> None:
+    one = program("patient")
+    one.until("begun")
+    one.send(signal.SIGTERM)
+    status, log = one.end()
+    assert status == 0
+    assert one.words.count("finished") == one.words.count("begun")
+    assert "stopping: SIGTERM; " in log
+    assert "a second signal ends the process at once" in log
+
+
+@pytest.mark.parametrize(("first", "second"), [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM),
+                                               (signal.SIGTERM, signal.SIGINT)])
+def test_a_second_signal_ends_the_process_at_once(
+        program: Callable[[str], Program], first: signal.Signals, second: signal.Signals) -> None:
+    one = program("stuck-for-long")
+    one.until("begun")
+    one.send(first)
+    one.until("stopping")
+    one.send(second)
+    status, log = one.end()
+    assert status == 128 + second
+    assert f"{second.name} again: ending at once" in log
+    assert "returned" not in one.words
+
+
+def test_a_handler_that_the_program_had_gets_the_second_signal_and_comes_back(
+        program: Callable[[str], Program]) -> None:
+    one = program("custom-handler")
+    one.until("begun")
+    one.send(signal.SIGTERM)
+    one.until("stopping")
+    one.send(signal.SIGTERM)
+    assert one.end()[0] == 0
+    assert one.words.count("custom-handler") == 1
+    assert "restored" in one.words
+
+
+def test_a_reconciler_that_never_returns_is_named_by_key_and_stack_and_the_process_ends(
+        program: Callable[[str], Program]) -> None:
+    one = program("stuck")
+    one.until("begun")
+    one.send(signal.SIGTERM)
+    status, log = one.end()
+    assert status == 1
+    assert "the reconciler of Parent.v1.test.example/p" in log
+    assert "in stuck_in_here" in log
+    assert "returned" not in one.words
+
+
+def test_a_signal_before_the_first_sync_ends_it(program: Callable[[str], Program]) -> None:
+    one = program("unready")
+    one.until("starting")
+    one.send(signal.SIGTERM)
+    assert one.end()[0] == 0
+    assert "no-threads" in one.words
+
+
+def test_a_signal_during_backoff_ends_it(program: Callable[[str], Program]) -> None:
+    one = program("backoff")
+    one.until("failed")
+    one.send(signal.SIGTERM)
+    assert one.end()[0] == 0
+    assert "no-threads" in one.words
+
+
+def test_a_signal_from_inside_a_reconciler_ends_it(program: Callable[[str], Program]) -> None:
+    one = program("inside")
+    assert one.end()[0] == 0
+    assert "returned" in one.words
+
+
+def test_an_embedded_controller_stops_on_a_signal_and_the_program_goes_on(program: Callable[[str], Program]) -> None:
+    one = program("embedded-signal")
+    one.until("busy")
+    one.send(signal.SIGTERM)
+    assert one.end()[0] == 0
+    assert [word for word in one.words if word in ("noticed", "restored", "no-threads", "returned")] == [
+        "noticed", "restored", "no-threads", "returned"]
+
+
+def test_two_controllers_stop_on_one_signal_and_then_the_handlers_come_back(program: Callable[[str], Program]) -> None:
+    one = program("two")
+    one.until("busy")
+    one.send(signal.SIGTERM)
+    assert one.end()[0] == 0
+    assert [word for word in one.words if word in ("noticed", "restored", "no-threads", "returned")] == [
+        "noticed", "noticed", "restored", "no-threads", "returned"]
+
+
+def test_a_forked_child_that_ends_leaves_the_controller_of_its_parent_alone(program: Callable[[str], Program]) -> None:
+    one = program("forked")
+    status, log = one.end()
+    assert status == 0, log
+    assert "child-3" in one.words
+    assert "goes-on" in one.words
+    assert one.words.count("stopping") == 1, log
+
+
+def test_a_program_that_ends_without_stopping_finishes_runs_in_progress(program: Callable[[str], Program]) -> None:
+    one = program("embedded-falls-off")
+    status, log = one.end()
+    assert status == 0
+    assert one.words.count("finished") == one.words.count("begun")
+    assert "stopping: the program ends" in log
+    assert "Fatal" not in log
+
+
+def test_a_program_that_ends_with_a_stuck_reconciler_still_ends(program: Callable[[str], Program]) -> None:
+    one = program("embedded-stuck-falls-off")
+    status, log = one.end()
+    assert status == 0
+    assert "in stuck_in_here" in log
+
+
+def test_without_shutdown_on_signal_an_interrupt_stops_the_controller_and_is_raised(
+        program: Callable[[str], Program]) -> None:
+    one = program("keyboard")
+    one.until("busy")
+    one.send(signal.SIGINT)
+    assert one.end()[0] == 0
+    assert one.words[-4:] == ["interrupted", "restored", "no-threads", "returned"]

@@ -1,0 +1,206 @@
+"""Predicates, and the stages that flatten, prune and filter a stream."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.runtime.reflector.reflector import reflector
+from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
+from kubectl_runtime.runtime.triggers import predicates
+from kubectl_runtime.runtime.triggers.predicates import Predicate, PredicateCache
+from kubectl_runtime.runtime.triggers.stages import applied_objects, modify, predicate_filter, touched_objects
+from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, Event, InitApply
+from kubectl_runtime.runtime.watcher.readers import reader_of
+from kubectl_runtime.testing.clock import SimClock
+from tests.runtime.watcher.watch_fakes import THING, Thing, broken, thing
+
+
+def obj(name: str = "a", rv: int = 1, **more: Any) -> Thing:
+    return Thing.from_record(thing(name, rv, **more))
+
+
+def passed(predicate: Predicate, *objects: Thing) -> list[bool]:
+    cache = PredicateCache(predicate)
+    return [cache.passes(Apply(o)) for o in objects]
+
+
+def test_generation_hides_what_does_not_change_it() -> None:
+    assert passed(predicates.generation, obj(generation=1), obj(rv=2, generation=1), obj(rv=3, generation=2)) == [
+        True,
+        False,
+        True,
+    ]
+
+
+def test_a_kind_without_generation_always_passes() -> None:
+    assert passed(predicates.generation, obj(rv=1), obj(rv=2), obj(rv=3)) == [True, True, True]
+
+
+def test_resource_version_hides_repetitions() -> None:
+    assert passed(predicates.resource_version, obj(rv=1), obj(rv=1), obj(rv=2)) == [True, False, True]
+
+
+@pytest.mark.parametrize(("predicate", "key", "first", "second"), [
+    (predicates.labels, "labels", {"a": "1", "b": "2"}, {"a": "2", "b": "2"}),
+    (predicates.annotations, "annotations", {"a": "1"}, {}),
+    (predicates.finalizers, "finalizers", ["x"], ["x", "y"])])
+def test_each_predicate_watches_its_part(predicate: Predicate, key: str, first: Any, second: Any) -> None:
+    states = [
+        obj(rv=1, **{key: first}),
+        obj(rv=2, **{key: first}),
+        obj(rv=3, **{key: second}),
+        obj(rv=4, **{key: None}),
+    ]
+    assert passed(predicate, *states)[:3] == [True, False, True]
+
+
+def test_null_collections_count_as_empty() -> None:
+    assert passed(predicates.labels, obj(labels=None), obj(rv=2, labels={}), obj(rv=3)) == [True, False, False]
+
+
+def test_combine_passes_when_either_changes() -> None:
+    both = predicates.generation.combine(predicates.finalizers)
+    assert passed(both, obj(generation=1), obj(generation=1), obj(generation=1, finalizers=["x"]),
+                  obj(generation=2, finalizers=["x"])) == [True, False, True, True]
+
+
+def test_combine_has_no_opinion_when_neither_has_one() -> None:
+    silent = Predicate(lambda obj: None)
+    assert passed(silent.combine(silent), obj(), obj()) == [True, True]
+
+
+def test_fallback_takes_over_where_the_first_has_no_opinion() -> None:
+    either = predicates.generation.fallback(predicates.resource_version)
+    assert passed(either, obj(rv=1), obj(rv=1), obj(rv=2), obj(rv=3, generation=1), obj(rv=4, generation=1)) == [
+        True, False, True, True, False]
+
+
+def test_a_deletion_timestamp_passes_although_the_generation_is_the_same() -> None:
+    going = obj(rv=2, generation=1, deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x"])
+    assert passed(predicates.generation, obj(generation=1), going, going) == [True, True, False]
+
+
+def test_a_new_object_of_the_same_name_and_generation_passes() -> None:
+    assert passed(predicates.generation, obj(generation=1, uid="1"), obj(generation=1, uid="2")) == [True, True]
+
+
+def test_a_deletion_always_passes_and_is_forgotten() -> None:
+    cache = PredicateCache(predicates.generation)
+    assert [
+        cache.passes(event) for event in (Apply(obj(generation=1)), Delete(obj(generation=1)), Apply(obj(generation=1)))
+    ] == [True, True, True]
+    assert cache.passes(Delete(obj(generation=1)))
+    assert len(cache) == 0
+
+
+def test_what_was_not_seen_for_its_time_to_live_passes_again() -> None:
+    clock = SimClock()
+    cache = PredicateCache(predicates.generation, ttl=60, clock=clock)
+    verdicts = []
+    for _ in range(3):
+        verdicts.append(cache.passes(Apply(obj(generation=1))))
+        clock.advance(59)
+    clock.advance(2)
+    verdicts.append(cache.passes(Apply(obj(generation=1))))
+    assert verdicts == [True, False, False, True]
+
+
+def test_the_memory_is_bounded_by_time_size_and_complete_lists() -> None:
+    clock = SimClock()
+    cache = PredicateCache(predicates.generation, ttl=60, max_size=100, clock=clock)
+    for n in range(10_000):
+        cache.passes(Apply(obj(f"n{n}", generation=1)))
+    assert len(cache) == 100
+    clock.advance(61)
+    cache.passes(Apply(obj("last", generation=1)))
+    assert len(cache) == 1
+    for event in (INIT, InitApply(obj("listed", generation=1)), INIT_DONE):
+        cache.passes(event)
+    assert len(cache) == 1
+
+
+@pytest.mark.parametrize("failure", [ValueError, SystemExit])
+def test_a_predicate_that_raises_is_reported_and_lets_pass(
+    failure: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def value(obj: Thing) -> int:
+        raise failure("no")
+
+    assert passed(Predicate(value), obj(), obj()) == [True, True]
+    assert "predicate" in caplog.text
+
+
+def test_an_undecodable_object_passes() -> None:
+    cache = PredicateCache(predicates.labels)
+    assert cache.passes(Apply(reader_of(Thing)(broken("bad", 1))))
+
+
+def test_events_without_an_object_and_deletions_pass_and_a_repeated_value_does_not() -> None:
+    cache = PredicateCache(predicates.generation)
+    events: list[Event[Thing]] = [
+        Apply(obj(generation=1)),
+        Apply(obj(rv=2, generation=1)),
+        INIT_DONE,
+        Delete(obj(rv=3, generation=1)),
+    ]
+    assert [cache.passes(event) for event in events] == [True, False, True, True]
+
+
+EVENTS: list[Event[Thing]] = [INIT, InitApply(obj("listed")), INIT_DONE, Apply(obj("applied")), Delete(obj("deleted"))]
+
+
+def test_flattening_with_and_without_deletions() -> None:
+    assert [o.name for o in applied_objects(EVENTS)] == ["listed", "applied"]
+    assert [o.name for o in touched_objects(EVENTS)] == ["listed", "applied", "deleted"]
+
+
+def test_the_filter_of_a_stream_of_objects() -> None:
+    objects = [obj(generation=1), obj(rv=2, generation=1), obj("b", generation=1), obj(rv=3, generation=2)]
+    assert [(o.name, o.resource_version) for o in predicate_filter(objects, predicates.generation)] == [
+        ("a", "1"),
+        ("b", "1"),
+        ("a", "3"),
+    ]
+
+
+def prune(o: Thing) -> None:
+    if o.name == "bad":
+        raise SystemExit("no")
+    o.spec.clear()
+
+
+def test_modify_prunes_before_the_store_and_marks_the_object_as_partial() -> None:
+    writer = StoreWriter(THING, Thing.from_record)
+    events = [INIT, InitApply(obj(spec={"large": "x"})), INIT_DONE, Apply(obj("b", spec={"large": "x"}))]
+    list(reflector(writer, modify(events, prune)))
+    for record in writer.records().values():
+        assert b"large" not in record.raw
+        assert record.partial
+
+
+def test_modify_that_raises_is_reported_and_the_object_goes_on_unpruned(caplog: pytest.LogCaptureFixture) -> None:
+    (event,) = modify([Apply(obj("bad", spec={"large": "x"}))], prune)
+    assert isinstance(event, Apply)
+    assert event.obj.spec == {"large": "x"}
+    assert "prune, given" in caplog.text
+
+
+def test_every_stage_closes_its_source() -> None:
+    closed: list[int] = []
+
+    def source() -> Iterator[Event[Thing]]:
+        try:
+            yield from EVENTS
+        finally:
+            closed.append(1)
+
+    stages: list[Any] = [applied_objects(source()), touched_objects(source()), modify(source(), lambda o: None),
+                         predicate_filter(touched_objects(source()), predicates.generation)]
+    for stage in stages:
+        next(stage)
+        stage.close()
+    assert len(closed) == len(stages)
+
+
