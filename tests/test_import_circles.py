@@ -14,10 +14,6 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "kubectl_runtime"
 
-# TEMPORARY, to be emptied and then removed: layers that are not yet free of circles. A layer that has become free fails
-# here (the mark is strict), so that it cannot be forgotten.
-NOT_YET_FREE = frozenset({"testing", "apiserver"})
-
 Graph = Mapping[str, set[str]]
 
 
@@ -89,13 +85,7 @@ def package_graph() -> Graph:
     return graph_of({name: path.read_text() for name, path in modules(PACKAGE).items()})
 
 
-def layers() -> list[object]:
-    folders = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
-    mark = pytest.mark.xfail(reason="not yet free of circles", strict=True)
-    return [pytest.param(name, marks=[mark] if name in NOT_YET_FREE else []) for name in folders]
-
-
-@pytest.mark.parametrize("layer", layers())
+@pytest.mark.parametrize("layer", sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()))
 def test_no_module_of_the_layer_lies_on_an_import_circle(layer: str) -> None:
     graph = package_graph()
     prefix = f"{PACKAGE.name}.{layer}"

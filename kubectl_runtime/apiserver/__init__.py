@@ -1,6 +1,18 @@
-"""The sans-I/O core of the embedded API server: request in, response or event stream out; the clock is injected.
+"""The embedded API server: a sans-I/O core (request in, response or event stream out, clock injected) under a thin rim.
 
-Where things are, in the order in which a request meets them (``core``, `ApiCore.handle`, is the way through):
+`server.ApiServer` is both together; ``kubectl_runtime.testing`` names it for users.
+
+The rim, and what makes a server of it:
+
+==========================  ==========================================================================================
+``server``, ``tls``         `ApiServer`: starts, stops, restarts, is mounted in a simulation; its certificates
+``loading``                 manifests and objects into a server
+``kubeconfig``              lets clients in
+``housekeeper``             one thread: the clockwork of the core on real time
+``rim``                     what carries requests: sockets (http), a simulation (inprocess), disturbances (faults)
+==========================  ==========================================================================================
+
+The core, in the order in which a request meets it (``core``, `ApiCore.handle`, is the way through):
 
 ==========================  ==========================================================================================
 ``wire``                    requests, responses and streams, as rim and core exchange them
@@ -20,19 +32,17 @@ Where things are, in the order in which a request meets them (``core``, `ApiCore
 What holds for which object, and where objects are:
 
 ==========================  ==========================================================================================
-``metadata``,               rules for every kind
-``metadata_checks``,
-``names``
+``objectmeta``              rules about metadata, for every kind
 ``strategy``                the hooks with which a kind has rules of its own
 ``kinds``                   the built-in kinds: catalogue, rules by API group, typed shapes, table columns
 ``crds``                    CustomResourceDefinitions: the kind, its controller, and the custom resources themselves
 ``schemas``                 shapes of built-in and custom values: pruning, defaults, checks
 ``managedfields``           who owns which field; server-side apply
-``cluster``                 what all parts share: the two below, the lock over them, the clock, chance, the way back in
-``registry``, ``storage``   which types are served; the objects and their history
+``storage``                 the types that are served (registry), the objects and their history (storage), and what
+                            all parts share (cluster): these two, the lock over them, the clock, chance, the way back in
 ``controllers``             what a cluster's controllers do, run by the core on its clock
 ``loopback``                how these, and some handlers, make requests of their own
 ==========================  ==========================================================================================
 
-The rim (``testing/http``) and the simulation know ``wire`` and `ApiCore`; nothing here knows them.
+The rim knows ``wire`` and `ApiCore`; nothing in the core knows the rim.
 """

@@ -1,16 +1,17 @@
-"""Controllers and what they are made of. Layers, from what the server says to what the user's code does with it:
+"""Controllers and what they are made of. Rooms along the way of the data, each of which imports only those above it:
 
+    usercode, streams, shutdown    beneath all: user code that raises, streams that close, the two tokens of an end
     watcher        a list, then changes, for ever   watcher, watch_machine (decides), watch_driver (does), watch_api,
-                                                    watcher_config, events, backoff, failure_log, streams
-    reflector      into a store, changes out        reflector, store, store_writer, store_index, views
-    subscriptions  from changes to requests         watches, subscribers, triggers, predicates, adapters, sources
-    scheduler      which key runs when              scheduler, runqueue (both decide), failures, pace, runs
-    runner         runs it                          runner, executor, applier, usercode
-    controller     puts all that together           controller, assembly, running, serve, gate, shutdown, signals
-    user's side    what reconcilers are and get     reconciler, action, context
+                                                    watcher_config, event, watch_backoff, failure_log, readers
+    reflector      into a store, changes out        reflector, store, store_writer, indexes
+    triggers       from changes to requests         watches, subscribers, triggers, predicates, stages, sources, inbox
+    queue          which key runs when              scheduler, work_queue (both decide), key_backoff,
+                                                    worker_policy, runs
+    reconcile      runs it                          runner, executor, invoker; reconciler, action, context (the user's)
+    controller     puts all that together           controller, plan, assembly, running, foreground, sync_gate, signals
 
-Locks, none of which is held while user code runs or while another one of this list is taken, except where an arrow says
-so: `StoreState.condition`, `Subscriber._lock`, `Runner._lock`, `SyncGate._changed`, `Shutdown._lock`, `Running._ending`,
-each `StopToken`'s. The client's are: `Client._change` -> `ApiAdapter._resize`; those of credentials, while a file is
-read or a plugin runs; `Discovery._lock`; `WriteObservers._lock`.
+Locks, none of which is held while user code runs or while another one of this list is taken, except where an arrow
+says so: `StoreState.condition`, `Subscriber._lock`, `Runner._lock`, `SyncGate._changed`, `Shutdown._lock`,
+`Running._ending`, each `StopToken`'s. The client's are: `Client._change` -> `ApiAdapter._resize`; those of credentials,
+while a file is read or a plugin runs; `Discovery._lock`; `WriteObservers._lock`.
 """

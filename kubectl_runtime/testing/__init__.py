@@ -1,14 +1,10 @@
-"""Test tools: the embedded API server and what simulates, disturbs and verifies around it.
+"""Test tools: the users' door to the embedded API server (`kubectl_runtime.apiserver`), and what simulates around it.
 
-====================================================  ================================================================
-``server``, ``loading``, ``kubeconfig``, ``tls``      `ApiServer`, and how to fill it and let clients in
-``apiserver``                                         its core: the whole behaviour, without sockets and threads
-``http``, ``housekeeper``                             its rim: sockets and threads around the core, and its clockwork
-``faults``                                            the fault script, and the recording of requests
-``clock``, ``executor``, ``transport``,               simulation: controllers and server in one thread, on simulated
-``simulation``                                        time, reproducible by a seed
-``pytest_plugin``, ``__main__``                       the fixtures; ``python -m kubectl_runtime.testing``
-====================================================  ================================================================
+====================================  ================================================================================
+``clock``, ``executor``,              simulation: controllers and server in one thread, on simulated time,
+``simulation``                        reproducible by a seed
+``pytest_plugin``, ``__main__``       the fixtures; ``python -m kubectl_runtime.testing``
+====================================  ================================================================================
 
 Each name is imported on first use, as those of `kubectl_runtime` are.
 """

@@ -4,8 +4,8 @@ Work enters by `trigger_all` (watch threads) and by timers (the dispatcher); eit
 worker ends one run and takes the next in the same hold of the lock, and leaves when nothing is due; so a loaded queue
 costs no hand-over between threads, and a key that waits occupies nobody.
 
-How many workers there are at a time is `WorkerPolicy`'s decision; the dispatcher also looks when that one wants to be asked
-again.
+How many workers there are at a time is `WorkerPolicy`'s decision; the dispatcher also looks when that one wants to be
+asked again.
 
     closed gate   triggers are collected, nothing runs            open()  -> open
     open          runs                                            drain() -> draining
