@@ -12,6 +12,7 @@ import argparse
 import json
 import logging
 import sys
+from typing import Annotated
 
 import msgspec
 
@@ -25,9 +26,10 @@ from kubectl_runtime import (
     Controller,
     CustomResource,
     KubeError,
+    MapKeys,
     NotConfiguredError,
     Reconciler,
-    set_condition,
+    status,
 )
 from kubectl_runtime.resources import ConfigMap
 
@@ -38,9 +40,8 @@ class Spec(msgspec.Struct):
     content: str
 
 
-class Status(msgspec.Struct, rename="camel"):
-    observed_generation: int | None = None
-    conditions: list[Condition] | None = None
+class Status(msgspec.Struct):
+    conditions: Annotated[list[Condition] | None, MapKeys("type")] = None  # each may have another writer
 
 
 class ConfigMapGenerator(
@@ -65,12 +66,11 @@ class Generate(Reconciler[ConfigMapGenerator]):
         return Action.requeue(300)  # look again even if no event tells us to
 
     def report(self, obj: ConfigMapGenerator, ctx: Context[None]) -> None:
-        """Applying what is already there changes nothing on the server, so this causes no event the second time."""
-        before = obj.status.conditions if obj.status else None
-        ready = Condition(type="Ready", status="True", reason="Generated", message="the ConfigMap is up to date")
-        status = {"observedGeneration": obj.generation, "conditions": set_condition(before, ready)}
-        Api.namespaced(ctx.client, ConfigMapGenerator, obj.namespace).apply_status(
-            {"metadata": {"name": obj.name}, "status": status}, field_manager=MANAGER)
+        """Sends nothing when the condition is there already, so this causes no event the second time."""
+        ready = Condition(type="Ready", status="True", reason="Generated", message="the ConfigMap is up to date",
+                          observed_generation=obj.generation)
+        generators = Api.namespaced(ctx.client, ConfigMapGenerator, obj.namespace)
+        status.apply_condition(generators, obj, ready, field_manager=MANAGER)
 
 
 def controller(client: Client) -> Controller[ConfigMapGenerator]:

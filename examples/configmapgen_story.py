@@ -12,8 +12,8 @@ from functools import partial
 
 from configmapgen_controller import ConfigMapGenerator, Generate, Spec, controller
 
-from kubectl_runtime import Action, Api, ApiError, Client, Condition, Context, KubeError, Patch, PostParams, Running
-from kubectl_runtime.resources import ConfigMap, CustomResourceDefinition
+from kubectl_runtime import Action, Api, ApiError, Client, Context, KubeError, Patch, PostParams, Running, apply_crd
+from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer
 
 PATIENCE = 15.0
@@ -143,20 +143,6 @@ class Story:
         print(f"  ✓ {what}", flush=True)
 
 
-def install_crd(client: Client) -> None:
-    """Install the CRD and wait until the server serves it."""
-    crds = Api.all(client, CustomResourceDefinition)
-    name = crds.create(ConfigMapGenerator.crd()).name
-    deadline = time.monotonic() + PATIENCE
-    while not any(one.type == "Established" and one.status == "True" for one in conditions_of(crds.get(name))):
-        if time.monotonic() > deadline:
-            raise Unhappy(f"the CRD {name} is not served")
-
-
-def conditions_of(crd: CustomResourceDefinition) -> list[Condition]:
-    return list(crd.status.conditions) if crd.status else []
-
-
 def say(text: str) -> None:
     print(f"    {text}", flush=True)
 
@@ -167,7 +153,7 @@ def play() -> int:
     reconciler = Counting()
     problem = ""
     with ApiServer() as server, server.client() as client:
-        install_crd(client)
+        apply_crd(client, ConfigMapGenerator)
         with controller(client).shutdown_on_signal().start(reconciler) as running:
             print(f"An embedded API server listens on {server.url}; it serves {ConfigMapGenerator.crd_name()}",
                   flush=True)

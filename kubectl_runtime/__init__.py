@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.core.meta.problems import DecodeError as DecodeError
     from kubectl_runtime.core.meta.refs import ObjectRef as ObjectRef
     from kubectl_runtime.core.meta.selectors import Selector as Selector
+    from kubectl_runtime.core.objects.child_name import child_name as child_name
     from kubectl_runtime.core.objects.conditions import set_condition as set_condition
     from kubectl_runtime.core.objects.dynamic import DynamicObject as DynamicObject
     from kubectl_runtime.core.objects.dynamic import dynamic as dynamic
@@ -60,10 +61,14 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.core.requests.patch import pointer as pointer
     from kubectl_runtime.crd.customresource import CustomResource as CustomResource
     from kubectl_runtime.crd.customresource import PrinterColumn as PrinterColumn
+    from kubectl_runtime.runtime import conditions as conditions
+    from kubectl_runtime.runtime import status as status
+    from kubectl_runtime.runtime.apply_crd import apply_crd as apply_crd
     from kubectl_runtime.runtime.controller.controller import Controller as Controller
     from kubectl_runtime.runtime.controller.running import ControllerError as ControllerError
     from kubectl_runtime.runtime.controller.running import Running as Running
     from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError as SyncTimeoutError
+    from kubectl_runtime.runtime.create_or_update import create_or_update as create_or_update
     from kubectl_runtime.runtime.finalizer import FinalizingReconciler as FinalizingReconciler
     from kubectl_runtime.runtime.finalizer import finalizer as finalizer
     from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff as KeyBackoff
@@ -74,11 +79,17 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.reflector.store import Store as Store
     from kubectl_runtime.runtime.reflector.store import StoreNotReady as StoreNotReady
     from kubectl_runtime.runtime.reflector.store_writer import store as store
+    from kubectl_runtime.runtime.retry_on_conflict import ConflictBackoff as ConflictBackoff
+    from kubectl_runtime.runtime.retry_on_conflict import retry_on_conflict as retry_on_conflict
     from kubectl_runtime.runtime.triggers import predicates as predicates
     from kubectl_runtime.runtime.triggers.stages import applied_objects as applied_objects
     from kubectl_runtime.runtime.triggers.stages import predicate_filter as predicate_filter
     from kubectl_runtime.runtime.triggers.stages import touched_objects as touched_objects
     from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest as ReconcileRequest
+    from kubectl_runtime.runtime.wait import WaitStopped as WaitStopped
+    from kubectl_runtime.runtime.wait import WaitTimeout as WaitTimeout
+    from kubectl_runtime.runtime.wait import await_condition as await_condition
+    from kubectl_runtime.runtime.wait import delete_and_finalize as delete_and_finalize
     from kubectl_runtime.runtime.watcher.event import Apply as Apply
     from kubectl_runtime.runtime.watcher.event import Delete as Delete
     from kubectl_runtime.runtime.watcher.event import Event as Event
@@ -106,6 +117,7 @@ _HOME = {
     "Condition": "core.meta.metav1",
     "Config": "client.config.config",
     "ConfigError": "core.base.errors",
+    "ConflictBackoff": "runtime.retry_on_conflict",
     "Context": "runtime.reconcile.context",
     "Controller": "runtime.controller.controller",
     "ControllerError": "runtime.controller.running",
@@ -160,11 +172,19 @@ _HOME = {
     "StoreNotReady": "runtime.reflector.store",
     "SyncTimeoutError": "runtime.controller.sync_gate",
     "TransportError": "core.base.errors",
+    "WaitStopped": "runtime.wait",
+    "WaitTimeout": "runtime.wait",
     "WatchBackoff": "runtime.watcher.watch_backoff",
     "WatchParams": "core.requests.params",
     "WatcherConfig": "runtime.watcher.watcher_config",
     "WriteBackError": "core.base.errors",
     "applied_objects": "runtime.triggers.stages",
+    "apply_crd": "runtime.apply_crd",
+    "await_condition": "runtime.wait",
+    "child_name": "core.objects.child_name",
+    "conditions": "runtime.conditions",
+    "create_or_update": "runtime.create_or_update",
+    "delete_and_finalize": "runtime.wait",
     "dynamic": "core.objects.dynamic",
     "finalizer": "runtime.finalizer",
     "metadata_watcher": "runtime.watcher.watcher",
@@ -172,7 +192,9 @@ _HOME = {
     "predicate_filter": "runtime.triggers.stages",
     "predicates": "runtime.triggers.predicates",
     "reflector": "runtime.reflector.reflector",
+    "retry_on_conflict": "runtime.retry_on_conflict",
     "set_condition": "core.objects.conditions",
+    "status": "runtime.status",
     "store": "runtime.reflector.store_writer",
     "strip_managed_fields": "core.codec.prune",
     "touched_objects": "runtime.triggers.stages",
@@ -181,7 +203,7 @@ _HOME = {
 }
 """Where each public name lives, below this package."""
 
-_MODULES = frozenset({"predicates"})
+_MODULES = frozenset({"conditions", "predicates", "status"})
 """Those that are modules themselves."""
 
 __all__ = sorted(_HOME)  # noqa: PLE0605 - computed from the one table above

@@ -30,6 +30,11 @@ class SimClock:
         self._changed = threading.Condition()
         self._waiters: dict[object, tuple[threading.Condition, float]] = {}
 
+    @property
+    def self_advancing(self) -> bool:
+        """Whether waiting moves the time: then there is one thread, and no other may wait beside it."""
+        return self._self_advancing
+
     def monotonic(self) -> float:
         return self._elapsed
 

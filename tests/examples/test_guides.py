@@ -17,6 +17,7 @@ from tests.examples.programs import LIMIT, ROOT, blocks, environment
 
 GUIDE = ROOT / "examples" / "guides" / "first-controller.md"
 DELETION_GUIDE = ROOT / "examples" / "guides" / "deletion-and-finalizers.md"
+APPLY_GUIDE = ROOT / "examples" / "guides" / "server-side-apply-and-conditions.md"
 TESTING_GUIDE = ROOT / "examples" / "guides" / "testing-without-a-cluster.md"
 
 
@@ -100,11 +101,23 @@ def test_the_first_controller_does_not_put_back_what_goes_with_a_deletion(
 
 def test_the_tests_of_the_testing_guide_pass(saved: Path, plugin: list[str]) -> None:
     (saved / "test_greeting.py").unlink()
-    for block in blocks(TESTING_GUIDE, "python"):  # the first line of each is a comment: the name of the file
-        (saved / block.partition("\n")[0].removeprefix("# ")).write_text(block)
+    save_blocks(TESTING_GUIDE, saved)
     done = run(saved, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30", *plugin)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "9 passed" in done.stdout
+
+
+def save_blocks(guide: Path, folder: Path) -> None:
+    """Each block as a file; its first line is a comment with the file's name."""
+    for block in blocks(guide, "python"):
+        (folder / block.partition("\n")[0].removeprefix("# ")).write_text(block)
+
+
+def test_the_tests_of_the_guide_to_apply_and_conditions_pass(tmp_path: Path) -> None:
+    save_blocks(APPLY_GUIDE, tmp_path)
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
 
 
 def test_the_program_prints_its_crd(saved: Path) -> None:

@@ -13,7 +13,7 @@ absence from the new list (a `reflector` finds them).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar, overload
@@ -86,9 +86,9 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
     steps = watch_steps(api, config, stop, clock=clock, rng=rng)
     read = reader_of(api.kind)
     if backoff is None:
-        return _readers(_without_idle(steps, stop), read)
+        return readers(_without_idle(steps, stop), read)
     target = WatchTarget(api.resource, api.namespace, config.label_text, config.field_text)
-    return _readers(backoff_stage(steps, stop, target, backoff, clock=clock, rng=rng), read)
+    return readers(backoff_stage(steps, stop, target, backoff, clock=clock, rng=rng), read)
 
 
 def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
@@ -107,10 +107,11 @@ def watch_object(api: WatchApi[K], name: str, config: WatcherConfig = DEFAULT_CO
     the field selector of `config` is replaced.
     """
     config = replace(config, field_selector=fields({"metadata.name": name}))
-    return _one_object(watcher(api, config, stop, backoff=backoff, clock=clock, rng=rng))
+    return one_object(watcher(api, config, stop, backoff=backoff, clock=clock, rng=rng))
 
 
-def _one_object(events: Iterable[Event[K]]) -> Iterator[K | None]:
+def one_object(events: Iterable[Event[K]]) -> Generator[K | None]:
+    """What `watch_object` yields, of the events of a watch that selects one object."""
     said: tuple[str, str] | str | None = "nothing yet"
     listed: K | None = None
     with closing_source(events):
@@ -137,7 +138,8 @@ def _version(obj: Any) -> tuple[str, str] | None:
     return None if obj is None else (obj.uid, obj.resource_version)
 
 
-def _readers(steps: Iterable[Any], read: Callable[[Record], Any]) -> Iterator[Any]:
+def readers(steps: Iterable[Any], read: Callable[[Record], Any]) -> Iterator[Any]:
+    """The steps with a reader of its own for each record."""
     with closing_source(steps):
         for step in steps:
             yield with_obj(step, read)

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.base.errors import ApiError, DecodeError, RequestError
+from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.status import Status, StatusCause, StatusDetails
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.running import ControllerError, Running

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.triggers.sources import pull, ref_of
+from kubectl_runtime.runtime.triggers.inbox import ref_of
+from kubectl_runtime.runtime.triggers.sources import pull
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from tests.runtime.watcher.watch_fakes import THING, thing
 

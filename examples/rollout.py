@@ -1,0 +1,78 @@
+"""A script that ends: gives Deployments another image, waits until they are rolled out, and tidies up behind them.
+
+    python examples/rollout.py --selector app=shop --image shop:2 [--namespace NAMESPACE] [--timeout SECONDS]
+    python examples/rollout.py --demo                             on an embedded API server
+
+It lists page by page, labels each Deployment with the release, waits for the rollouts, then deletes the ReplicaSets
+that are no longer needed and waits until they are gone. Run it again after a failure: what is done stays as it is.
+"""
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+
+from kubectl_runtime import Api, Client, KubeError, ListParams, Patch, await_condition, conditions, delete_and_finalize
+from kubectl_runtime.resources import Deployment, ReplicaSet
+
+RELEASE = "example.com/release"
+
+
+def roll_out(client: Client, namespace: str, selector: str, image: str, *, timeout: float, page: int = 100) -> int:
+    """How many Deployments were rolled out. Raises KubeError: WaitTimeout says which is not ready, and its state."""
+    deployments = Api.namespaced(client, Deployment, namespace)
+    chosen = list(deployments.list_all(ListParams(label_selector=selector, limit=page)))
+    for one in chosen:
+        container = {"name": one.spec.template.spec.containers[0].name, "image": image}
+        deployments.patch(one.name, Patch.strategic({
+            "metadata": {"labels": {RELEASE: image.rpartition(":")[2]}},
+            "spec": {"template": {"spec": {"containers": [container]}}},
+        }))
+        say(f"{one.name} gets {image}")
+    for one in chosen:
+        await_condition(deployments, one.name, conditions.is_deployment_completed, timeout=timeout)
+        say(f"{one.name} is rolled out")
+    tidy_up(Api.namespaced(client, ReplicaSet, namespace), {one.uid for one in chosen}, timeout, page)
+    return len(chosen)
+
+
+def tidy_up(replica_sets: Api[ReplicaSet], owners: set[str], timeout: float, page: int) -> None:
+    """Delete the ReplicaSets of earlier releases, and wait until each is gone."""
+    for old in replica_sets.list_all(ListParams(limit=page)):
+        if old.spec.replicas == 0 and any(owner.uid in owners for owner in old.owner_references):
+            delete_and_finalize(replica_sets, old.name, timeout=timeout)
+            say(f"{old.name} of an earlier release is gone")
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--demo", action="store_true", help="play it on an embedded API server")
+    parser.add_argument("--selector", "-l", help="which Deployments, by label")
+    parser.add_argument("--image", help="what their first container is to run")
+    parser.add_argument("--namespace", "-n", help="the kubeconfig's by default")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds for each rollout and deletion")
+    args = parser.parse_args()
+    if not args.demo and not (args.selector and args.image):
+        parser.error("--selector and --image say what is to be done; --demo shows it")
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    try:
+        if args.demo:
+            from rollout_demo import play
+
+            return play()
+        with Client.try_default() as client:
+            count = roll_out(client, args.namespace or client.default_namespace, args.selector, args.image,
+                             timeout=args.timeout)
+    except KubeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    say(f"{count} Deployments run {args.image}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

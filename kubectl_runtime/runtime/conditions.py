@@ -1,0 +1,148 @@
+"""What one waits for: conditions for `await_condition`, each a function from the object, or None while it does not
+exist, to a bool.
+
+    is_created                             it exists
+    is_deleted(uid)                        it does not exist, or has another uid: a namesake that was made later
+    is_pod_running                         a Pod's phase is Running
+    is_job_completed                       a Job's condition Complete is True
+    is_deployment_completed                a Deployment's latest rollout is complete
+    is_crd_established                     a CustomResourceDefinition's condition Established is True
+    is_service_loadbalancer_provisioned    a Service of type LoadBalancer has its addresses; other types need none
+    is_ingress_provisioned                 an Ingress has its addresses
+    all_of(a, b, …), any_of(a, b, …), not_(a)
+
+Any function of that shape is a condition as well. These read the object's plain form, so they work for every class of
+the kind and for `DynamicObject`s; what is absent or null is not so yet. All raise DecodeError for an object that does
+not decode. Pure functions, safe from any thread. Meaning and names are kube-rs's (`kube::runtime::wait::conditions`),
+with two of its gaps closed: an empty list of addresses provisions nothing, and a Deployment whose controller has not
+yet seen the latest change is not complete.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from kubectl_runtime.core.base.errors import RequestError
+
+Condition: TypeAlias = Callable[[Any], bool]
+"""From the object, or None while it does not exist, to whether it is as one waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A condition that was made from arguments: `str` says which."""
+
+    text: str
+    check: Condition
+
+    def __call__(self, obj: Any) -> bool:
+        return self.check(obj)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def name_of(condition: Condition) -> str:
+    """What a condition is called in messages: a function by its name, a lambda by its place in the source."""
+    if isinstance(condition, Described):
+        return condition.text
+    code, name = getattr(condition, "__code__", None), getattr(condition, "__name__", "")
+    if code is not None and name == "<lambda>":
+        return f"the lambda in {code.co_filename.rpartition('/')[2]}, line {code.co_firstlineno}"
+    return name or type(condition).__name__
+
+
+def is_created(obj: Any) -> bool:
+    """It exists."""
+    return obj is not None
+
+
+def is_deleted(uid: str) -> Condition:
+    """It does not exist, or is another one than `uid`. Raises RequestError for an empty uid, which all objects differ
+    from."""
+    if not uid:
+        raise RequestError("is_deleted needs the uid of the object that is to go: an object that came from the server")
+    return Described(f"is_deleted({uid})", lambda obj: obj is None or obj.uid != uid)
+
+
+def is_pod_running(obj: Any) -> bool:
+    """A Pod whose phase is Running; its containers may still not be ready."""
+    return bool(_status(obj).get("phase") == "Running")
+
+
+def is_job_completed(obj: Any) -> bool:
+    """A Job that succeeded. One that failed never is: wait for `any_of` this and a condition of your own."""
+    return _condition(obj, "Complete").get("status") == "True"
+
+
+def is_deployment_completed(obj: Any) -> bool:
+    """A Deployment all of whose Pods are of its latest version and available: the condition Progressing is True for the
+    reason NewReplicaSetAvailable, and speaks of the latest generation. Where `spec.progressDeadlineSeconds` passes
+    before, the condition becomes False and may still come true later."""
+    if obj is None:
+        return False
+    observed = _status(obj).get("observedGeneration")
+    if observed is not None and observed < (obj.generation or 0):
+        return False
+    progressing = _condition(obj, "Progressing")
+    return progressing.get("status") == "True" and progressing.get("reason") == "NewReplicaSetAvailable"
+
+
+def is_crd_established(obj: Any) -> bool:
+    """A CustomResourceDefinition whose kind the server accepts. Whether it serves it already is another question, which
+    `apply_crd` asks as well."""
+    return _condition(obj, "Established").get("status") == "True"
+
+
+def is_service_loadbalancer_provisioned(obj: Any) -> bool:
+    """A Service of type LoadBalancer with at least one address, and an IP or a host name in each; or any other type."""
+    if obj is None:
+        return False
+    if _map(obj.get("spec")).get("type") != "LoadBalancer":
+        return True
+    return _has_addresses(obj)
+
+
+def is_ingress_provisioned(obj: Any) -> bool:
+    """An Ingress with at least one address, and an IP or a host name in each."""
+    return _has_addresses(obj)
+
+
+def all_of(first: Condition, *more: Condition) -> Condition:
+    """All of them, asked in order until one is not so."""
+    conditions = (first, *more)
+    return Described(_joined("all_of", conditions), lambda obj: all(condition(obj) for condition in conditions))
+
+
+def any_of(first: Condition, *more: Condition) -> Condition:
+    """One of them, asked in order until one is so."""
+    conditions = (first, *more)
+    return Described(_joined("any_of", conditions), lambda obj: any(condition(obj) for condition in conditions))
+
+
+def not_(condition: Condition) -> Condition:
+    """The opposite; so it is true of an object that does not exist where `condition` is false of it."""
+    return Described(_joined("not_", (condition,)), lambda obj: not condition(obj))
+
+
+def _joined(word: str, conditions: tuple[Condition, ...]) -> str:
+    return f"{word}({', '.join(map(name_of, conditions))})"
+
+
+def _map(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _status(obj: Any) -> dict[str, Any]:
+    return {} if obj is None else _map(obj.get("status"))
+
+
+def _condition(obj: Any, kind: str) -> dict[str, Any]:
+    entries = _status(obj).get("conditions") or ()
+    return next((entry for entry in map(_map, entries) if entry.get("type") == kind), {})
+
+
+def _has_addresses(obj: Any) -> bool:
+    ingress = _map(_status(obj).get("loadBalancer")).get("ingress") or ()
+    return bool(ingress) and all(_map(entry).get("ip") or _map(entry).get("hostname") for entry in ingress)

@@ -1,0 +1,51 @@
+"""`create_or_update`: bring one object to what it should be, by reading, changing and replacing it.
+
+controller-runtime's `CreateOrUpdate`. For objects of your own prefer `Api.apply`, which needs no reading and leaves to
+others what is theirs; this one is for changes that depend on what is there, and for servers without server-side apply.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.core.requests.params import PostParams
+from kubectl_runtime.runtime.retry_on_conflict import is_lost_race, retry_on_conflict
+
+R = TypeVar("R", bound=Resource)
+
+Outcome = Literal["created", "updated", "unchanged"]
+
+
+def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, params: PostParams | None = None,
+                     stop: StopToken | None = None) -> tuple[R, Outcome]:
+    """Have `change` called with the object `name`, or with a new one that has only its name, and write what it made of
+    it; the object as it is afterwards, and what was done. Nothing is sent when `change` changed nothing.
+
+    When somebody else was faster, or created the object meanwhile, it is read and changed anew, 5 times in all: so
+    `change` may be called more than once, and must look only at its argument. It blocks for those calls. Raises
+    RequestError when `change` touches name or namespace, and what `Api` and `change` raise. The status of kinds that
+    have a subresource for it is not written.
+    """
+    def attempt() -> tuple[R, Outcome]:
+        found = api.get_opt(name)
+        obj = api.kind(name=name, namespace=api.namespace) if found is None else found
+        before, place = obj.to_dict(), obj.namespace
+        change(obj)
+        if (obj.name, obj.namespace) != (name, place):
+            raise RequestError(f"{api.place.words('replace', name)}: change() made it {obj.ref}; "
+                               "an object keeps its name and namespace")
+        if found is None:
+            return api.create(obj, params), "created"
+        if obj.to_dict() == before:
+            return obj, "unchanged"
+        return api.replace(obj, params), "updated"
+
+    return retry_on_conflict(attempt, retry=_may_go_on, stop=stop, clock=api.client.clock)
+
+
+def _may_go_on(error: ApiError) -> bool:
+    return error.is_already_exists or is_lost_race(error)

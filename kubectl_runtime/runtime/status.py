@@ -1,0 +1,133 @@
+"""Writing status: only what is one's own, and only when it has changed.
+
+    apply_condition     one condition of a list that others write as well
+    apply_if_changed    all that one manager has to say in the status
+
+Both use server-side apply on the status subresource. There, what a manager applied before and leaves out now is taken
+away; so `apply_condition` sends along whatever else its manager has applied, and `apply_if_changed` does not. A field
+manager uses one of the two, and is one writer: two that share a name take each other's fields away.
+
+They block for at most two calls and raise what `Api` raises: ApiError (`is_conflict`) when somebody else owns a field
+and `force` is not given. An object that is gone meanwhile is no error: there is nobody left to tell. Safe from any
+thread.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.http.failures import KindNotServedError
+from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.wire import to_plain
+from kubectl_runtime.core.meta.metav1 import Condition
+from kubectl_runtime.core.objects.conditions import set_condition
+from kubectl_runtime.core.objects.owned_fields import applied_fields
+from kubectl_runtime.core.objects.partial import is_partial
+from kubectl_runtime.core.objects.resource import Resource
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Resource)
+
+
+def apply_condition(api: Api[K], obj: K, condition: Condition, *, field_manager: str, force: bool = False) -> bool:
+    """Make `condition` the one of its type in `obj`'s status; whether anything was sent.
+
+    Nothing is sent when its status, reason, message and observedGeneration are there already. lastTransitionTime is
+    kept as long as the status is, and set to the clock's time when it changes; what `condition` says of it does not
+    count. Conditions of other types are not touched, whoever wrote them: their list has to be one by type
+    (`Annotated[list[Condition], MapKeys("type")]` in a class of your own). `api` is of the object's namespace.
+
+    `obj` may be old, from a store. It is read anew (verb get) only if the manager has applied more of the status than
+    this condition, or `obj` does not tell, having lost its managedFields.
+    """
+    if not condition.type or not condition.status:
+        raise RequestError(f"{obj.ref}: a condition needs a type and a status")
+    if not is_partial(obj):
+        if _says(obj, condition):
+            return False
+        owned = _applied_status(obj, field_manager)
+        if owned is not None and not _has_more_than(owned, condition.type):
+            return _apply_condition(api, obj, owned, condition, field_manager, force) is not None
+    fresh = api.get_opt(obj.name)
+    if fresh is None or fresh.uid != obj.uid:
+        log.debug("%s is gone: its condition %s is told to nobody", obj.ref, condition.type)
+        return False
+    if _says(fresh, condition):
+        return False
+    owned = _applied_status(fresh, field_manager) or {}
+    return _apply_condition(api, fresh, owned, condition, field_manager, force) is not None
+
+
+def apply_if_changed(api: Api[K], obj: K, new_status: Any, *, field_manager: str, force: bool = False) -> K:
+    """Apply `new_status`, all that `field_manager` has to say in `obj`'s status; the object as it is afterwards.
+
+    `new_status`: a map under the wire's keys, or the Struct or dataclass that the kind's class declares, of which what
+    equals its class's default is left out. When the manager has applied exactly this before and it still stands,
+    nothing is sent and `obj` is returned; likewise when the object is gone.
+    """
+    wanted = to_plain(new_status, sparse=not isinstance(new_status, Mapping))
+    if not isinstance(wanted, dict):
+        raise RequestError(f"{obj.ref}: a status is a map, a Struct or a dataclass, not {type(new_status).__name__}")
+    if not is_partial(obj):
+        owned = _applied_status(obj, field_manager)
+        if wanted == (_status(obj) if owned is None else owned):
+            return obj
+    return _apply(api, obj, wanted, field_manager, force) or obj
+
+
+def _apply_condition(api: Api[K], obj: K, owned: dict[str, Any], condition: Condition, field_manager: str,
+                     force: bool) -> K | None:
+    before = _condition(obj, condition.type)
+    known = {key: before[key] for key in ("type", "status", "lastTransitionTime") if key in before}
+    since = [msgspec.convert(known, Condition)] if known else []
+    [placed] = set_condition(since, condition, now=api.client.clock.now())
+    others = [entry for entry in owned.get("conditions") or () if entry.get("type") != condition.type]
+    return _apply(api, obj, {**owned, "conditions": [*others, placed]}, field_manager, force)
+
+
+def _apply(api: Api[K], obj: K, status: dict[str, Any], field_manager: str, force: bool) -> K | None:
+    """The object as answered; None when it is gone."""
+    try:
+        return api.apply_status({"metadata": {"name": obj.name}, "status": status}, field_manager=field_manager,
+                                force=force)
+    except KindNotServedError:
+        raise
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+        log.debug("%s is gone: its status is told to nobody", obj.ref)
+        return None
+
+
+def _status(obj: Resource) -> dict[str, Any]:
+    status = obj.get("status")
+    return status if isinstance(status, dict) else {}
+
+
+def _condition(obj: Resource, kind: str) -> dict[str, Any]:
+    return next((entry for entry in _status(obj).get("conditions") or () if entry.get("type") == kind), {})
+
+
+def _says(obj: Resource, condition: Condition) -> bool:
+    """Whether the object's status says just that already."""
+    there = _condition(obj, condition.type)
+    return (there.get("status"), there.get("reason") or "", there.get("message") or "",
+            there.get("observedGeneration")) == (
+        condition.status, condition.reason, condition.message, condition.observed_generation)
+
+
+def _applied_status(obj: Resource, field_manager: str) -> dict[str, Any] | None:
+    """What the manager has applied of the status; None when the object does not tell."""
+    applied = applied_fields({key: obj[key] for key in ("metadata", "status") if key in obj}, field_manager, "status")
+    return None if applied is None else applied.get("status") or {}
+
+
+def _has_more_than(owned: dict[str, Any], kind: str) -> bool:
+    """Whether the manager has applied more of the status than the condition of this type."""
+    others = [entry for entry in owned.get("conditions") or () if entry.get("type") != kind]
+    return bool(others or owned.keys() - {"conditions"})

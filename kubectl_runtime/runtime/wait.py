@@ -1,0 +1,263 @@
+"""Waiting for one object: `await_condition`, and `delete_and_finalize`, which deletes and waits until it is gone.
+
+    the object, or its absence, is as the condition says     returned
+    the time is up                                           WaitTimeout, with what was last seen
+    the caller's stop token is set                           WaitStopped, likewise
+    the condition itself raises                              that exception
+    anything a server or a network does                      waited out, as every watcher does; the last of it is told
+
+They block the calling thread, on the clock of the Api's client. The watch is read by this thread; a second one, which
+ends with the wait, only rings at the deadline, since nothing else would wake a read from a silent connection. Where a
+simulated clock moves by waiting there is no second thread, and no deadline is missed: the whole simulation stands still
+in this call, though, except for what the embedded server does itself. In a simulated controller use
+`Simulation.run_until` for what other actors have to do.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from typing import Any, Self, TypeVar
+
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.http.failures import KindNotServedError
+from kubectl_runtime.core.base.clock import Clock, Duration, seconds
+from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
+from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.metav1 import format_time
+from kubectl_runtime.core.meta.selectors import fields
+from kubectl_runtime.core.objects.invalid import InvalidObject
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.core.requests import request as requests
+from kubectl_runtime.core.requests.params import DeleteParams
+from kubectl_runtime.runtime.conditions import Condition, is_deleted, name_of
+from kubectl_runtime.runtime.streams import closing_source
+from kubectl_runtime.runtime.watcher.event import Apply, Delete, Failed, InitDone, RawStep
+from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
+from kubectl_runtime.runtime.watcher.readers import reader_of
+from kubectl_runtime.runtime.watcher.watch_backoff import backoff
+from kubectl_runtime.runtime.watcher.watcher import one_object, readers, watch_steps
+from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
+
+K = TypeVar("K")
+
+_TIME_IS_UP = "the time of the wait is up"
+
+
+class WaitError(KubeError):
+    """A wait that ended before its condition was so: `condition` is its name, `last_seen` the object as it was last
+    seen, None while it did not exist or nothing was seen at all, `last_error` what the watch failed with since it last
+    brought anything, empty when nothing failed."""
+
+    def __init__(self, message: str, condition: str, last_seen: Any = None, last_error: str = "") -> None:
+        super().__init__(message)
+        self.condition = condition
+        self.last_seen = last_seen
+        self.last_error = last_error
+
+
+class WaitTimeout(WaitError):
+    """The time was up before the condition was so."""
+
+
+class WaitStopped(WaitError):
+    """The caller's stop token was set before the condition was so."""
+
+
+def await_condition(api: Api[K], name: str, condition: Condition, *, timeout: Duration,
+                    stop: StopToken | None = None) -> K | None:
+    """Block until `condition` is so of the object `name`; the object then, None when it does not exist.
+
+    The condition is asked about the object as it is now, or None, and again at each change, in this thread; breaks of
+    the connection, restarts of the server and re-creations of the object are gone through. `timeout`: seconds or
+    `timedelta`. Raises WaitTimeout, WaitStopped when `stop` is set, RequestError for what cannot work (a namespaced
+    kind without a namespace, no name, a timeout that is not positive), and whatever `condition` raises: DecodeError for
+    an object that does not decode. Needs the verbs list and watch. Safe from any thread.
+    """
+    operation = requests.get(api.place, name).operation.replace("get", "await", 1)  # with a get's checks of its name
+    with _Deadline(_positive(timeout, operation), api.client.clock, stop) as deadline:
+        return _await(api, name, condition, operation, deadline)
+
+
+def delete_and_finalize(api: Api[Any], name: str, params: DeleteParams | None = None, *, timeout: Duration,
+                        stop: StopToken | None = None) -> None:
+    """Delete the object `name` and block until that very object is gone: its finalizers are done, its grace period is
+    over. A namesake that somebody creates meanwhile counts as gone.
+
+    An object that does not exist is gone already, and no error: after an answer that was lost nobody could tell the two
+    apart. `timeout` counts from the call; the deletion itself is an ordinary call, which ends within the client's own
+    deadline. Raises ApiError when the deletion is refused or the kind is not served, RequestError for a dry run, and as
+    `await_condition`, whose text names the finalizers that are left. Needs the verbs delete, list and watch.
+    """
+    if params is not None and params.dry_run:
+        raise RequestError(f"{api.place.words('delete', name)}: a dry run deletes nothing whose end could be awaited")
+    operation = requests.delete(api.place, name).operation
+    with _Deadline(_positive(timeout, operation), api.client.clock, stop) as deadline:
+        uid = _deleted(api, name, params)
+        if uid:
+            _await(api, name, is_deleted(uid), f"{operation} and await its end", deadline)
+
+
+def _deleted(api: Api[Any], name: str, params: DeleteParams | None) -> str:
+    """The uid of what was deleted; empty when it is gone."""
+    try:
+        answer = api.delete(name, params)
+    except KindNotServedError:
+        raise
+    except ApiError as error:
+        if error.is_not_found:
+            return ""
+        raise
+    if not isinstance(answer, Status):
+        return str(answer.uid)
+    if answer.details is not None and answer.details.uid:
+        return answer.details.uid
+    left = api.get_opt(name)  # a server that does not say what it deleted
+    return left.uid if left is not None and left.deletion_timestamp is not None else ""
+
+
+def _positive(timeout: Duration, operation: str) -> float:
+    span = seconds(timeout)
+    if not span > 0:
+        raise RequestError(f"{operation}: a timeout of {timeout} leaves no time to look")
+    return span
+
+
+def _await(api: Api[K], name: str, condition: Condition, operation: str, deadline: _Deadline) -> K | None:
+    clock, token = api.client.clock, deadline.token
+    config = WatcherConfig(field_selector=fields({"metadata.name": name}))
+    target = WatchTarget(api.resource, api.namespace, field_selector=config.field_text)
+    trouble = _Trouble(target, clock)
+    steps = trouble.noting(watch_steps(api, config, token, clock=clock))
+    events = readers(backoff(steps, token, target, clock=clock), reader_of(api.kind))
+    seen: K | None = None
+    looked = False
+    with closing(one_object(events)) as versions:
+        for seen in versions:
+            looked = True
+            if condition(seen):
+                return seen
+    wanted = name_of(condition)
+    happened = f"{operation}: {wanted} was not so {deadline.end()}; {_last_seen(seen, looked)}"
+    if trouble.text:
+        happened += f"; {clock.monotonic() - trouble.at:.0f} s before, the watch failed: {trouble.text}"
+    kind = WaitTimeout if deadline.is_over else WaitStopped
+    raise kind(happened, wanted, seen, trouble.text)
+
+
+class _Trouble:
+    """What the watch failed with after it last brought anything, and when. It may be open again: then it is silent."""
+
+    def __init__(self, target: WatchTarget, clock: Clock) -> None:
+        self._describe = FailureLog(target).describe
+        self._clock = clock
+        self.text = ""
+        self.at = 0.0
+
+    def noting(self, steps: Iterable[RawStep[Record]]) -> Iterator[RawStep[Record]]:
+        with closing_source(steps):
+            for step in steps:
+                if isinstance(step, Failed):
+                    self.text, self.at = self._describe(step), self._clock.monotonic()
+                elif isinstance(step, InitDone | Apply | Delete):
+                    self.text = ""
+                yield step
+
+
+class _DeadlineToken(StopToken):
+    """Set by itself at a time on its clock, for whoever looks at it or waits on it."""
+
+    def __init__(self, at: float, clock: Clock) -> None:
+        super().__init__(clock=clock)
+        self._at = at
+
+    def is_set(self) -> bool:
+        if not super().is_set() and self._clock.monotonic() >= self._at:
+            self.set(_TIME_IS_UP)
+        return super().is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        left = max(0.0, self._at - self._clock.monotonic())
+        super().wait(left if timeout is None else min(timeout, left))
+        return self.is_set()
+
+
+class _Deadline:
+    """A context manager: inside, its token is set when the time is up, also for a thread that is blocked in a read, or
+    when `stop` is set. Leaves nothing behind: no thread, and no callback in a token that lives longer."""
+
+    def __init__(self, span: float, clock: Clock, stop: StopToken | None) -> None:
+        self._span = span
+        self._clock = clock
+        self._stop = stop
+        self.token = _DeadlineToken(clock.monotonic() + span, clock)
+        self._left = StopToken(clock=clock)
+        self._alarm: threading.Thread | None = None
+        self._forget: Callable[[], None] = lambda: None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was the time that ended the wait."""
+        return self.token.reason == _TIME_IS_UP
+
+    def end(self) -> str:
+        """How the wait ended, for messages."""
+        if self.is_over:
+            return f"within {self._span:g} s"
+        return f"when the wait was stopped ({self.token.reason or 'its stop token was set'})"
+
+    def __enter__(self) -> Self:
+        if not getattr(self._clock, "self_advancing", False):  # there, waiting beside this thread would move its time
+            self._alarm = threading.Thread(target=self._ring, name="deadline-of-a-wait", daemon=True)
+            self._alarm.start()
+        stop = self._stop
+        if stop is not None:
+            self._forget = stop.on_set(lambda: self.token.set(stop.reason))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._forget()
+        self._left.set()
+        if self._alarm is not None:
+            self._alarm.join()
+
+    def _ring(self) -> None:
+        if not self._left.wait(self._span):
+            self.token.set(_TIME_IS_UP)
+
+
+def _last_seen(obj: Any, looked: bool) -> str:
+    """What was last seen of an object, without its content: of its status the phase, the counts, and the conditions."""
+    if not looked:
+        return "it was never seen, as no list was answered"
+    if obj is None:
+        return "it does not exist"
+    if isinstance(obj, InvalidObject):
+        return f"last seen: {obj.error}"
+    parts = [f"uid {obj.uid}", f"resourceVersion {obj.resource_version}"]
+    if isinstance(obj, Resource):
+        if obj.deletion_timestamp is not None:
+            left = f", waiting for {', '.join(obj.finalizers)}" if obj.finalizers else ""
+            parts.append(f"being deleted since {format_time(obj.deletion_timestamp)}{left}")
+        parts += _status_parts(obj)
+    return f"last seen: {', '.join(parts)}"
+
+
+def _status_parts(obj: Resource) -> list[str]:
+    try:
+        status = obj.get("status")
+    except KubeError as error:
+        return [str(error)]
+    if not isinstance(status, dict):
+        return []
+    parts = [f"generation {obj.generation}"] if "observedGeneration" in status else []
+    parts += [f"{key} {value}" for key, value in status.items()
+              if key == "phase" or (isinstance(value, int) and not isinstance(value, bool))]
+    conditions = status.get("conditions")
+    for entry in conditions if isinstance(conditions, list) else ():
+        if isinstance(entry, dict):
+            why = f" ({entry['reason']})" if entry.get("reason") else ""
+            parts.append(f"{entry.get('type')}={entry.get('status')}{why}")
+    return parts

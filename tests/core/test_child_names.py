@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.objects.child_name import LONGEST, child_name
+from kubectl_runtime.resources import ConfigMap
+
+NAMES = st.from_regex(re.compile(r"[a-z0-9]([-a-z0-9]{0,251}[a-z0-9])?"), fullmatch=True)
+SUFFIXES = st.from_regex(re.compile(r"[a-z0-9]([-a-z0-9]{0,80}[a-z0-9])?"), fullmatch=True)
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+def named(name: str) -> ConfigMap:
+    return ConfigMap(name=name)
+
+
+def test_a_short_name_is_owner_and_suffix():
+    assert child_name(named("db"), "credentials") == "db-credentials"
+    assert len(child_name(named("x" * 60), "ab")) == LONGEST
+
+
+def test_a_long_name_is_cut_and_ends_in_a_hash_that_never_changes():
+    assert child_name(named("x" * 61), "ab") == "x" * 54 + "-bcf90d83"
+    assert re.fullmatch("a{53}-[0-9a-f]{8}", child_name(named("a" * 53 + ".b" + "c" * 20), "d"))
+
+
+@given(NAMES, SUFFIXES)
+def test_every_name_is_a_label_and_the_same_each_time(owner, suffix):
+    name = child_name(named(owner), suffix)
+    assert len(name) <= LONGEST
+    assert LABEL.fullmatch(name)
+    assert child_name(named(owner), suffix) == name
+
+
+@given(NAMES, st.lists(SUFFIXES, min_size=2, max_size=5, unique=True))
+def test_the_children_of_one_owner_have_different_names(owner, suffixes):
+    assert len({child_name(named(owner), suffix) for suffix in suffixes}) == len(suffixes)
+
+
+def test_an_owner_without_a_name_and_an_empty_suffix_are_refused():
+    with pytest.raises(RequestError, match="no name yet"):
+        child_name(ConfigMap(generate_name="a-"), "b")
+    with pytest.raises(RequestError, match="suffix"):
+        child_name(named("a"), "")

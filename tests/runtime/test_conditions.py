@@ -1,0 +1,107 @@
+"""The conditions that one waits for: each with an object that is so, one that is not yet, and none."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.objects.dynamic import dynamic
+from kubectl_runtime.resources import CustomResourceDefinition, Deployment, Ingress, Job, Pod, Service
+from kubectl_runtime.runtime import conditions
+from kubectl_runtime.runtime.conditions import Condition, name_of
+
+
+def obj_of(kind: Any, status: Any = None, spec: Any = None, **metadata: Any) -> Any:
+    return kind.from_dict({"metadata": {"name": "a", "uid": "u", **metadata}, "spec": spec, "status": status})
+
+
+def with_condition(kind: Any, name: str, status: str, reason: str = "", **more: Any) -> Any:
+    entries = [{"type": "Other", "status": "True"}, {"type": name, "status": status, "reason": reason}]
+    return obj_of(kind, {"conditions": entries, **more}, generation=2)
+
+
+def addresses(kind: Any, *entries: dict[str, str], spec: Any = None) -> Any:
+    return obj_of(kind, {"loadBalancer": {"ingress": list(entries)}}, spec)
+
+
+BALANCED = {"type": "LoadBalancer"}
+CASES: dict[str, tuple[Condition, list[Any], list[Any]]] = {
+    "a CRD that is established": (
+        conditions.is_crd_established,
+        [with_condition(CustomResourceDefinition, "Established", "True")],
+        [with_condition(CustomResourceDefinition, "Established", "False"), obj_of(CustomResourceDefinition)]),
+    "a Pod that runs": (
+        conditions.is_pod_running,
+        [obj_of(Pod, {"phase": "Running"})],
+        [obj_of(Pod, {"phase": "Pending"}), obj_of(Pod)]),
+    "a Job that is complete": (
+        conditions.is_job_completed,
+        [with_condition(Job, "Complete", "True")],
+        [with_condition(Job, "Complete", "False"), with_condition(Job, "Failed", "True"),
+         obj_of(Job, {"conditions": None})]),
+    "a Deployment that is rolled out": (
+        conditions.is_deployment_completed,
+        [with_condition(Deployment, "Progressing", "True", "NewReplicaSetAvailable"),
+         with_condition(Deployment, "Progressing", "True", "NewReplicaSetAvailable", observedGeneration=2)],
+        [with_condition(Deployment, "Progressing", "True", "ReplicaSetUpdated"),
+         with_condition(Deployment, "Progressing", "False", "NewReplicaSetAvailable"), obj_of(Deployment),
+         with_condition(Deployment, "Progressing", "True", "NewReplicaSetAvailable", observedGeneration=1)]),
+    "a Service that is provisioned": (
+        conditions.is_service_loadbalancer_provisioned,
+        [addresses(Service, {"ip": "10.0.0.1"}, spec=BALANCED), addresses(Service, {"hostname": "h"}, spec=BALANCED),
+         obj_of(Service, spec={"type": "ClusterIP"})],
+        [addresses(Service, spec=BALANCED), addresses(Service, {"ip": "10.0.0.1"}, {}, spec=BALANCED),
+         obj_of(Service, spec=BALANCED), obj_of(Service, {"loadBalancer": None}, BALANCED)]),
+    "an Ingress that is provisioned": (
+        conditions.is_ingress_provisioned,
+        [addresses(Ingress, {"ip": "10.0.0.1"}), addresses(Ingress, {"hostname": "h"})],
+        [addresses(Ingress), addresses(Ingress, {"ip": ""}), obj_of(Ingress), obj_of(Ingress, {"loadBalancer": {}})]),
+    "anything that exists": (conditions.is_created, [obj_of(Pod)], []),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_so_not_yet_and_not_of_what_is_missing(case: str) -> None:
+    condition, so, not_yet = CASES[case]
+    assert [condition(obj) for obj in so] == [True] * len(so)
+    assert [condition(obj) for obj in not_yet] == [False] * len(not_yet)
+    assert condition(None) is False
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_reads_objects_without_a_class_as_well(case: str) -> None:
+    condition, so, not_yet = CASES[case]
+    for obj in so + not_yet:
+        assert condition(dynamic(obj.api_resource).from_dict(obj.to_dict())) == condition(obj)
+
+
+def test_deleted_is_what_is_missing_or_another_one_of_the_same_name() -> None:
+    deleted = conditions.is_deleted("u")
+    assert [deleted(None), deleted(obj_of(Pod, uid="v")), deleted(obj_of(Pod))] == [True, True, False]
+    with pytest.raises(RequestError, match="needs the uid"):
+        conditions.is_deleted("")
+
+
+def test_conditions_combine() -> None:
+    running, created = conditions.is_pod_running, conditions.is_created
+    pending = obj_of(Pod, {"phase": "Pending"})
+    assert conditions.all_of(created, conditions.not_(running))(pending)
+    assert not conditions.all_of(created, running)(pending)
+    assert conditions.any_of(running, created)(pending)
+    assert not conditions.any_of(running, created)(None)
+    assert conditions.not_(running)(None)
+
+
+def test_each_has_a_name_that_messages_can_use() -> None:
+    combined = conditions.all_of(conditions.is_created, conditions.not_(conditions.is_deleted("u")))
+    assert name_of(combined) == str(combined) == "all_of(is_created, not_(is_deleted(u)))"
+    assert name_of(lambda _: True).startswith("the lambda in test_conditions.py, line ")
+    assert name_of(Ready()) == "Ready"
+
+
+class Ready:
+    """A condition that is an object of a class of its own."""
+
+    def __call__(self, obj: Any) -> bool:
+        return obj is not None

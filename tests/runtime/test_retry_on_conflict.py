@@ -1,0 +1,163 @@
+"""Reading, changing and writing again when somebody else was faster."""
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.status import Status, StatusCause, StatusDetails
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.requests.patch import Patch
+from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.runtime.create_or_update import create_or_update
+from kubectl_runtime.runtime.retry_on_conflict import ConflictBackoff, retry_on_conflict
+from kubectl_runtime.testing.clock import SimClock
+
+
+def conflict(cause: str = "") -> ApiError:
+    details = StatusDetails(causes=[StatusCause(reason=cause)] if cause else None)
+    return ApiError(Status(code=409, reason="Conflict", details=details), "replace x")
+
+
+class Attempts:
+    """Raises the errors one after the other, then returns."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.made = 0
+
+    def __call__(self) -> str:
+        self.made += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return "done"
+
+
+@pytest.fixture
+def clock() -> SimClock:
+    return SimClock(self_advancing=True)
+
+
+def test_conflicts_are_tried_again_after_ten_milliseconds(clock: SimClock) -> None:
+    attempts = Attempts(*(conflict() for _ in range(4)))
+    assert retry_on_conflict(attempts, clock=clock, rng=random.Random(1)) == "done"
+    assert attempts.made == 5
+    assert 0.04 <= clock.monotonic() <= 0.044
+
+
+def test_the_fifth_conflict_comes_out(clock: SimClock) -> None:
+    errors = [conflict() for _ in range(5)]
+    with pytest.raises(ApiError) as caught:
+        retry_on_conflict(Attempts(*errors), clock=clock)
+    assert caught.value is errors[4]
+
+
+def test_the_waits_grow_by_the_factor(clock: SimClock) -> None:
+    retry_on_conflict(Attempts(*(conflict() for _ in range(3))), clock=clock,
+                      backoff=ConflictBackoff(4, 0.01, 5.0, jitter=0))
+    assert clock.monotonic() == pytest.approx(0.01 + 0.05 + 0.25)
+
+
+@pytest.mark.parametrize("error", [
+    conflict("FieldManagerConflict"), ApiError(Status(code=409, reason="AlreadyExists")), ApiError(Status(code=500)),
+    ValueError("a bug"),
+], ids=["field managers", "already exists", "500", "no ApiError"])
+def test_what_another_attempt_would_not_change_comes_out_at_once(clock: SimClock, error: Exception) -> None:
+    attempts = Attempts(error)
+    with pytest.raises(type(error)):
+        retry_on_conflict(attempts, clock=clock)
+    assert attempts.made == 1
+
+
+def test_a_stop_ends_the_attempts_with_the_conflict(clock: SimClock) -> None:
+    stop = StopToken(clock=clock)
+    stop.set()
+    attempts = Attempts(conflict())
+    with pytest.raises(ApiError):
+        retry_on_conflict(attempts, stop=stop)
+    assert attempts.made == 1
+
+
+def test_numbers_that_make_no_sense_are_refused() -> None:
+    for numbers in ({"steps": 0}, {"initial": -1}, {"factor": 0.5}, {"jitter": -1}):
+        with pytest.raises(RequestError):
+            ConflictBackoff(**numbers)  # type: ignore[arg-type]
+
+
+# create_or_update
+
+
+@pytest.fixture
+def server(clock: SimClock) -> ApiServer:
+    return ApiServer(clock=clock)
+
+
+@pytest.fixture
+def maps(server: ApiServer, clock: SimClock) -> Iterator[Api[ConfigMap]]:
+    session = requests.Session()
+    session.mount("http://", server.transport())
+    with Client(Config(cluster_url="http://simulated"), session=session, clock=clock) as client:
+        yield Api.namespaced(client, ConfigMap, "default")
+
+
+def put(value: str, obj: ConfigMap) -> None:
+    obj.data["k"] = value
+
+
+def test_it_creates_updates_and_leaves_alone(server: ApiServer, maps: Api[ConfigMap]) -> None:
+    made, outcome = create_or_update(maps, "a", lambda obj: put("1", obj))
+    assert (made.data, outcome) == ({"k": "1"}, "created")
+    changed, outcome = create_or_update(maps, "a", lambda obj: put("2", obj))
+    assert (changed.data, changed.uid, outcome) == ({"k": "2"}, made.uid, "updated")
+    server.requests.clear()
+    same, outcome = create_or_update(maps, "a", lambda obj: put("2", obj))
+    assert (same.resource_version, outcome) == (changed.resource_version, "unchanged")
+    assert [entry.verb for entry in server.requests] == ["get"]
+
+
+def test_a_change_by_somebody_else_is_taken_in(server: ApiServer, maps: Api[ConfigMap]) -> None:
+    maps.create(ConfigMap(name="a", data={"k": "1"}))
+    server.faults.on("update").first(2).run(
+        lambda: maps.patch("a", Patch.merge({"data": {"n": str(len(server.requests))}})))
+    changed, outcome = create_or_update(maps, "a", lambda obj: put("2", obj))
+    assert outcome == "updated"
+    assert changed.data["k"] == "2"
+    assert set(changed.data) == {"k", "n"}
+
+
+def test_an_object_that_somebody_creates_meanwhile_is_updated(server: ApiServer, maps: Api[ConfigMap]) -> None:
+    meanwhile = iter([ConfigMap(name="a", data={"n": "1"})])
+    rule = server.faults.on("create").first(1)
+    rule.run(lambda: [maps.create(one) for one in meanwhile])
+    changed, outcome = create_or_update(maps, "a", lambda obj: put("2", obj))
+    assert (changed.data, outcome) == ({"n": "1", "k": "2"}, "updated")
+
+
+def test_name_and_namespace_stay_as_they_are(server: ApiServer, maps: Api[ConfigMap]) -> None:
+    def rename(obj: ConfigMap) -> None:
+        obj.metadata.name = "b"
+
+    def move(obj: ConfigMap) -> None:
+        obj.metadata.namespace = "kube-system"
+
+    for change in (rename, move):
+        with pytest.raises(RequestError, match="keeps its name and namespace"):
+            create_or_update(maps, "a", change)
+    maps.create(ConfigMap(name="a"))
+    for change in (rename, move):
+        with pytest.raises(RequestError, match="keeps its name and namespace"):
+            create_or_update(maps, "a", change)
+
+
+def test_an_error_of_the_first_get_ends_it(server: ApiServer, maps: Api[ConfigMap]) -> None:
+    server.faults.on("get").status(403)
+    with pytest.raises(ApiError):
+        create_or_update(maps, "a", lambda obj: put("1", obj))
+    assert server.requests.select("create") == []
