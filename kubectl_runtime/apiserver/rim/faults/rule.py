@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from kubectl_runtime.apiserver.rim.faults import shapers
-from kubectl_runtime.apiserver.rim.faults.answers import (
+from kubectl_runtime.apiserver.rim.faults.canned_answers import (
     Body,
     Headers,
     RetryAfter,

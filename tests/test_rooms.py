@@ -1,0 +1,65 @@
+"""The package is laid out as CONTRIBUTING.md promises: small rooms, short files, names that occur once."""
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "kubectl_runtime"
+ROOM, LENGTH = 17, 300
+
+FILES = sorted(PACKAGE.rglob("*.py"))
+LAYERS = sorted(path for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
+
+
+def is_generated(path: Path) -> bool:
+    """Generated modules say so in their first line, and are exempt from the limits."""
+    return "generated" in path.read_text().partition("\n")[0].lower()
+
+
+def test_no_room_holds_more_files_than_one_can_overlook() -> None:
+    rooms = Counter(path.parent for path in FILES if path.name != "__init__.py" and not is_generated(path))
+    assert {str(room.relative_to(ROOT)): size for room, size in rooms.items() if size > ROOM} == {}
+
+
+def test_a_file_is_one_idea() -> None:
+    long = {str(path.relative_to(ROOT)): size for path in FILES
+            if not is_generated(path) and (size := len(path.read_text().splitlines())) > LENGTH}
+    assert long == {}
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda path: path.name)
+def test_a_basename_occurs_once_in_its_layer(layer: Path) -> None:
+    names = Counter(path.name for path in layer.rglob("*.py") if not path.name.startswith("__"))
+    assert [name for name, times in names.items() if times > 1] == []
+
+
+def test_packages_hold_no_logic() -> None:
+    """An `__init__` says what is in the room, and may hand on names; a lazy door is a table and `__getattr__`."""
+    allowed = (ast.Import, ast.ImportFrom, ast.Expr, ast.If, ast.Assign, ast.AnnAssign)
+    for path in FILES:
+        if path.name == "__init__.py":
+            odd = [node for node in ast.parse(path.read_text()).body if not isinstance(node, allowed)
+                   and not (isinstance(node, ast.FunctionDef) and node.name in {"__getattr__", "__dir__"})]
+            assert not odd, f"{path.relative_to(ROOT)}, line {odd[0].lineno}"
+
+
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", GUIDE))))
+def test_what_the_guide_for_contributors_points_to_is_there(path: str) -> None:
+    assert any((base / path).exists() for base in (ROOT, PACKAGE, PACKAGE / "apiserver"))
+
+
+@pytest.mark.parametrize("step", re.findall(r"^\d+\. `([\w/]+\.py)`: (.*(?:\n {3}.*)*)", GUIDE, re.MULTILINE),
+                         ids=lambda step: step[0])
+def test_a_step_of_the_guide_names_what_its_file_defines(step: tuple[str, str]) -> None:
+    path, words = step
+    source = (PACKAGE / path).read_text()
+    for name in re.findall(r"`(?!\w+\.py`)(?:\w+\.)?(\w+)`", words):
+        assert re.search(rf"\b{name}\b", source), f"{path} knows no {name}"
