@@ -16,10 +16,10 @@ from tests.tools.recorder.compare import comparable
 from tests.tools.recorder.embedded import GoldenServers
 from tests.tools.recorder.files import RecordingFile
 
-TESTING = Path(__file__).parents[1] / "testing"
-VECTORS = TESTING / "golden/vectors"
-RECORDED = TESTING / "golden/recorded"
-REFUSALS = TESTING / "kinds/refusals"
+SERVER = Path(__file__).parents[1] / "apiserver"
+VECTORS = SERVER / "golden/vectors"
+RECORDED = SERVER / "golden/recorded"
+REFUSALS = SERVER / "kinds/refusals"
 ALL = sorted([*VECTORS.glob("*.json"), *RECORDED.glob("*.json"), *REFUSALS.glob("*.json")])
 SELECTION = [
     (VECTORS / "crud.json", "update-stale|create-generate-name|forbidden"),
