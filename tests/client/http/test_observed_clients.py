@@ -8,12 +8,14 @@ import pytest
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.config.auth import ClientCertificate
+from kubectl_runtime.client.http.observed import ObservedCredentials
 from kubectl_runtime.client.http.retry import RetryPolicy
 from kubectl_runtime.core.base.errors import ApiError, AuthError, TransportError
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.params import PatchParams, PostParams, WatchParams
 from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.resources import ConfigMap, Deployment
+from kubectl_runtime.testing.clock import SimClock
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status
 from tests.core.recording_observer import RecordingObserver
 
@@ -166,6 +168,23 @@ def test_new_credentials_are_told_once_and_so_are_those_that_did_not_come() -> N
             with pytest.raises(AuthError):
                 api.get("a")
             assert told() == [(host, auth.error)]
+
+
+def test_the_time_that_a_renewal_took_is_told_also_after_a_401() -> None:
+    observer, clock = RecordingObserver(), SimClock()
+
+    class Slow(Renewing):
+        def refresh(self, rejected: str | None) -> bool:
+            clock.advance(2)
+            return super().refresh(rejected)
+
+    auth = Slow()
+    credentials = ObservedCredentials(auth, observer, "host", clock)
+    header = credentials.header()
+    auth.next = "two"
+    assert credentials.refresh(header)
+    assert credentials.header() == "Bearer two"
+    assert observer.of("credentials_refreshed") == [("host", 0.0, None), ("host", 2.0, None)]
 
 
 def test_no_credential_comes_to_an_observer() -> None:

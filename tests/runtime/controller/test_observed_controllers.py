@@ -14,6 +14,7 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.observer import METHODS, NO_OBSERVER
+from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.requests.params import ListParams
@@ -117,12 +118,13 @@ def test_how_long_a_list_took_counts_from_its_first_request(monkeypatch: pytest.
 
     def slow(params: ListParams, **options: Any) -> Any:
         rig.sim.clock.advance(2)
-        return inner(params, **options)
+        meta, records = inner(params, **options)
+        return (meta, records) if params.continue_token else (ListMeta(continue_token="more"), [])
 
     monkeypatch.setattr(api, "list_page", slow)
     rig.sim.start(Controller(api, observer=rig.observer), satisfied)
     rig.sim.settle()
-    assert rig.observer.of("list_completed") == [(PARENTS, 0, 0, 2.0)]
+    assert rig.observer.of("list_completed") == [(PARENTS, 0, 0, 4.0)]  # two pages
 
 
 def test_failures_retries_requeues_and_what_did_not_run_are_told_apart() -> None:
@@ -205,22 +207,18 @@ def test_what_a_stop_drops_is_told_and_nothing_begins_any_more() -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_starts_and_ends_come_in_pairs_and_nothing_is_told_under_a_lock(seed: int) -> None:
     rig = Rig(seed)
-    hear = rig.observer.heard.append
-
-    def outside_locks(call: tuple[Any, ...]) -> None:
-        if controller:
-            assert not controller[0].assembly.runner._lock.locked(), call
-            assert not controller[0].store._state.condition._is_owned(), call  # type: ignore[attr-defined]
-        hear(call)
-
-    class Checking(RecordingObserver):
-        heard = property(lambda self: self)  # type: ignore[assignment]
-        append = staticmethod(outside_locks)
-
-        def __init__(self) -> None:
-            self.raises = None
-
     controller: list[SimulatedController[Parent]] = []
+    under_a_lock: list[tuple[Any, ...]] = []
+
+    class Heard(list[tuple[Any, ...]]):
+        def append(self, call: tuple[Any, ...]) -> None:
+            super().append(call)
+            held = [one.assembly.runner._lock.locked() or one.store._state.condition._is_owned()  # type: ignore[attr-defined]
+                    for one in controller]
+            if any(held):
+                under_a_lock.append(call)
+
+    rig.observer.heard = Heard()
 
     def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
         if rig.sim.random.random() < 0.3:
@@ -230,12 +228,13 @@ def test_starts_and_ends_come_in_pairs_and_nothing_is_told_under_a_lock(seed: in
     def world() -> None:
         rig.cluster.put(Parent, rig.sim.random.choice("abcd"))
 
-    controller.append(rig.start(reconcile, observer=Checking(), concurrency=3))
+    controller.append(rig.start(reconcile, concurrency=3))
     rig.sim.add(world)
     rig.sim.run(300)
     rig.sim.settle(30)
     controller[0].begin_stop()
     rig.sim.settle(30)
+    assert not under_a_lock
     runs = rig.observer.of("run_started", "run_ended")
     assert len(runs) > 20
     assert [name for name, *_ in runs] == ["run_started", "run_ended"] * (len(runs) // 2)
