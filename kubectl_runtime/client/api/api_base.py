@@ -1,7 +1,8 @@
 """`ApiBase`: what an `Api` is made of, and what all of its verbs share.
 
     a request -> `_read`      -> the record of the answered object
-              -> `_written`   -> the same for a write, of which the client's observers are told before it returns
+              -> `_written`   -> the same for a write, of which the client's observer and those of its writes are told
+                                 before it returns
 
 It holds no state beyond what it was made with: use it from any thread.
 """
@@ -13,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.codecs import Form, MetadataForm, WholeForm
 from kubectl_runtime.client.api.writes import Write
+from kubectl_runtime.core.base.observer import NO_OBSERVER
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -71,11 +73,13 @@ class ApiBase(Generic[K]):
         return self._object(record)
 
     def _tell(self, verb: str, name: str, record: Record | None, uid: str, subresource: str | None) -> None:
-        if not self.client.writes:
+        client = self.client
+        if not client.writes and client.observer is NO_OBSERVER:
             return
         ref = record.ref if record is not None else ObjectRef(self.resource, name, self.namespace)
-        self.client.writes.tell(Write(ref, verb, record.resource_version if record is not None else "",
-                                      record.uid if record is not None else uid, record, subresource))
+        version = record.resource_version if record is not None else ""
+        client.writes.tell(Write(ref, verb, version, record.uid if record is not None else uid, record, subresource))
+        client.observer.object_written(ref.resource.full_name, ref.key, verb, version)
 
 
 def dry(params: PostParams | PatchParams | DeleteParams | None) -> bool:

@@ -15,13 +15,13 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 import requests
 
 from kubectl_runtime.client.api.writes import WriteObserver, WriteObservers
-from kubectl_runtime.client.config.auth import ClientCertificate
+from kubectl_runtime.client.config.auth import ClientCertificate, FixedCredentials
 from kubectl_runtime.client.config.config import Config, Impersonation
 from kubectl_runtime.client.http.failures import ConnectionFailed, error_of
 from kubectl_runtime.client.http.middleware import (
@@ -34,12 +34,14 @@ from kubectl_runtime.client.http.middleware import (
     retrying,
     stacked,
 )
+from kubectl_runtime.client.http.observed import ObservedCredentials, observed
 from kubectl_runtime.client.http.retry import Failure, RetryPolicy
 from kubectl_runtime.client.http.send import exchange
 from kubectl_runtime.client.http.session import Adapters, SessionRules
 from kubectl_runtime.client.http.streams import ByteStream
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import ConfigError
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.base.version import VERSION
 from kubectl_runtime.core.meta.problems import DecodeError
@@ -75,19 +77,22 @@ class Client:
 
     def __init__(self, config: Config, *, session: requests.Session | None = None, retry: RetryPolicy | None = None,
                  layers: Iterable[Layer] = (), workers: int = 10, clock: Clock = SYSTEM_CLOCK,
-                 use_session_send: bool = False) -> None:
+                 use_session_send: bool = False, observer: Observer = NO_OBSERVER) -> None:
         """Opens no connection.
 
         `session`: taken as client/session.py says. `retry`: None is the default `RetryPolicy`. `layers`: the user's
         middleware, closest to the adapter, the first outermost. `workers`: how many threads will call at once; a
-        Controller raises it. `use_session_send`: send through `Session.send`, for mocks of it. Raises ConfigError and
-        AuthError for what cannot work.
+        Controller raises it. `use_session_send`: send through `Session.send`, for mocks of it. `observer`: told of
+        attempts, retries, writes and credentials, and of what this client's controllers do. Raises ConfigError and
+        AuthError for what cannot work, TypeError for an observer that is none.
         """
         if not isinstance(config, Config):
             raise ConfigError(f"a Client is made from a Config, not from {type(config).__name__}: "
                               "Client(Config(cluster_url=...)) or Client.try_default()")
         self.config = config
         self.clock = clock
+        self.observer = together(observer)
+        """Raises nothing, whatever the one does that was given."""
         self._closing = StopToken(clock=clock)
         self._change = threading.Lock()
         self._rules = SessionRules.read(session, config, connections=workers + SPARE_CONNECTIONS,
@@ -220,12 +225,17 @@ class Client:
                 before.adapters.close()
 
     def _layers(self, retry: RetryPolicy, layers: Iterable[Layer]) -> list[Layer]:
+        observer, clock, url = self.observer, self.clock, self.config.cluster_url
+        host = urlsplit(url).netloc.rpartition("@")[2]
         fixed = _fixed_headers(self.config, self._rules)
-        stack = [base_url(self.config.cluster_url), retrying(retry, self.clock)]
-        credentials = None if self._rules.auth or "Authorization" in fixed else self.config.credentials(self.clock)
+        stack = [base_url(url), retrying(retry, clock, host, observer)]
+        credentials = None if self._rules.auth or "Authorization" in fixed else self.config.credentials(clock)
+        if credentials is not None and observer is not NO_OBSERVER and not isinstance(credentials, FixedCredentials):
+            credentials = ObservedCredentials(credentials, observer, host, clock)
         if credentials is not None:
             stack.append(authenticating(credentials, self._use_certificate))
-        return [*stack, extra_headers(fixed), *layers]
+        watching = [] if observer is NO_OBSERVER else [observed(observer, host, clock)]
+        return [*stack, extra_headers(fixed), *layers, *watching]
 
     def __repr__(self) -> str:
         return f"<Client of {self.config.cluster_url}>"

@@ -1,6 +1,6 @@
 """The client's middleware: small functions from `Send` to `Send`, stacked outside to inside as
 
-    base URL -> retry -> auth -> extra headers -> the user's layers -> exchange with the adapter (client/exchange.py)
+    base URL -> retry -> auth -> extra headers -> the user's layers -> observed -> exchange with the adapter (send.py)
 
 A layer may change the `Call` on its way in, look at the `Answer` or the exception on its way out, and send more than
 once. Retry stands outside auth, so that every attempt carries the credentials of its own moment; the user's layers see
@@ -28,6 +28,7 @@ from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
 from kubectl_runtime.client.http.failures import ConnectionFailed, decode_status
 from kubectl_runtime.client.http.retry import Failure, RetryPolicy, retry_after
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.request import Request, Retry
 
@@ -91,9 +92,9 @@ def base_url(url: str) -> Layer:
     return layer
 
 
-def retrying(policy: RetryPolicy, clock: Clock) -> Layer:
+def retrying(policy: RetryPolicy, clock: Clock, host: str = "", observer: Observer = NO_OBSERVER) -> Layer:
     """Attempts again as `policy` says, within the call's deadline; waits on its stop token and gives up when that is
-    set.
+    set. `observer` hears of it before the wait.
     """
 
     def layer(send: Send) -> Send:
@@ -110,7 +111,13 @@ def retrying(policy: RetryPolicy, clock: Clock) -> Layer:
                 except ConnectionFailed as lost:
                     error, failure = lost, lost.failure
                 delay = policy.next(call.attempt, failure, repeatable=call.request.retry is Retry.SAFE)
-                if delay is None or clock.monotonic() + delay >= call.deadline or call.stop.wait(delay):
+                again = delay is not None and clock.monotonic() + delay < call.deadline
+                if delay is not None and again:
+                    request = call.request
+                    observer.request_retried(host, request.verb, request.resource_name, failure.code or 0,
+                                             call.attempt + 1, delay)
+                    again = not call.stop.wait(delay)
+                if not again:
                     if error is not None:
                         raise error
                     assert answer is not None

@@ -1,7 +1,10 @@
 """`Observer`: what the library says of itself while it works. Metrics, traces, a status page override what they need.
 
     class Slow(Observer):
-        def run_ended(self, controller, key, result, seconds, running, error): ...
+        def run_ended(self, controller, key, result, seconds, error): ...
+
+    Client(config, observer=Slow())                       # and every controller of that client
+    Controller(api, observer=together(Slow(), metrics))   # this controller only
 
     room       methods
     watcher    watch_phase_changed, watch_failed, list_completed, frame_arrived
@@ -9,13 +12,19 @@
     queue      keys_triggered, keys_dropped, retry_scheduled
     runner     controller_started, run_started, run_ended, controller_stopped
     client     request_attempted, request_retried, object_written, credentials_refreshed
+    election   leadership_changed
 
-The arguments are values that the caller has at hand anyway, so that observing nothing costs a call that does nothing.
-Times are seconds; `now` is of the caller's monotonic clock. Names of objects are for traces and logs: as labels of
-metrics they would make one series each.
+The arguments are values that the caller has at hand anyway, so that observing nothing costs a call that does nothing,
+once for each batch, run or request. Times are seconds; `now` is of the caller's monotonic clock. Names of objects are
+for traces and logs: as labels of metrics they would make one series each.
 
-A method is called by the thread that does the work, with no lock held, and from many threads at once. It must be short
-and must not block. Nobody catches what it raises but `together`, through which other people's observers are called.
+A method is called by the thread that does the work, with no lock held, and from many threads at once. So two calls
+about one thing may arrive in another order than what they tell happened in. A `depth` comes with its `now`: only a
+newer one takes the place of what is known. How many runs are in progress is counted: up at `run_started`, down at
+`run_ended`, which come in pairs.
+
+A method must be short and must not block. What it raises is logged and harms nobody: whoever takes an observer from
+outside calls it through `together`.
 """
 from __future__ import annotations
 
@@ -75,26 +84,30 @@ class Observer:
 
     # Queues
 
-    def keys_triggered(self, controller: str, requests: int, depth: int) -> None:
-        """A batch of requests entered the queue, where `depth` keys are scheduled now, due or not."""
+    def keys_triggered(self, controller: str, requests: int, depth: int, now: float) -> None:
+        """A batch of requests came to the queue, where `depth` keys are due now and wait for their run. Keys that wait
+        for their time (backoff, requeue, debounce), or for a run of their own to end, are not among these."""
 
     def keys_dropped(self, controller: str, keys: int) -> None:
         """Shutdown began: so many scheduled keys will not run."""
 
     def retry_scheduled(self, controller: str, key: Key, failures: int, delay: float) -> None:
-        """A run failed, the `failures`-th of its key in a row; the next follows after `delay`, on a change sooner."""
+        """A run failed, the `failures`-th of its key in a row; the next follows after `delay`, on a change sooner.
+        Comes after its `run_ended`."""
 
     # Runs
 
     def controller_started(self, controller: str, concurrency: int) -> None:
-        """A controller's threads are started; its runs begin when its stores are complete."""
+        """A controller begins, with so many runs at once at most; the first ones when its stores are complete."""
 
-    def run_started(self, controller: str, key: Key, reason: str, waited: float, depth: int, running: int) -> None:
-        """A run begins, in this thread, `waited` after its key became due; `running` counts it."""
+    def run_started(self, controller: str, key: Key, reason: str, waited: float, depth: int, now: float) -> None:
+        """A run begins, in this thread. Its key was taken out of the queue at `now`, `waited` after it became due, and
+        left `depth` behind (as in `keys_triggered`)."""
 
-    def run_ended(self, controller: str, key: Key, result: RunResult, seconds: float, running: int,
+    def run_ended(self, controller: str, key: Key, result: RunResult, seconds: float,
                   error: BaseException | None) -> None:
-        """The run of this thread ended; `running` are left. `error` is what the reconciler raised."""
+        """The run of this thread ended, `seconds` after the `now` of its start. `error` is what the reconciler raised,
+        or what is wrong with the object."""
 
     def controller_stopped(self, controller: str, stuck: int) -> None:
         """A controller has ended; so many of its runs had not within the grace period."""
@@ -107,15 +120,22 @@ class Observer:
         `verb` is Kubernetes's (`list`); `resource` is `deployments.apps`, empty for what is about no kind.
         """
 
-    def request_retried(self, host: str, verb: str, resource: str, attempt: int, delay: float) -> None:
-        """The `attempt`-th attempt of a call failed in a way that allows another, which follows after `delay`."""
+    def request_retried(self, host: str, verb: str, resource: str, code: int, attempt: int, delay: float) -> None:
+        """The `attempt`-th attempt of a call failed, with this status or without an answer (0), in a way that allows
+        another, which follows after `delay`."""
 
     def object_written(self, resource: str, key: Key, verb: str, resource_version: str) -> None:
         """A write was answered, in the thread that made it: a run's own writes come between its start and its end.
         Dry runs are none; the version is empty when the answer was no object."""
 
     def credentials_refreshed(self, host: str, seconds: float, error: BaseException | None) -> None:
-        """New credentials were asked for, of a plugin or a file, and came, or `error` did. It never carries any."""
+        """A call had to get its credentials anew, of a plugin, a provider or a file, and they came after so many
+        seconds; or it got none, for `error`. Nothing here carries any."""
+
+    # Elections
+
+    def leadership_changed(self, election: str, leading: bool) -> None:
+        """This process became the leader, or is it no more. `election` is the Lease: `namespace/name`."""
 
 
 NO_OBSERVER = Observer()
@@ -127,21 +147,29 @@ METHODS = tuple(name for name, value in vars(Observer).items() if callable(value
 
 class _Together(Observer):
     """Passes on to each observer what it wants to hear. Its methods are instance attributes: those that nobody
-    overrides stay the ones that do nothing."""
+    overrides stay the one that does nothing, which costs nothing more than with `NO_OBSERVER`."""
 
     __slots__ = METHODS
 
     def __init__(self, observers: tuple[Observer, ...]) -> None:
         for name in METHODS:
-            listening = tuple(getattr(observer, name) for observer in observers
-                              if getattr(type(observer), name) is not getattr(Observer, name))
+            silent = getattr(Observer, name)
+            methods = (getattr(observer, name) for observer in observers)
+            listening = tuple(method for method in methods if getattr(method, "__func__", None) is not silent)
             setattr(self, name, _teller(listening) if listening else getattr(NO_OBSERVER, name))
 
 
 def together(*observers: Observer) -> Observer:
     """One observer that tells each of these, in this order. What one of them raises is logged, and the next is told;
-    only a KeyboardInterrupt in the main thread passes."""
-    return _Together(observers) if observers else NO_OBSERVER
+    only a KeyboardInterrupt in the main thread passes. Raises TypeError for what is no Observer."""
+    wrong: list[object] = [observer for observer in observers if not isinstance(observer, Observer)]
+    if wrong:
+        given = f"the class {wrong[0].__name__}" if isinstance(wrong[0], type) else type(wrong[0]).__name__
+        raise TypeError(f"an observer is an instance of a subclass of Observer, not {given}")
+    telling = tuple(observer for observer in observers if observer is not NO_OBSERVER)
+    if len(telling) == 1 and isinstance(telling[0], _Together):
+        return telling[0]
+    return _Together(telling) if telling else NO_OBSERVER
 
 
 def _teller(listening: tuple[Callable[..., None], ...]) -> Callable[..., None]:
@@ -149,9 +177,20 @@ def _teller(listening: tuple[Callable[..., None], ...]) -> Callable[..., None]:
         for hear in listening:
             try:
                 hear(*values)
-            except BaseException as error:
-                if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-                    raise
-                log.exception("observer %s failed", getattr(hear, "__qualname__", type(hear).__qualname__))
+            except BaseException as error:  # noqa: BLE001 - it may be anybody's
+                _pass_interrupt(error)
+                _report(hear, error)
 
     return tell
+
+
+def _report(hear: Callable[..., None], error: BaseException) -> None:
+    try:
+        log.error("observer %s failed", getattr(hear, "__qualname__", type(hear).__qualname__), exc_info=error)
+    except BaseException as second:  # noqa: BLE001 - a log handler is somebody else's code as well
+        _pass_interrupt(second)
+
+
+def _pass_interrupt(error: BaseException) -> None:
+    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        raise error

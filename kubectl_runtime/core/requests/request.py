@@ -64,6 +64,11 @@ class Request:
     retry: Retry = Retry.SAFE
 
     @property
+    def resource_name(self) -> str:
+        """`deployments.apps`; empty for what is about no kind."""
+        return self.resource.full_name if self.resource is not None else ""
+
+    @property
     def target(self) -> str:
         """Path and query, encoded."""
         return f"{self.path}?{urlencode(self.query, quote_via=quote)}" if self.query else self.path

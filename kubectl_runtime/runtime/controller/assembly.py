@@ -28,6 +28,7 @@ from kubectl_runtime.runtime.triggers.sources import pull, pull_stream
 from kubectl_runtime.runtime.triggers.triggers import trigger_self
 from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.runtime.usercode import guarded_logger
+from kubectl_runtime.runtime.watcher.failure_log import WatchTarget
 
 K = TypeVar("K")
 
@@ -61,7 +62,7 @@ class Assembly(Generic[K]):
             rng=self._rng, store_of=self.store_of)
         queue = WorkQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait))
         self.runner = Runner(queue, Invoker(reconcile, error_policy, self.store, environment), executor,
-                             concurrency=plan.concurrency, clock=plan.clock)
+                             concurrency=plan.concurrency, clock=plan.clock, name=plan.name, observer=plan.observer)
         self.inbox = Inbox(plan.resource, self.store, self.runner.trigger_all, logger=self.logger, on_bug=on_bug)
         names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, StreamPlan) else [])]
         self.gate = SyncGate(names, on_open=self.runner.open, trouble_of=self._trouble_of, clock=plan.clock,
@@ -72,6 +73,7 @@ class Assembly(Generic[K]):
 
     def subscribe(self) -> None:
         """Connect the watches with the runner: from now on their steps lead to runs, and runs are told of writes."""
+        self.plan.observer.controller_started(self.plan.name, self.plan.concurrency)
         self.shutdown.draining.on_set(self.plan.client.on_write(record_write))
         for watch, plan, name in self._watch_plans:
             watch.subscribe(plan.subscription, self.inbox.sink, partial(self.gate.arrived, name))
@@ -87,11 +89,12 @@ class Assembly(Generic[K]):
         return found
 
     def _plan_watch(self, plan: WatchPlan) -> None:
-        watch: Watch[Any] = Watch(plan.api, plan.config, stop=self.shutdown.draining, backoff=self.plan.watch_backoff,
-                                  clock=self.plan.clock, rng=self._rng)
-        name = str(watch.target)
+        api, config = plan.api, plan.config
+        name = str(WatchTarget(api.resource, api.namespace, config.label_text, config.field_text))
         if name in self.watches:  # the same kind twice: as main object and as a related one
             name = f"{name} #{len(self.watches) + 1}"
+        watch: Watch[Any] = Watch(api, config, stop=self.shutdown.draining, backoff=self.plan.watch_backoff,
+                                  clock=self.plan.clock, rng=self._rng, name=name, observer=self.plan.observer)
         self.watches[name] = watch
         self._stores.setdefault((plan.api.resource.group, plan.api.resource.kind), watch.store)
         self._watch_plans.append((watch, plan, name))
@@ -117,3 +120,4 @@ class Assembly(Generic[K]):
         running, dropped = len(self.runner.running()), self.runner.drain()
         self.logger.info("stopping: %s; %d runs in progress, %d scheduled ones dropped", self.shutdown.draining.reason,
                          running, dropped)
+        self.plan.observer.keys_dropped(self.plan.name, dropped)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.controller.foreground import serve
 from kubectl_runtime.runtime.controller.plan import Plan, StreamPlan, WatchPlan
@@ -52,38 +53,41 @@ class Controller(Generic[K]):
     def __init__(self, api: Api[K], *, watch: WatcherConfig = DEFAULT_CONFIG, concurrency: int = 10,
                  debounce: Duration = 0, max_wait: Duration | None = None, backoff: KeyBackoff = DEFAULT_KEY_BACKOFF,
                  name: str | None = None, sync_timeout: Duration | None = None,
-                 watch_backoff: WatchBackoff = DEFAULT_BACKOFF) -> None:
+                 watch_backoff: WatchBackoff = DEFAULT_BACKOFF, observer: Observer | None = None) -> None:
         """Reconcile the objects of `api`, at most `concurrency` at once and each at most once.
 
         `debounce`: a changed object waits for so many seconds of quiet, but at most `max_wait` (default: ten times
         that). `backoff`: how long a failing object waits. `name`: for logs and threads; the kind in lower case by
         default. `sync_timeout`: end with SyncTimeoutError when the stores are not complete after so many seconds
         (default: wait, and warn every 30 s). `watch_backoff`: how long each watch waits after a failure of its own.
-        Raises RequestError when a number makes no sense.
+        `observer`: told of its watches, stores, queue and runs (default: the client's). Raises RequestError when a
+        number makes no sense, TypeError for an observer that is none.
         """
         _check_api(api, "Controller")
         main = WatchPlan(api, watch, trigger_self(api.resource))
         self._set_up(main, api.client, concurrency, debounce, max_wait, backoff, name or api.resource.kind.lower(),
-                     sync_timeout)
+                     sync_timeout, observer)
         self._watch_backoff = watch_backoff
 
     @classmethod
     def for_stream(cls, events: Iterable[Event[K]], store: Store[K], *, client: Client, stop: StopToken | None = None,
                    concurrency: int = 10, debounce: Duration = 0, max_wait: Duration | None = None,
                    backoff: KeyBackoff = DEFAULT_KEY_BACKOFF, name: str | None = None,
-                   sync_timeout: Duration | None = None) -> Controller[K]:
+                   sync_timeout: Duration | None = None, observer: Observer | None = None) -> Controller[K]:
         """Reconcile the objects of `store`, whenever `events` says that one changed.
 
         `events` is a `reflector`'s stream, which keeps `store`; the controller pulls and closes it in a thread of its
-        own. `stop` is the token that ends it: the controller sets it when it stops.
+        own. `stop` is the token that ends it: the controller sets it when it stops. `observer` is told of its queue and
+        runs.
         """
         self: Controller[K] = cls.__new__(cls)
         self._set_up(StreamPlan(events, store, stop), client, concurrency, debounce, max_wait, backoff,
-                     name or store.resource.kind.lower(), sync_timeout)
+                     name or store.resource.kind.lower(), sync_timeout, observer)
         return self
 
     def _set_up(self, main: WatchPlan | StreamPlan, client: Client, concurrency: int, debounce: Duration,
-                max_wait: Duration | None, backoff: KeyBackoff, name: str, sync_timeout: Duration | None) -> None:
+                max_wait: Duration | None, backoff: KeyBackoff, name: str, sync_timeout: Duration | None,
+                observer: Observer | None) -> None:
         if not isinstance(concurrency, int) or concurrency < 1:
             raise RequestError(f"concurrency must be a whole number of at least 1, not {concurrency}")
         quiet, longest = _duration("debounce", debounce), None if max_wait is None else _duration("max_wait", max_wait)
@@ -99,6 +103,7 @@ class Controller(Generic[K]):
         self._watch_backoff = DEFAULT_BACKOFF
         self._signals, self._grace = False, DEFAULT_GRACE
         self._stop: StopToken | None = None
+        self._observer = together(getattr(client, "observer", NO_OBSERVER) if observer is None else observer)
 
     def owns(self, api: Api[Any], *, watch: WatcherConfig = DEFAULT_CONFIG) -> Controller[K]:
         """Objects of `api` are made by the reconciler, with an owner reference; changes of one trigger its owner.
@@ -176,7 +181,7 @@ class Controller(Generic[K]):
             bulk_triggers=tuple(self._bulk_triggers), concurrency=self._concurrency, debounce=self._debounce,
             max_wait=self._max_wait, backoff=self._backoff, sync_timeout=self._sync_timeout,
             watch_backoff=self._watch_backoff, grace=self._grace,
-            signals=self._signals, stop=self._stop)
+            signals=self._signals, stop=self._stop, observer=self._observer)
 
     def _launch(self, reconciler: Reconciler[K] | ReconcileFunction[K], error_policy: ErrorPolicy[K] | None,
                 context: Any, *, signal_thread: bool) -> Running[K]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, KeyBackoff
@@ -61,3 +62,4 @@ class Plan:
     grace: float = DEFAULT_GRACE
     signals: bool = False
     stop: StopToken | None = None
+    observer: Observer = NO_OBSERVER

@@ -203,6 +203,7 @@ class Running(Generic[K]):
             found = self._stuck
         if first:  # outside the lock: log handlers are user code
             self._report([(f"the reconciler of {run.request.ref}", thread) for thread, run in stuck.items()])
+            self._plan.observer.controller_stopped(self.name, len(stuck))
             self._release()
         return found
 

@@ -29,7 +29,7 @@ from collections.abc import Iterable
 
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.runtime.queue.key_backoff import Failures, Version
-from kubectl_runtime.runtime.queue.runs import Outcome, Run
+from kubectl_runtime.runtime.queue.runs import SKIPPED, Outcome, Run
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
 
@@ -93,25 +93,29 @@ class WorkQueue:
         if entry is None:
             return None
         state = self._failures.get(entry.key)
-        run = Run(entry.key, entry.message, state.count if state else 0, state.decode_failed_at if state else None, now)
+        run = Run(entry.key, entry.message, state.count if state else 0, state.decode_failed_at if state else None, now,
+                  now - entry.at)
         self._running[entry.key] = run
         return run
 
-    def finish(self, run: Run, outcome: Outcome, now: float) -> None:
-        """`run` ended with `outcome`: the key is free, and scheduled anew if it should be."""
+    def finish(self, run: Run, outcome: Outcome, now: float) -> bool:
+        """`run` ended with `outcome`: the key is free, and scheduled anew if it should be. Whether that is a retry."""
         del self._running[run.key]
         if self._closed:
-            return
+            return False
+        failed, retried = outcome.failed, False
         if run.forgotten:
             self._failures.forget(run.key)
-        elif outcome.failed:
+        elif failed:
             self._fail(run, outcome)
-        elif not outcome.skipped:
+        elif outcome.result is not SKIPPED.result:
             self._failures.forget(run.key)
         if outcome.delay is not None and not run.forgotten:
-            reason = RETRIED if outcome.failed else REQUEUED
+            retried = failed
+            reason = RETRIED if failed else REQUEUED
             self._scheduler.add(run.key, ReconcileRequest(run.request.ref, reason), now + outcome.delay, now)
         self._scheduler.release(run.key)
+        return retried
 
     def abandon(self, run: Run) -> None:
         """A defect ended `run` without an outcome: its key does not run any more."""
@@ -125,9 +129,10 @@ class WorkQueue:
         if run is not None:
             run.forgotten = True
 
-    def has_due(self, now: float) -> bool:
-        """Whether `take` may find something."""
-        return not self._closed and self._scheduler.ready_count(now) > 0
+    def due(self, now: float) -> int:
+        """How many keys are due and not held back by a run of their own (one that began since the last `take` looked is
+        counted yet)."""
+        return self._scheduler.ready_count(now)
 
     def next_due(self) -> float | None:
         """When the next key becomes due that is not yet; None when none waits."""

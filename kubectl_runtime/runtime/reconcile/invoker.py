@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.objects.invalid import InvalidObject
 from kubectl_runtime.runtime.queue.runs import GONE, SKIPPED, SUCCEEDED, Outcome, Run, enter_run
@@ -59,7 +60,8 @@ class Invoker:
             action = self._reconcile(obj, ctx)
             if not isinstance(action, Action):
                 raise _wrong_type(self._reconcile, action, ref)
-            return SUCCEEDED if action.requeue_after is None else Outcome(action.requeue_after)
+            after = action.requeue_after
+            return SUCCEEDED if after is None else Outcome(after, RunResult.REQUEUE_AFTER)
         except BaseException as error:  # noqa: BLE001 - no exception of user code ends a thread of the library
             return self._failed(obj, error, ctx)
         finally:
@@ -71,7 +73,7 @@ class Invoker:
             return self._undecodable(obj, error)
         delay = self._delay_after(obj, error, ctx)
         self._log_failure(error, ctx, delay)
-        return Outcome(delay, failed=True)
+        return Outcome(delay, RunResult.ERROR, error)
 
     def _delay_after(self, obj: Any, error: BaseException, ctx: Context[Any]) -> float | None:
         if self._error_policy is None:
@@ -109,7 +111,7 @@ class Invoker:
         logger = self._environment.logger
         logger.error("%s; at resourceVersion %s this cannot get better: waits for the object to change",
                      error, obj.resource_version or "unknown")
-        return Outcome(failed=True, decode_failed_at=obj.resource_version)
+        return Outcome(None, RunResult.TERMINAL_ERROR, error, decode_failed_at=obj.resource_version)
 
 
 def _wrong_type(function: Any, returned: object, ref: object) -> TypeError:

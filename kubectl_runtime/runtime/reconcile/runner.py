@@ -11,16 +11,18 @@ asked again.
     open          runs                                            drain() -> draining
     draining      nothing new runs, pending dropped; running runs finish; idle when the last has
 
-No lock is held while `execute` (user code) runs. `step` and the work's yields make it a machine that a simulation can
-drive.
+No lock is held while `execute` (user code) runs or the observer is told of a batch or a run. `step` and the work's
+yields make it a machine that a simulation can drive; what the observer hears of a run comes between two yields, so that
+also there a thread has one run at a time.
 """
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from math import inf
 
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, RunResult
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.queue.worker_policy import WorkerPolicy
@@ -35,13 +37,17 @@ class Runner:
     """Runs the keys of one controller, each at most once at a time. Safe to use from any thread."""
 
     def __init__(self, queue: WorkQueue, execute: Execute, executor: Executor, *, concurrency: int,
-                 clock: Clock) -> None:
-        """At most `concurrency` runs at once. Starts with the gate closed."""
+                 clock: Clock, name: str = "", observer: Observer = NO_OBSERVER) -> None:
+        """At most `concurrency` runs at once. Starts with the gate closed. `observer` is told of the controller `name`;
+        it raises nothing (see `together`)."""
         self._queue = queue
-        self._execute = execute
+        self._observing = observer is not NO_OBSERVER
+        self._execute = observed(execute, name, observer, clock) if self._observing else execute
         self._executor = executor
         self._concurrency = concurrency
         self._clock = clock
+        self._name = name
+        self._observer = observer
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._workers = 0
@@ -50,7 +56,7 @@ class Runner:
         self._wake_at = inf
         """When the dispatcher will look by itself; somebody who schedules an earlier key must wake it."""
 
-    def trigger_all(self, requests: Iterable[ReconcileRequest]) -> None:
+    def trigger_all(self, requests: Collection[ReconcileRequest]) -> None:
         """Schedule these requests; whoever is free starts at once. Does not block, and takes the lock once."""
         queue = self._queue
         with self._lock:
@@ -59,6 +65,8 @@ class Runner:
             for request in requests:
                 queue.trigger(request, now)
             self._call_worker_and_tell(now)
+            depth = queue.due(now) if self._observing else 0
+        self._observer.keys_triggered(self._name, len(requests), depth, now)
 
     def open(self) -> None:
         """Every store is complete: runs may begin."""
@@ -134,7 +142,7 @@ class Runner:
         """Call a worker if it is time to; when the dispatcher has to look again, None if it has not."""
         if not self._open:
             return None
-        if self._workers < self._concurrency and self._queue.has_due(now):
+        if self._workers < self._concurrency and self._queue.due(now):
             if self._pace.may_call(self._workers, now):
                 self._pace.called(now)
                 self._workers += 1
@@ -173,18 +181,38 @@ class Runner:
 
     def _next(self, ended: Run | None, outcome: Outcome | None) -> Run | None:
         """End one run and take the next. None sends the worker home."""
+        queue, go_on, retried = self._queue, True, False
         with self._lock:
             now = self._clock.monotonic()
-            go_on = True
             if ended is not None and outcome is not None:
-                self._queue.finish(ended, outcome, now)
+                retried = queue.finish(ended, outcome, now)
                 go_on = self._pace.ended(ended, now)
-            run = self._queue.take(now) if go_on else None
+            run = queue.take(now) if go_on else None
             if run is None:
                 self._workers -= 1
                 if not self._workers:
                     self._changed.notify_all()
             else:
                 self._pace.began(run, now)
+                if self._observing:
+                    run.depth = queue.due(now)
             self._call_worker_and_tell(now)
-            return run
+        if retried and ended is not None and outcome is not None and outcome.delay is not None:
+            self._observer.retry_scheduled(self._name, ended.key, ended.failures + 1, outcome.delay)
+        return run
+
+
+def observed(execute: Execute, controller: str, observer: Observer, clock: Clock) -> Execute:
+    """`execute`, of whose runs `observer` hears in their thread; one that a defect ends has an end as well."""
+
+    def run_and_tell(run: Run) -> Outcome:
+        observer.run_started(controller, run.key, run.request.reason, run.waited, run.depth, run.started)
+        try:
+            outcome = execute(run)
+        except BaseException as error:
+            observer.run_ended(controller, run.key, RunResult.ERROR, clock.monotonic() - run.started, error)
+            raise
+        observer.run_ended(controller, run.key, outcome.result, clock.monotonic() - run.started, outcome.error)
+        return outcome
+
+    return run_and_tell

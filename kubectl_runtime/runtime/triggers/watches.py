@@ -9,9 +9,9 @@
     stopped     nothing                                            None
 
 A thread calls it in a loop (`run`); a simulation calls it when it likes. The order in each step is: store,
-then the subscriptions, then the visible state. A subscription that comes late first gets an `Apply` of every stored
-object and `InitDone`, then everything after that, nothing twice and nothing lost: what is stored and who observes it
-change under one lock.
+then the subscriptions, then the visible state; the observer is told of each thing when it is done, once for a batch. A
+subscription that comes late first gets an `Apply` of every stored object and `InitDone`, then everything after that,
+nothing twice and nothing lost: what is stored and who observes it change under one lock.
 """
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.core.codec.record import Record
@@ -32,7 +33,7 @@ from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
 from kubectl_runtime.runtime.triggers.subscribers import Subscriber
 from kubectl_runtime.runtime.triggers.triggers import Sink, Subscription
 from kubectl_runtime.runtime.usercode import guarded_logger
-from kubectl_runtime.runtime.watcher.event import INIT_DONE, Apply, Event, Failed
+from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Event, Failed
 from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
 from kubectl_runtime.runtime.watcher.readers import modified, reader_of
 from kubectl_runtime.runtime.watcher.watch_api import WatchApi
@@ -76,10 +77,17 @@ class Watch(Generic[K]):
 
     def __init__(self, api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *, stop: StopToken,
                  backoff: WatchBackoff = DEFAULT_BACKOFF, relist_triggers: bool = False, modify: Modify | None = None,
-                 clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None) -> None:
-        """Nothing is requested yet. `modify` prunes each object before it is stored; `rng` draws all jitter."""
+                 clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None, name: str | None = None,
+                 observer: Observer = NO_OBSERVER) -> None:
+        """Nothing is requested yet. `modify` prunes each object before it is stored; `rng` draws all jitter.
+
+        `observer` is told what happens to the watch `name` (by default what it watches, in words); it raises nothing
+        (see `together`).
+        """
         rng = rng or random.Random()
         self.target = WatchTarget(api.resource, api.namespace, config.label_text, config.field_text)
+        self._name = name or str(self.target)
+        self._observer = observer
         self.stop = stop
         self._clock = clock
         self._read = reader_of(api.kind)
@@ -92,6 +100,8 @@ class Watch(Generic[K]):
         self._reflector = Reflector(self._writer, relist_triggers=relist_triggers)
         self._resume_at = 0.0
         self._relists = -1  # the first complete list is none
+        self._list_began = 0.0
+        self._phase_told: Phase | None = None
         self.store: Store[K] = self._writer.store
         self._state = WatchState(since=clock.monotonic())
 
@@ -133,13 +143,15 @@ class Watch(Generic[K]):
         now = self._clock.monotonic()
         if now < self._resume_at:
             return self._resume_at - now
+        if self._phase_told is None:
+            self._tell_phase(now)
         try:
-            return self._advance()
+            return self._advance(now)
         except Exception as error:  # a fault of this library must not end the watch either
             log.exception("%s: internal error; everything is listed again", self.target)
             self._driver.restart()
             self._reflector = Reflector(self._writer, relist_triggers=self._relist_triggers)
-            return self._failed(Failed(error))
+            return self._failed(Failed(error), self._clock.monotonic())
 
     def run(self) -> None:
         """Step until the stop token is set. Blocks."""
@@ -150,23 +162,31 @@ class Watch(Generic[K]):
             if wait:
                 self.stop.wait(wait)
 
-    def _advance(self) -> float | None:
-        out, wait = self._driver.advance()
+    def _advance(self, began: float) -> float | None:
+        out, wait, frame = self._driver.advance()
         failure = out.pop() if out and isinstance(out[-1], Failed) else None
         if out:
-            self._publish(out)  # type: ignore[arg-type]  # a failure is always the last output of a step
+            self._publish(out, began)  # type: ignore[arg-type]  # a failure is always the last output of a step
+        now = self._clock.monotonic()
+        if frame:
+            self._observer.frame_arrived(self._name, frame, now)
         if failure is not None:
-            return self._failed(failure)  # type: ignore[arg-type]  # as above
+            return self._failed(failure, now)  # type: ignore[arg-type]  # as above
         if self.stop.is_set():
             self._finish()
             return None
-        self._update(arrived=wait == 0)
+        self._update(now, arrived=wait == 0)
         return wait
 
-    def _publish(self, events: list[Event[Record]]) -> None:
+    def _publish(self, events: list[Event[Record]], began: float) -> None:
+        if events[0] is INIT:
+            self._list_began = began
         if self._modify is not None:
             events = [modified(event, self._modify, self._read) for event in events]
-        for commit in self._reflector.commits(events):
+        commits = self._reflector.commits(events)
+        if commits:
+            self._observer.store_changed(self._name, len(self._writer.records()))
+        for commit in commits:
             for observer in commit.observers:
                 assert isinstance(observer, Subscriber)
                 observer.deliver(commit.changes)
@@ -175,11 +195,12 @@ class Watch(Generic[K]):
         last = events[-1]
         if last is INIT_DONE:
             self._relists += 1
+            took = self._clock.monotonic() - self._list_began
+            self._observer.list_completed(self._name, len(self._writer.records()), self._relists, took)
         if self._state.consecutive_failures:
             self._failures.succeeded(last, self._clock.monotonic())
 
-    def _failed(self, failure: Failed) -> float:
-        now = self._clock.monotonic()
+    def _failed(self, failure: Failed, now: float) -> float:
         delay = self._backoff.next(now, failure.retry_after)
         text = self._failures.failed(failure, now, delay)
         self._writer.trouble(text)
@@ -187,10 +208,13 @@ class Watch(Generic[K]):
         old = self._state
         failures = old.consecutive_failures + 1
         self._state = WatchState(Phase.WAITING, now, text, failures, old.last_event, max(0, self._relists))
+        self._observer.watch_failed(self._name, failure.error, failures, delay)
+        if self._phase_told is not Phase.WAITING:
+            self._tell_phase(now)
         return delay
 
-    def _update(self, *, arrived: bool) -> None:
-        old, now = self._state, self._clock.monotonic()
+    def _update(self, now: float, *, arrived: bool) -> None:
+        old = self._state
         listing = isinstance(self._driver.state, Listing)
         phase = Phase.LISTING if listing else Phase.WATCHING
         since = old.since if phase is old.phase else now
@@ -200,9 +224,17 @@ class Watch(Generic[K]):
         self._state = WatchState(phase, since, error, failures, seen, max(0, self._relists))
         if healed and old.last_error:
             self._writer.trouble("")
+        if phase is not self._phase_told:
+            self._tell_phase(now)
 
     def _finish(self) -> None:
         if not self.stopped:
             self._driver.close()
             self._writer.end(self.stop.reason or "stopped")
-            self._state = msgspec.structs.replace(self._state, phase=Phase.STOPPED, since=self._clock.monotonic())
+            now = self._clock.monotonic()
+            self._state = msgspec.structs.replace(self._state, phase=Phase.STOPPED, since=now)
+            self._tell_phase(now)
+
+    def _tell_phase(self, now: float) -> None:
+        self._phase_told = phase = self._state.phase
+        self._observer.watch_phase_changed(self._name, phase, now)

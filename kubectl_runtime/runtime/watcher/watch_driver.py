@@ -42,10 +42,12 @@ from kubectl_runtime.runtime.watcher.watcher_config import ListSemantic, Watcher
 
 
 class Advance(NamedTuple):
-    """What one effect brought: events and failures in order, and seconds until the next effect (None: idle)."""
+    """What one effect brought: events and failures in order, seconds until the next effect (None: idle), and how many
+    events, bookmarks and errors included, came on the open watch."""
 
     out: list[Event[Record] | Failed]
     wait: float | None = 0.0
+    frame: int = 0
 
 
 _IDLE = Advance([], None)
@@ -125,17 +127,17 @@ class WatchDriver:
             return self._give(Ended())
         if batch:
             self._heard = self._clock.monotonic()
-            return self._give(BatchRead(batch))
+            return self._give(BatchRead(batch), len(batch))
         # Sockets have a read timeout; where nothing blocks, this is the idle guard.
         return _IDLE if self._clock.monotonic() - self._heard < self._patience else self._give(Ended())
 
-    def _give(self, given: Input) -> Advance:
+    def _give(self, given: Input, frame: int = 0) -> Advance:
         if self._stop.is_set() and isinstance(given, Broke | Ended):
             return _NOTHING
         self._state, out = step(self._state, given, self._clock.monotonic())
         if not isinstance(self._state, Watching):
             self.close()
-        return Advance(out)
+        return Advance(out, 0.0, frame)
 
     def _list_params(self, state: Listing) -> ListParams:
         config = self._config

@@ -60,7 +60,7 @@ def watch_steps(api: WatchApi[Any], config: WatcherConfig = DEFAULT_CONFIG, stop
     stop = stop or StopToken(clock=clock)
     with closing(WatchDriver(api, config, stop, clock, rng or random.Random())) as driver:
         while not stop.is_set():
-            out, wait = driver.advance()
+            out, wait, _ = driver.advance()
             yield from out
             if wait is None:
                 yield IDLE

@@ -21,9 +21,9 @@ class Recording(Observer):
         if self.raises is not None:
             raise self.raises
 
-    def run_ended(self, controller: str, key: Key, result: RunResult, seconds: float, running: int,
+    def run_ended(self, controller: str, key: Key, result: RunResult, seconds: float,
                   error: BaseException | None) -> None:
-        self.heard.append((controller, key, result, seconds, running, error))
+        self.heard.append((controller, key, result, seconds, error))
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -39,13 +39,41 @@ def test_each_observer_is_told_in_order() -> None:
     heard: list[tuple[object, ...]] = []
     told = together(Recording(heard), Observer(), Recording(heard))
     told.store_changed("pods", 3)
-    told.run_ended("c", ("ns", "a"), RunResult.SUCCESS, 0.5, 0, None)
-    assert heard == 2 * [("store", "pods", 3)] + 2 * [("c", ("ns", "a"), "success", 0.5, 0, None)]
+    told.run_ended("c", ("ns", "a"), RunResult.SUCCESS, 0.5, None)
+    assert heard == 2 * [("store", "pods", 3)] + 2 * [("c", ("ns", "a"), "success", 0.5, None)]
 
 
 def test_what_nobody_listens_to_costs_as_much_as_no_observer() -> None:
     assert together() is NO_OBSERVER
     assert together(Recording([]), Observer()).frame_arrived == NO_OBSERVER.frame_arrived
+
+
+def test_observers_that_were_put_together_are_not_wrapped_again() -> None:
+    told = together(Recording([]))
+    assert together(told) is told
+    assert together(NO_OBSERVER, Observer()).store_changed == together(NO_OBSERVER, NO_OBSERVER).store_changed
+
+
+def test_what_is_no_observer_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="an instance of a subclass of Observer, not the class Recording"):
+        together(Recording)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not int"):
+        together(NO_OBSERVER, 3)  # type: ignore[arg-type]
+
+
+def test_a_log_handler_that_raises_harms_no_more_than_the_observer_does() -> None:
+    class Broken(logging.Handler):
+        def handle(self, record: logging.LogRecord) -> bool:
+            raise SystemExit(1)
+
+    handler, logger = Broken(), logging.getLogger("kubectl_runtime.core.base.observer")
+    heard: list[tuple[object, ...]] = []
+    logger.addHandler(handler)
+    try:
+        together(Recording(heard, ValueError("no")), Recording(heard)).store_changed("pods", 1)
+    finally:
+        logger.removeHandler(handler)
+    assert len(heard) == 2
 
 
 @pytest.mark.parametrize("raised", [ValueError("no"), SystemExit(1), KeyboardInterrupt()])

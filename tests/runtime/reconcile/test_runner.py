@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.queue.runs import SKIPPED, SUCCEEDED, Outcome, Run
@@ -25,7 +26,7 @@ from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.executor import SimExecutor
 
 KIND = ApiResource("", "v1", "ConfigMap", "configmaps")
-FAILED = Outcome(5.0, failed=True)
+FAILED = Outcome(5.0, RunResult.ERROR)
 
 
 def request(name: str, cause: tuple[str, str] | None = None, reason: str = Reason.OBJECT_UPDATED) -> ReconcileRequest:
@@ -202,7 +203,7 @@ def test_a_run_whose_object_is_deleted_meanwhile_leaves_nothing_behind() -> None
 
 def test_a_skipped_run_keeps_the_count() -> None:
     rig = Rig()
-    rig.outcomes["a"] = [Outcome(None, failed=True), SKIPPED]
+    rig.outcomes["a"] = [Outcome(None, RunResult.ERROR), SKIPPED]
     for _ in range(3):
         rig.trigger("a")
         rig.run()
@@ -246,7 +247,7 @@ class RunnerMachine(RuleBasedStateMachine):
     def execute(self, run: Run) -> Outcome:
         assert self.opened
         return self.rng.choice([SUCCEEDED, SUCCEEDED, Outcome(self.rng.choice([0.0, 1.0, 50.0])),
-                                Outcome(self.rng.choice([0.5, 5.0]), failed=True), Outcome(None, failed=True)])
+                                Outcome(self.rng.choice([0.5, 5.0]), RunResult.ERROR), Outcome(None, RunResult.ERROR)])
 
     def observe(self, before: list[Run]) -> None:
         for run in self.runs():
@@ -365,7 +366,7 @@ def test_with_real_threads_runs_of_a_key_never_overlap_and_no_trigger_is_lost(ha
             if len(seen) == keys and all(seen[key] == threads * per_thread // keys for key in seen):
                 done.set()
         choice = rng.random()
-        return Outcome(0.001, failed=True) if choice < 0.1 else Outcome(0.0) if choice < 0.2 else SUCCEEDED
+        return Outcome(0.001, RunResult.ERROR) if choice < 0.1 else Outcome(0.0) if choice < 0.2 else SUCCEEDED
 
     executor = ThreadExecutor(8, "hammer", hammer.append)
     runner = Runner(WorkQueue(Scheduler()), execute, executor, concurrency=8, clock=SYSTEM_CLOCK)
