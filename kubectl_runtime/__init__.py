@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.core.base.errors import RequestTimeout as RequestTimeout
     from kubectl_runtime.core.base.errors import TransportError as TransportError
     from kubectl_runtime.core.base.errors import WriteBackError as WriteBackError
+    from kubectl_runtime.core.base.observer import Observer as Observer
+    from kubectl_runtime.core.base.observer import RunResult as RunResult
     from kubectl_runtime.core.base.status import Status as Status
     from kubectl_runtime.core.base.stop import StopToken as StopToken
     from kubectl_runtime.core.base.wire import MapKeys as MapKeys
@@ -147,6 +149,7 @@ _HOME = {
     "NotConfiguredError": "client.config.config",
     "ObjectList": "client.api.paging",
     "ObjectMeta": "core.meta.metav1",
+    "Observer": "core.base.observer",
     "ObjectRef": "core.meta.refs",
     "OwnerReference": "core.meta.metav1",
     "PartialObjectError": "core.base.errors",
@@ -163,6 +166,7 @@ _HOME = {
     "RequestTimeout": "core.base.errors",
     "Resource": "core.objects.resource",
     "RetryPolicy": "client.http.retry",
+    "RunResult": "core.base.observer",
     "Running": "runtime.controller.running",
     "Scope": "core.meta.gvk",
     "Selector": "core.meta.selectors",
