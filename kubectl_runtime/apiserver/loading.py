@@ -7,8 +7,6 @@ stands in; what came before it stays loaded.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from kubectl_runtime.apiserver.access import ADMIN

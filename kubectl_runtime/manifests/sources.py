@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias, Union
+from typing import Any, TypeAlias
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.requests.body import plain_body
@@ -23,7 +23,7 @@ from kubectl_runtime.manifests.files import STDIN, read_files
 from kubectl_runtime.manifests.objects import Object, objects_of
 from kubectl_runtime.manifests.problems import ManifestError
 
-Manifests: TypeAlias = Union[str, Path, Mapping[str, Any], Iterable["Manifests"], Any]
+Manifests: TypeAlias = str | Path | Mapping[str, Any] | Iterable[Any] | Any
 """What `read_objects` takes; `Any` stands for resource objects and models, which have no common type."""
 
 
