@@ -68,9 +68,8 @@ def await_all(waits: Sequence[Wait], left: TimeLeft, stop: StopToken | None, pro
         if left.is_over() or (stop is not None and stop.is_set()):
             break
         first = pending[0]
-        others = f" and {len(pending) - 1} more" if len(pending) > 1 else ""
         try:
-            _watch(first, f"{title(first.ref)}{others}", left, stop, progress)
+            _watch(first, len(pending) - 1, left, stop, progress)
         except (WaitTimeout, WaitStopped) as error:
             if error.last_error:
                 first.why = error.last_error
@@ -104,14 +103,16 @@ def _look(wait: Wait, left: TimeLeft, stop: StopToken | None) -> tuple[bool, Kub
     return found[-1], None
 
 
-def _watch(wait: Wait, whom: str, left: TimeLeft, stop: StopToken | None, progress: Progress) -> None:
+def _watch(wait: Wait, others: int, left: TimeLeft, stop: StopToken | None, progress: Progress) -> None:
+    more = f" (and {others} more)" if others else ""
+
     def is_over(obj: Any) -> bool:
         over = wait.is_over(obj)
         if not over:
-            progress.waiting(whom, wait.why)
+            progress.waiting(title(wait.ref), wait.why + more)
         return over
 
-    progress.waiting(whom, wait.why)
+    progress.waiting(title(wait.ref), wait.why + more)
     await_condition(wait.api, wait.ref.name, Described(f"is {wait.word}", is_over), timeout=min(ROUND, left.seconds()),
                     stop=stop)
 
