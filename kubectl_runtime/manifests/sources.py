@@ -59,6 +59,6 @@ def _documents(source: str | Path, recursive: bool) -> Iterator[Document]:
         return
     documents = read_text(source, "the YAML text")
     if len(documents) == 1 and isinstance(documents[0].value, str):
-        raise ManifestError("the YAML text", f"it is no Kubernetes object, and there is no file {documents[0].value!r} "
-                                        "either")
+        raise ManifestError("the YAML text", f"there is no file or folder {documents[0].value!r}, and as a text it is "
+                                             "no Kubernetes object")
     yield from documents

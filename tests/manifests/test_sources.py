@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from kubectl_runtime.manifests.documents import read_text
 from kubectl_runtime.manifests.problems import ManifestError
 from kubectl_runtime.manifests.sources import read_objects
 from kubectl_runtime.resources import ConfigMap
@@ -46,6 +47,10 @@ def test_objects_lists_and_files_may_stand_in_one_list(file):
         ("a", f"{file}, document 1, line 1"), ("b", f"{file}, document 2, line 5"), ("z", "object 1")]
 
 
+def test_a_document_and_what_it_holds_are_not_shown_by_their_repr():
+    assert "hunter2" not in repr(read_text("kind: Secret\nstringData: {password: hunter2}\n"))
+
+
 def test_one_object_needs_no_list():
     assert found(ConfigMap(name="c")) == [("c", "the object given")]
     assert found({"metadata": {"name": "d"}}) == [("d", "the object given")]
@@ -60,8 +65,8 @@ def test_folders_in_folders_if_asked_for(file):
 
 
 @pytest.mark.parametrize(("source", "said"), [
-    ("deploi/", "there is no file 'deploi/'"),
-    ("https://example.com/a.yaml", "there is no file 'https://example.com/a.yaml'"),
+    ("deploi/", "there is no file or folder 'deploi/'"),
+    ("https://example.com/a.yaml", "there is no file or folder 'https://example.com/a.yaml'"),
     ([5], "object 1: int is no object"),
     (None, "the object given: NoneType is no object"),
 ])

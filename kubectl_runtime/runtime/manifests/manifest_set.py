@@ -9,7 +9,7 @@ second apply would take away what the first one set).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kubectl_runtime.client.api.discovery import ServedKind
@@ -23,7 +23,7 @@ from kubectl_runtime.runtime.parts import mapping
 class Item:
     """One object of a set. `namespace` is what it says itself; empty when it says none."""
 
-    content: Mapping[str, Any]
+    content: Mapping[str, Any] = field(repr=False)  # it may be a Secret
     place: str
     gvk: GroupVersionKind
     name: str
@@ -59,7 +59,7 @@ def read_set(source: Manifests, default_namespace: str, *, recursive: bool = Fal
         seen[key] = place
         items.append(item)
     if problems:
-        raise RequestError("\n  ".join(["nothing was sent, since these manifests cannot be meant so:", *problems]))
+        raise RequestError("\n  ".join(["nothing was sent, since the manifests are wrong:", *problems]))
     return tuple(items)
 
 

@@ -19,6 +19,7 @@ from kubectl_runtime.resources import ConfigMap, Deployment, Job, Pod, Service
 from kubectl_runtime.runtime import conditions
 from kubectl_runtime.runtime.manifests.apply_manifests import apply_manifests
 from kubectl_runtime.runtime.manifests.manifest_report import ManifestReport, ManifestsFailed
+from kubectl_runtime.runtime.manifests.manifest_set import read_set
 from kubectl_runtime.runtime.manifests.readiness import NeverReady
 from kubectl_runtime.runtime.wait import WaitStopped, WaitTimeout
 from tests.runtime.manifests.conftest import World
@@ -300,6 +301,7 @@ def test_a_secret_is_never_quoted(world: World, apply: Any) -> None:
         apply(secret, progress=lines)
     assert "hunter2" not in f"{caught.value}{lines.getvalue()}{caught.value.report!r}"
     assert "withheld" in lines.getvalue()
+    assert "hunter2" not in repr(read_set(secret, "default"))
 
 
 # Ownership of fields
