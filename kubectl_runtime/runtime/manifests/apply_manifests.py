@@ -4,15 +4,17 @@
     2  everything else is applied, in the order of the source
     3  with `wait`, everything that can be ready is waited for (readiness.py says what that is)
 
-In 1 and 2, an object that is still being deleted from before would take what is applied along with it: its end is
-waited for, when all others are applied, and then it is applied again.
+A server of a cluster of several may not know yet of a kind that another one serves: objects of such kinds are tried
+again. In 1 and 2, an object that is still being deleted from before would take what is applied along with it: its end
+is waited for, when all others are applied, and then it is applied again. All this within the one time.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TextIO
+from collections.abc import Callable, Iterable, Mapping
+from typing import TextIO, TypeVar
 
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.stop import StopToken
@@ -26,8 +28,12 @@ from kubectl_runtime.runtime.manifests.manifest_run import ManifestRun, Placed
 from kubectl_runtime.runtime.manifests.manifest_set import Item, first_ones, other_ones
 from kubectl_runtime.runtime.manifests.readiness import gone, is_active, is_established, missing_of
 
+T = TypeVar("T")
+
 PREPARATION = 60.0
 """Seconds, without `wait`, for Namespaces and CRDs and for what is still being deleted."""
+_PAUSE = 0.2
+"""Seconds until a kind that a server did not know is asked for again."""
 
 
 def apply_manifests(client: Client, source: Manifests, *, field_manager: str, namespace: str | None = None,
@@ -79,8 +85,8 @@ def _apply(run: ManifestRun, items: Iterable[Item], field_manager: str, force: b
     going: dict[Placed, str] = {}
 
     def act(placed: Placed) -> ManifestOutcome:
-        before = placed.api.with_metadata_only().get_opt(placed.item.name)
-        obj = placed.api.apply(placed.body, field_manager=field_manager, force=force)
+        before = _once_served(run, placed, lambda: placed.api.with_metadata_only().get_opt(placed.item.name))
+        obj = _once_served(run, placed, lambda: placed.api.apply(placed.body, field_manager=field_manager, force=force))
         if obj.deletion_timestamp is not None:
             going[placed] = obj.uid
         if before is None or before.uid != obj.uid:
@@ -96,6 +102,17 @@ def _apply(run: ManifestRun, items: Iterable[Item], field_manager: str, force: b
     return done
 
 
+def _once_served(run: ManifestRun, placed: Placed, call: Callable[[], T]) -> T:
+    """What `call` returns; while a server does not know a kind that was seen to be served, it is called again."""
+    waiting = run.stop or StopToken(clock=run.client.clock)
+    while True:
+        try:
+            return call()
+        except KindNotServedError:
+            if placed.item.gvk not in run.served or run.left.is_over() or waiting.wait(_PAUSE):
+                raise
+
+
 def _prepare(run: ManifestRun, applied: Iterable[Placed]) -> None:
     """Wait until Namespaces and kinds can be used."""
     crds = [placed for placed in applied if placed.item.is_crd]
@@ -105,5 +122,6 @@ def _prepare(run: ManifestRun, applied: Iterable[Placed]) -> None:
         try:
             for version in run.versions_of(placed.item):
                 await_served(run.client, version, crd, run.left, run.stop)
+                run.served.add(version.gvk)
         except KubeError as error:
             run.fail(placed, error)

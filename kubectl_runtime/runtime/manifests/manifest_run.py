@@ -76,6 +76,7 @@ class ManifestRun:
         self.stop = stop
         self.progress = Progress(progress)
         self.outcomes: dict[Item, ManifestOutcome] = {}
+        self.served: set[GroupVersionKind] = set()  # kinds of the set that were seen to be served
         self.namespaces_to_come = {item.name for item in self.items if item.is_namespace}
         self._to_come = {kind.resource.gvk: kind for kind in kinds_to_come(self.items)}
         self._discovery = Discovery(client)

@@ -105,6 +105,22 @@ def test_a_kind_that_discovery_names_late_is_waited_for(world: World, apply: Any
     assert late.taken == 4
 
 
+@pytest.mark.parametrize("verb", ["get", "patch"])
+def test_a_server_that_learns_of_a_kind_later_than_another_is_asked_again(world: World, apply: Any, verb: str) -> None:
+    late = world.server.faults.on(verb=verb, path="/apis/example.com/v1/namespaces/*/widgets/w").first(3).answer(
+        404, "404 page not found")
+    assert actions(apply(SHOP, Widget.crd(), WIDGET))["w"] == "created"
+    assert late.taken == 3
+
+
+def test_but_not_for_ever(world: World, apply: Any) -> None:
+    world.server.faults.on(verb="patch", path="/apis/example.com/v1/namespaces/*/widgets/w").answer(
+        404, "404 page not found")
+    with pytest.raises(ManifestsFailed, match=r"Widget shop/w .*does not serve widgets"):
+        apply(SHOP, Widget.crd(), WIDGET, wait=8)
+    assert world.clock.monotonic() == pytest.approx(8, abs=1)
+
+
 def test_a_definition_whose_names_are_taken_is_told_at_once(world: World, apply: Any) -> None:
     apply(Widget.crd())
     with pytest.raises(ManifestsFailed, match="its names are taken") as caught:
