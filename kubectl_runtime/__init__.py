@@ -73,6 +73,12 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.create_or_update import create_or_update as create_or_update
     from kubectl_runtime.runtime.finalizer import FinalizingReconciler as FinalizingReconciler
     from kubectl_runtime.runtime.finalizer import finalizer as finalizer
+    from kubectl_runtime.runtime.manifests.apply_manifests import apply_manifests as apply_manifests
+    from kubectl_runtime.runtime.manifests.delete_manifests import delete_manifests as delete_manifests
+    from kubectl_runtime.runtime.manifests.diff_manifests import diff_manifests as diff_manifests
+    from kubectl_runtime.runtime.manifests.manifest_report import ManifestOutcome as ManifestOutcome
+    from kubectl_runtime.runtime.manifests.manifest_report import ManifestReport as ManifestReport
+    from kubectl_runtime.runtime.manifests.manifest_report import ManifestsFailed as ManifestsFailed
     from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff as KeyBackoff
     from kubectl_runtime.runtime.reconcile.action import Action as Action
     from kubectl_runtime.runtime.reconcile.context import Context as Context
@@ -145,6 +151,9 @@ _HOME = {
     "ListMeta": "core.meta.metav1",
     "ListParams": "core.requests.params",
     "ListSemantic": "runtime.watcher.watcher_config",
+    "ManifestOutcome": "runtime.manifests.manifest_report",
+    "ManifestReport": "runtime.manifests.manifest_report",
+    "ManifestsFailed": "runtime.manifests.manifest_report",
     "MapKeys": "core.base.wire",
     "NotConfiguredError": "client.config.config",
     "ObjectList": "client.api.paging",
@@ -184,11 +193,14 @@ _HOME = {
     "WriteBackError": "core.base.errors",
     "applied_objects": "runtime.triggers.stages",
     "apply_crd": "runtime.apply_crd",
+    "apply_manifests": "runtime.manifests.apply_manifests",
     "await_condition": "runtime.wait",
     "child_name": "core.objects.child_name",
     "conditions": "runtime.conditions",
     "create_or_update": "runtime.create_or_update",
     "delete_and_finalize": "runtime.wait",
+    "delete_manifests": "runtime.manifests.delete_manifests",
+    "diff_manifests": "runtime.manifests.diff_manifests",
     "dynamic": "core.objects.dynamic",
     "finalizer": "runtime.finalizer",
     "metadata_watcher": "runtime.watcher.watcher",

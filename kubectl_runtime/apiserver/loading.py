@@ -7,10 +7,6 @@ stands in; what came before it stays loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any
-
 import msgspec
 
 from kubectl_runtime.apiserver.access import ADMIN
@@ -18,14 +14,8 @@ from kubectl_runtime.apiserver.core import ApiCore
 from kubectl_runtime.apiserver.loopback import path_of
 from kubectl_runtime.apiserver.storage.registry import ServedResource
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
-from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.manifests.documents import Document, read_text
-from kubectl_runtime.manifests.files import read_files
-from kubectl_runtime.manifests.objects import objects_of
-from kubectl_runtime.manifests.problems import ManifestError
-
-Object = dict[str, Any]
-Manifests = str | Path | Object | Iterable[Object | Resource]
+from kubectl_runtime.manifests.objects import Object
+from kubectl_runtime.manifests.sources import Manifests, read_objects
 
 _CRD = "CustomResourceDefinition"
 
@@ -34,36 +24,10 @@ def load_objects(core: ApiCore, manifests: Manifests) -> int:
     """Load everything; returns the number of objects. Raises ValueError naming what was refused and where it stands,
     and OSError."""
     count = 0
-    for value, place in _values(manifests):
-        for obj, stands in objects_of(value, place):
-            _load(core, obj, stands)
-            count += 1
+    for obj, place in read_objects(manifests):
+        _load(core, obj, place)
+        count += 1
     return count
-
-
-def _values(manifests: Manifests) -> Iterator[tuple[Any, str]]:
-    """The values of the documents, each with where it stands."""
-    if isinstance(manifests, dict):
-        yield manifests, "the object given"
-    elif isinstance(manifests, str | Path):
-        for document in _documents(manifests):
-            yield document.value, document.place
-    else:
-        for number, obj in enumerate(manifests, 1):
-            yield obj.to_dict() if isinstance(obj, Resource) else obj, f"object {number}"
-
-
-def _documents(manifests: str | Path) -> Iterator[Document]:
-    if isinstance(manifests, Path):
-        yield from read_files(manifests)
-    elif "\n" not in manifests and Path(manifests).exists():
-        yield from read_files(Path(manifests))
-    else:
-        documents = read_text(manifests, "the YAML text")
-        if len(documents) == 1 and isinstance(documents[0].value, str):
-            raise ManifestError("the YAML text", f"it is no Kubernetes object, and there is no file "
-                                                 f"{documents[0].value!r} either")
-        yield from documents
 
 
 def _load(core: ApiCore, obj: Object, place: str) -> None:

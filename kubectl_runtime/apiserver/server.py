@@ -29,13 +29,14 @@ from kubectl_runtime.apiserver.controllers.controller_catalog import build_contr
 from kubectl_runtime.apiserver.core import DEFAULT_COMPACTION, ApiCore
 from kubectl_runtime.apiserver.housekeeper import Housekeeper
 from kubectl_runtime.apiserver.kubeconfig import Credentials, kubeconfig
-from kubectl_runtime.apiserver.loading import Manifests, load_objects
+from kubectl_runtime.apiserver.loading import load_objects
 from kubectl_runtime.apiserver.rim.faults import Faults, Recording
 from kubectl_runtime.apiserver.rim.http.listener import Listener
 from kubectl_runtime.apiserver.tls import ServerTls
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.certificates.authority import HOSTS, Authority
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration
+from kubectl_runtime.manifests.sources import Manifests
 
 if TYPE_CHECKING:
     from kubectl_runtime.apiserver.rim.inprocess.transport import ApiTransport

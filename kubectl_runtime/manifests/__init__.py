@@ -6,6 +6,7 @@
 ``documents``  a text to its documents: JSON values one after the other, or YAML documents between ``---`` lines
 ``files``      files, folders and standard input to documents
 ``objects``    documents to Kubernetes objects: the items of a List one by one
+``sources``    all of these together: whatever somebody has manifests in, to objects and where each stands
 ``writer``     values to YAML that Go's readers and PyYAML read back as they were
 ``problems``   the errors, with where they stand
 =============  =======================================================================================================

@@ -15,7 +15,7 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -33,7 +33,7 @@ _DIRECTIVES = re.compile(r"(?:\s*(?:#.*)?\n)*%(?:.*\n)*?\Z")
 class Document:
     """A document and where it stands: `number` among those of its `source`, the `line` on which it begins, from 1."""
 
-    value: Any
+    value: Any = field(repr=False)  # it may be a Secret
     source: str
     number: int
     line: int

@@ -38,7 +38,8 @@ def to_yaml(value: Any, *, sort_keys: bool = True) -> str:
 
 
 def documents_to_yaml(values: Iterable[Any], *, sort_keys: bool = True, width: int = 80) -> str:
-    """JSON values as YAML documents, parted by lines of ``---`` if there are several."""
+    """JSON values as YAML documents, parted by lines of ``---`` if there are several; lines are folded at `width`
+    characters where YAML allows it. The rest as `to_yaml`."""
     text: str = yaml.dump_all(values, Dumper=_Dumper, sort_keys=sort_keys, allow_unicode=True,
                               default_flow_style=False, width=width)
     return text

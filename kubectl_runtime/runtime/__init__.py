@@ -9,6 +9,7 @@
                                                     worker_policy, runs
     reconcile      runs it                          runner, executor, invoker; reconciler, action, context (the user's)
     controller     puts all that together           controller, plan, assembly, running, foreground, sync_gate, signals
+    manifests      sets of objects, for scripts     apply_manifests, diff_manifests, delete_manifests, and their parts
 
 Locks, none of which is held while user code runs or while another one of this list is taken, except where an arrow
 says so: `StoreState.condition`, `Subscriber._lock`, `Runner._lock`, `SyncGate._changed`, `Shutdown._lock`,

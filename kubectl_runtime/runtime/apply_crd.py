@@ -19,6 +19,7 @@ from kubectl_runtime.core.base.clock import Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, TransportError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import CustomResourceDefinition
@@ -41,7 +42,7 @@ def apply_crd(client: Client, kind: type[CustomResource], *, timeout: Duration =
     """
     if not (isinstance(kind, type) and issubclass(kind, CustomResource)):
         raise RequestError(f"{kind!r} is no CustomResource class, so it has no definition to apply")
-    left = _Left(client.clock, timeout)
+    left = TimeLeft(client.clock, timeout)
     crds = Api.all(client, CustomResourceDefinition)
     definition = kind.crd()
     crd = crds.apply(definition, field_manager=field_manager, force=force)
@@ -50,11 +51,11 @@ def apply_crd(client: Client, kind: type[CustomResource], *, timeout: Duration =
         crd = crds.apply(definition, field_manager=field_manager, force=force)
     established = await_condition(crds, crd.name, is_crd_established, timeout=left.seconds(), stop=stop)
     assert established is not None  # what does not exist is not established
-    _await_served(client, kind.api_resource, established, left, stop)
+    await_served(client, kind.api_resource, established, left, stop)
     return established
 
 
-class _Left:
+class TimeLeft:
     """What is left of a time, never quite nothing: a wait then still looks once."""
 
     def __init__(self, clock: Clock, span: Duration) -> None:
@@ -69,8 +70,9 @@ class _Left:
         return self._clock.monotonic() >= self.end
 
 
-def _await_served(client: Client, resource: ApiResource, crd: CustomResourceDefinition, left: _Left,
-                  stop: StopToken | None) -> None:
+def await_served(client: Client, resource: ApiResource, crd: Resource, left: TimeLeft, stop: StopToken | None) -> None:
+    """Block until the server's discovery names `resource`, which the established `crd` defines. Raises WaitTimeout when
+    nothing is left of the time, WaitStopped."""
     waiting = stop or StopToken(clock=client.clock)
     pause = _FIRST_PAUSE
     while True:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.runtime.parts import condition_of, mapping, part_of
 
 Condition: TypeAlias = Callable[[Any], bool]
 """From the object, or None while it does not exist, to whether it is as one waits for."""
@@ -68,12 +69,12 @@ def is_deleted(uid: str) -> Condition:
 
 def is_pod_running(obj: Any) -> bool:
     """A Pod whose phase is Running; its containers may still not be ready."""
-    return bool(_status(obj).get("phase") == "Running")
+    return bool(part_of(obj, "status").get("phase") == "Running")
 
 
 def is_job_completed(obj: Any) -> bool:
     """A Job that succeeded. One that failed never is: wait for `any_of` this and a condition of your own."""
-    return _condition(obj, "Complete").get("status") == "True"
+    return condition_of(obj, "Complete").get("status") == "True"
 
 
 def is_deployment_completed(obj: Any) -> bool:
@@ -82,24 +83,24 @@ def is_deployment_completed(obj: Any) -> bool:
     before, the condition becomes False and may still come true later."""
     if obj is None:
         return False
-    observed = _status(obj).get("observedGeneration")
+    observed = part_of(obj, "status").get("observedGeneration")
     if observed is not None and observed < (obj.generation or 0):
         return False
-    progressing = _condition(obj, "Progressing")
+    progressing = condition_of(obj, "Progressing")
     return progressing.get("status") == "True" and progressing.get("reason") == "NewReplicaSetAvailable"
 
 
 def is_crd_established(obj: Any) -> bool:
     """A CustomResourceDefinition whose kind the server accepts. Whether it serves it already is another question, which
     `apply_crd` asks as well."""
-    return _condition(obj, "Established").get("status") == "True"
+    return condition_of(obj, "Established").get("status") == "True"
 
 
 def is_service_loadbalancer_provisioned(obj: Any) -> bool:
     """A Service of type LoadBalancer with at least one address, and an IP or a host name in each; or any other type."""
     if obj is None:
         return False
-    if _map(obj.get("spec")).get("type") != "LoadBalancer":
+    if part_of(obj, "spec").get("type") != "LoadBalancer":
         return True
     return _has_addresses(obj)
 
@@ -130,19 +131,6 @@ def _joined(word: str, conditions: tuple[Condition, ...]) -> str:
     return f"{word}({', '.join(map(name_of, conditions))})"
 
 
-def _map(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _status(obj: Any) -> dict[str, Any]:
-    return {} if obj is None else _map(obj.get("status"))
-
-
-def _condition(obj: Any, kind: str) -> dict[str, Any]:
-    entries = _status(obj).get("conditions") or ()
-    return next((entry for entry in map(_map, entries) if entry.get("type") == kind), {})
-
-
 def _has_addresses(obj: Any) -> bool:
-    ingress = _map(_status(obj).get("loadBalancer")).get("ingress") or ()
-    return bool(ingress) and all(_map(entry).get("ip") or _map(entry).get("hostname") for entry in ingress)
+    ingress = mapping(part_of(obj, "status").get("loadBalancer")).get("ingress") or ()
+    return bool(ingress) and all(mapping(entry).get("ip") or mapping(entry).get("hostname") for entry in ingress)

@@ -95,13 +95,13 @@ def delete_and_finalize(api: Api[Any], name: str, params: DeleteParams | None = 
         raise RequestError(f"{api.place.words('delete', name)}: a dry run deletes nothing whose end could be awaited")
     operation = requests.delete(api.place, name).operation
     with _Deadline(_positive(timeout, operation), api.client.clock, stop) as deadline:
-        uid = _deleted(api, name, params)
+        uid = delete_for_uid(api, name, params)
         if uid:
             _await(api, name, is_deleted(uid), f"{operation} and await its end", deadline)
 
 
-def _deleted(api: Api[Any], name: str, params: DeleteParams | None) -> str:
-    """The uid of what was deleted; empty when it is gone."""
+def delete_for_uid(api: Api[Any], name: str, params: DeleteParams | None) -> str:
+    """Delete the object `name`; the uid of what was deleted, empty when there was nothing or it is gone."""
     try:
         answer = api.delete(name, params)
     except KindNotServedError:
@@ -140,7 +140,7 @@ def _await(api: Api[K], name: str, condition: Condition, operation: str, deadlin
             if condition(seen):
                 return seen
     wanted = name_of(condition)
-    happened = f"{operation}: {wanted} was not so {deadline.end()}; {_last_seen(seen, looked)}"
+    happened = f"{operation}: {wanted} was not so {deadline.end()}; {last_seen(seen, looked)}"
     if trouble.text:
         happened += f"; {clock.monotonic() - trouble.at:.0f} s before, the watch failed: {trouble.text}"
     kind = WaitTimeout if deadline.is_over else WaitStopped
@@ -228,7 +228,7 @@ class _Deadline:
             self.token.set(_TIME_IS_UP)
 
 
-def _last_seen(obj: Any, looked: bool) -> str:
+def last_seen(obj: Any, looked: bool) -> str:
     """What was last seen of an object, without its content: of its status the phase, the counts, and the conditions."""
     if not looked:
         return "it was never seen, as no list was answered"

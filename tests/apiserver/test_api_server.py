@@ -79,7 +79,7 @@ def test_manifests_are_loaded_from_text_files_folders_and_objects(server, tmp_pa
     ({"metadata": {"name": "nameless"}}, "without kind"),
     ("a: [", r"the YAML text, document 1, line \d: yaml: "),
     ("- a\n- b\n", "there is a list where a Kubernetes object is expected"),
-    ("manifest.yaml", "there is no file 'manifest.yaml' either"),
+    ("manifest.yaml", "there is no file or folder 'manifest.yaml', and as a text it is no"),
     ("kind: ConfigMap\napiVersion: v1\nmetadata: 5\n", "the YAML text, document 1, line 1 is no Kubernetes object"),
     ("kind: [x]\napiVersion: v1\n", "the YAML text, document 1, line 1 is no Kubernetes object"),
     ("kind: A\napiVersion: 1\n", "the YAML text, document 1, line 1 is no Kubernetes object"),

@@ -1,0 +1,120 @@
+"""One source, copies in every namespace: a NamespacePolicy becomes a NetworkPolicy in each namespace it selects.
+
+    cd examples && kubectl-runtime crd namespace_policy:NamespacePolicy | kubectl apply --server-side -f -      once
+    python examples/namespace_policy.py                                                until Ctrl-C or SIGTERM
+
+A namespace that comes gets its copy, one that is no longer selected loses it, and a copy that somebody changes or
+deletes comes back; a NetworkPolicy of that name that somebody else made stays theirs. The copies are owned by the
+policy: a cluster-scoped object may own objects in any namespace. A finalizer keeps the policy until the last copy is
+gone, so that nothing is in force that nobody can see the source of.
+"""
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import msgspec
+
+from kubectl_runtime import (
+    Action,
+    Api,
+    Client,
+    Context,
+    Controller,
+    CustomResource,
+    FinalizingReconciler,
+    KubeError,
+    LabelSelector,
+    ListParams,
+    ObjectRef,
+    Scope,
+    Selector,
+    Store,
+    status,
+)
+from kubectl_runtime.resources import Namespace, NetworkPolicy
+
+MANAGER = "namespace-policy"
+SOURCE = "demo.kubectl-runtime.dev/policy-uid"
+
+
+class Spec(msgspec.Struct, rename="camel"):
+    policy: dict[str, Any]
+    namespace_selector: LabelSelector | None = None
+
+
+class Status(msgspec.Struct):
+    namespaces: int = 0
+
+
+class NamespacePolicy(CustomResource, group="demo.kubectl-runtime.dev", version="v1", kind="NamespacePolicy",
+                      plural="namespacepolicies", scope=Scope.CLUSTER):
+    """A NetworkPolicy (the spec of one) for every namespace that the selector selects; without one, for all."""
+
+    spec: Spec
+    status: Status | None
+
+
+class CopyPolicies(FinalizingReconciler[NamespacePolicy]):
+    finalizer_name = "demo.kubectl-runtime.dev/copies"
+    policies: Store[NamespacePolicy] | None = None
+
+    def all_policies(self, _namespace: Namespace) -> list[ObjectRef]:
+        """Whom a change of a namespace concerns. Before the first run nobody: that run will see the namespace."""
+        return [policy.ref for policy in self.policies] if self.policies is not None else []
+
+    def apply(self, obj: NamespacePolicy, ctx: Context[None]) -> Action:
+        self.policies = ctx.store(NamespacePolicy)
+        selector = Selector.from_label_selector(obj.spec.namespace_selector)
+        selected = {namespace.name for namespace in ctx.store(Namespace).filter(selector)
+                    if namespace.deletion_timestamp is None}  # what goes takes nothing new
+        for copy in ctx.store(NetworkPolicy).filter(lambda copy: copy.labels.get(SOURCE) == obj.uid):
+            if copy.namespace not in selected:
+                Api.namespaced(ctx.client, NetworkPolicy, copy.namespace).delete_collection(selection=copies_of(obj))
+        for name in sorted(selected):
+            there = ctx.store(NetworkPolicy).get(obj.name, name)
+            if there is not None and all(owner.uid != obj.uid for owner in there.owner_references):
+                ctx.logger.warning("namespace %s has a NetworkPolicy %s already, which stays as it is", name, obj.name)
+                selected.remove(name)
+                continue
+            copy = NetworkPolicy(name=obj.name, namespace=name, labels={SOURCE: obj.uid}, spec=obj.spec.policy)
+            copy.set_owner(obj)
+            Api.namespaced(ctx.client, NetworkPolicy, name).apply(copy, field_manager=MANAGER, force=True)
+        status.apply_if_changed(Api.all(ctx.client, NamespacePolicy), obj, {"namespaces": len(selected)},
+                                field_manager=MANAGER)
+        return Action.await_change()
+
+    def cleanup(self, obj: NamespacePolicy, ctx: Context[None]) -> Action:
+        """Not done while there are copies; the end of each leads to another run. The server is asked, since a store may
+        not know yet of a copy that was made a moment ago."""
+        left = list(Api.all(ctx.client, NetworkPolicy).with_metadata_only().list_all(copies_of(obj)))
+        for copy in left:
+            Api.namespaced(ctx.client, NetworkPolicy, copy.namespace).delete_collection(selection=copies_of(obj))
+        return Action.requeue(60) if left else Action.await_change()
+
+
+def copies_of(policy: NamespacePolicy) -> ListParams:
+    return ListParams(label_selector={SOURCE: policy.uid})
+
+
+def controller(client: Client, reconciler: CopyPolicies) -> Controller[NamespacePolicy]:
+    return Controller(Api.all(client, NamespacePolicy)).owns(Api.all(client, NetworkPolicy)).watches(
+        Api.all(client, Namespace), reconciler.all_policies)
+
+
+# --- end of the controller; what follows is the command line ---
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")
+    reconciler = CopyPolicies()
+    try:
+        with Client.try_default() as client:
+            controller(client, reconciler).shutdown_on_signal().run(reconciler)
+    except KubeError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

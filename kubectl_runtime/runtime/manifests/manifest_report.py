@@ -1,0 +1,93 @@
+"""What became of a set of manifests: `ManifestOutcome` of one object, `ManifestReport` of all, `ManifestsFailed`.
+
+One error with the whole report in it, and no ExceptionGroup: `except KubeError` catches it, and what did succeed is
+known as well.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from kubectl_runtime.core.base.errors import KubeError
+from kubectl_runtime.core.meta.refs import ObjectRef
+
+ManifestAction = Literal["created", "updated", "unchanged", "deleted", "absent", "failed", "skipped"]
+"""absent: it was to be deleted and is not there. skipped: it was not tried, since the server gave no answer or a stop
+was asked for."""
+
+
+def title(ref: ObjectRef) -> str:
+    """``Deployment default/web``: what an object is called in lines for people."""
+    return f"{ref.kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind} {ref.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestOutcome:
+    """What became of one object, or, in a dry run, what would become of it."""
+
+    ref: ObjectRef
+    place: str
+    """Where it stands: ``deploy/web.yaml, document 2, line 14``."""
+    action: ManifestAction
+    ready: bool | None = None
+    """Whether it came to what was waited for: ready, or gone. None when nothing was."""
+    difference: str = ""
+    """In a dry run, a unified diff of YAML from what is on the server to what would be; empty when they are alike."""
+    checked: bool = True
+    """False in a dry run of what the server cannot judge yet: its namespace or CRD comes with the same set."""
+    error: KubeError | None = None
+
+    def __str__(self) -> str:
+        """``Deployment default/web created``, one line."""
+        notes = [] if self.checked else ["not checked by the server yet"]
+        if self.ready is False:
+            notes.append("and is still there" if self.action == "deleted" else "and is not ready")
+        return f"{title(self.ref)} {self.action}{' (' + ', '.join(notes) + ')' if notes else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestReport:
+    """The outcomes in the order of the source. Iterates over them; as text, a line for each."""
+
+    outcomes: tuple[ManifestOutcome, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was, or in a dry run would be, created, updated or deleted."""
+        return any(outcome.action in ("created", "updated", "deleted") for outcome in self.outcomes)
+
+    @property
+    def failed(self) -> tuple[ManifestOutcome, ...]:
+        """Those with an error."""
+        return tuple(outcome for outcome in self.outcomes if outcome.error is not None)
+
+    @property
+    def difference(self) -> str:
+        """All differences of a dry run, as `kubectl diff` prints them; empty when the server has it all."""
+        return "".join(outcome.difference for outcome in self.outcomes)
+
+    def __iter__(self) -> Iterator[ManifestOutcome]:
+        return iter(self.outcomes)
+
+    def __len__(self) -> int:
+        return len(self.outcomes)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.outcomes))
+
+
+class ManifestsFailed(KubeError):
+    """Some objects of a set failed; the others went on. The text has a line for each, with where it stands.
+
+    `report` is the whole of it, those that succeeded included.
+    """
+
+    def __init__(self, verb: str, report: ManifestReport, why_not_all: str = "") -> None:
+        failed = report.failed
+        skipped = sum(outcome.action == "skipped" for outcome in report)
+        lines = [f"{verb}: {len(failed)} of {len(report)} objects failed"
+                 + (f", {skipped} more were not tried: {why_not_all}" if skipped else "")]
+        lines += [f"{title(outcome.ref)} ({outcome.place}): {outcome.error}" for outcome in failed]
+        super().__init__("\n  ".join(lines))
+        self.report = report
