@@ -20,7 +20,7 @@ twice, however often a request is sent and however late it arrives.
     CHANGED (a test failed)       -                                     counted, if an earlier attempt may have arrived;
                                                                         else a new Event for the rest
     MISSING                       lost: its namespace is gone           a new Event for the rest
-    REFUSED                       lost                                  tried again at the next observation
+    REFUSED                       lost                                  lost, unless the next observation's tells it
     LATER, UNKNOWN                again, after a pause; after TRIES answers of this kind as REFUSED
 
 Pure but for its caches. The owner serialises calls; times are seconds of the monotonic clock.
@@ -51,6 +51,7 @@ MOST = 4096
 TRIES = 12
 """Requests for one change that the server answers with an error which may pass; client-go's number."""
 PAUSE = ExponentialBackoff(1, 2, 300)
+RETRY = ExponentialBackoff(1, 2, 30)
 
 
 class Subject(NamedTuple):
@@ -108,8 +109,14 @@ class Series:
     unsure: bool = False
     """An earlier attempt with this goal may have arrived, or may still."""
     exists: bool = False
+    refused: int = 0
+    """Those of the untold that are counted as lost, until a later request tells of them after all."""
     tries: int = 0
     requests: int = 0
+
+    @property
+    def untold(self) -> int:
+        return self.count - self.told
 
 
 @dataclass(slots=True)
@@ -167,7 +174,7 @@ class Ledger:
             series.unsure = series.unsure or result is Result.UNKNOWN
             series.tries += counts
             if series.tries < TRIES:
-                self._schedule(series, PAUSE.delay(series.tries, self.rng.random) if series.tries else 0.0)
+                self._schedule(series, RETRY.delay(series.tries, self.rng.random) if series.tries else 0.0)
                 return None
             result = Result.REFUSED
         series.requests += 1
@@ -181,6 +188,7 @@ class Ledger:
             # Nothing more can be told now. If the patch may have arrived, the next one has to be the same.
             series.goal = series.goal if series.unsure else 0
             self.open.pop(series.subject, None)
+            self._count_refused(series, series.untold)
         elif series.exists:
             return self._begin_anew(series)
         else:
@@ -189,7 +197,7 @@ class Ledger:
 
     def drop_all(self) -> int:
         """Give up what is still to be told; how many observations that are."""
-        dropped = sum(series.count - series.told for series in self.open.values())
+        dropped = sum(series.untold - series.refused for series in self.open.values())
         self.lost[Lost.CLOSED] += dropped
         self.open.clear()
         self._agenda.clear()
@@ -210,7 +218,8 @@ class Ledger:
     def _told(self, series: Series) -> None:
         self._new -= not series.exists
         series.told, series.goal, series.unsure, series.exists = series.goal, 0, False, True
-        if series.count > series.told:
+        self._count_refused(series, min(series.refused, series.untold))
+        if series.untold:
             self._schedule(series, PAUSE.delay(series.requests, self.rng.random))
         else:
             self.open.pop(series.subject, None)
@@ -219,7 +228,8 @@ class Ledger:
         """Its Event is no longer there, or no longer as we left it. What may have been counted there is not counted
         again."""
         series.told = series.goal if series.unsure else series.told
-        if series.count == series.told:
+        self._count_refused(series, min(series.refused, series.untold))
+        if not series.untold:
             self._forget(series)
             return None
         if not self.spam.take(series.subject.regarding):
@@ -233,9 +243,13 @@ class Ledger:
 
     def _drop(self, series: Series, why: Lost) -> Lost:
         self._new -= not series.exists
-        self.lost[why] += series.count - series.told
+        self.lost[why] += series.untold - series.refused
         self._forget(series)
         return why
+
+    def _count_refused(self, series: Series, refused: int) -> None:
+        self.lost[Lost.REFUSED] += refused - series.refused
+        series.refused = refused
 
     def _forget(self, series: Series) -> None:
         self.open.pop(series.subject, None)

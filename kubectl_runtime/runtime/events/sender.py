@@ -89,7 +89,7 @@ class Sender:
     def waiting(self) -> int:
         """Observations that the server has not been told of yet."""
         with self._changed:
-            return sum(series.count - series.told for series in self._ledger.open.values())
+            return sum(series.untold - series.refused for series in self._ledger.open.values())
 
     def due(self) -> float | None:
         """Seconds until `step` has something to send; None: nothing, or a request is under way."""
