@@ -76,6 +76,7 @@ class Operate(FinalizingReconciler[Database]):
         """What the cluster cannot do. Nobody says that `apply` ever ran, nor that this has not run before."""
         if (ctx.data / obj.uid).exists():
             shutil.rmtree(ctx.data / obj.uid)
+            ctx.record("BackupsDeleted", f"the backups of {obj.name} are gone")
         return Action.await_change()
 
     def report(self, obj: Database, ready: int, ctx: Context[Path]) -> None:

@@ -71,6 +71,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.controller.running import Running as Running
     from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError as SyncTimeoutError
     from kubectl_runtime.runtime.create_or_update import create_or_update as create_or_update
+    from kubectl_runtime.runtime.events import Recorder as Recorder
     from kubectl_runtime.runtime.finalizer import FinalizingReconciler as FinalizingReconciler
     from kubectl_runtime.runtime.finalizer import finalizer as finalizer
     from kubectl_runtime.runtime.manifests.apply_manifests import apply_manifests as apply_manifests
@@ -171,6 +172,7 @@ _HOME = {
     "PrinterColumn": "crd.customresource",
     "ReconcileRequest": "runtime.triggers.triggers",
     "Reconciler": "runtime.reconcile.reconciler",
+    "Recorder": "runtime.events",
     "RequestError": "core.base.errors",
     "RequestTimeout": "core.base.errors",
     "Resource": "core.objects.resource",

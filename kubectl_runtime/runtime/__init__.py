@@ -1,6 +1,8 @@
 """Controllers and what they are made of. Rooms along the way of the data, each of which imports only those above it:
 
     usercode, streams, shutdown    beneath all: user code that raises, streams that close, the two tokens of an end
+    events         tells people what happened       recorder, sender, ledger (decides), spam_filter, writing,
+                                                    references, texts
     watcher        a list, then changes, for ever   watcher, watch_machine (decides), watch_driver (does), watch_api,
                                                     watcher_config, event, watch_backoff, failure_log, readers
     reflector      into a store, changes out        reflector, store, store_writer, indexes
@@ -12,7 +14,7 @@
     manifests      sets of objects, for scripts     apply_manifests, diff_manifests, delete_manifests, and their parts
 
 Locks, none of which is held while user code runs or while another one of this list is taken, except where an arrow
-says so: `StoreState.condition`, `Subscriber._lock`, `Runner._lock`, `SyncGate._changed`, `Shutdown._lock`,
-`Running._ending`, each `StopToken`'s. The client's are: `Client._change` -> `ApiAdapter._resize`; those of credentials,
-while a file is read or a plugin runs; `Discovery._lock`; `WriteObservers._lock`.
+says so: `Sender._changed`, `StoreState.condition`, `Subscriber._lock`, `Runner._lock`, `SyncGate._changed`,
+`Shutdown._lock`, `Running._ending`, each `StopToken`'s. The client's are: `Client._change` -> `ApiAdapter._resize`;
+those of credentials, while a file is read or a plugin runs; `Discovery._lock`; `WriteObservers._lock`.
 """

@@ -5,6 +5,7 @@
     the dispatcher           hands due keys to workers
     each worker              begins a run / runs user code / ends the run and takes the next: three pieces, and other
                              actors between them
+    each recorder            sends one request about an Event
     whatever a test adds     a function, called as often as the seed likes: the outside world that creates, breaks and
                              deletes
 
@@ -26,6 +27,7 @@ from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.assembly import Assembly
 from kubectl_runtime.runtime.controller.controller import Controller, functions_of
+from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.triggers.watches import Watch
@@ -50,6 +52,7 @@ class SimulatedController(Generic[K]):
         self.executor = executor
         self.bugs: list[BaseException] = []
         """Defects of the library that came up; `Simulation.step` raises the first."""
+        self._recorder_closed = False
 
     @property
     def store(self) -> Store[K]:
@@ -80,6 +83,14 @@ class SimulatedController(Generic[K]):
         """As `Running.stop`, without the waiting: step on to see it end."""
         self.assembly.shutdown.begin("stop() was called", seconds(grace))
 
+    def close_recorder(self) -> None:
+        """As `Running.stop` does it, when a stop was asked for and all runs have ended."""
+        shutdown = self.assembly.shutdown
+        if shutdown.give_up_at is None or self._recorder_closed or len(self.executor):
+            return
+        self._recorder_closed = True
+        self.assembly.recorder.close(max(0.0, shutdown.give_up_at - self.assembly.plan.clock.monotonic()))
+
     @property
     def has_ended(self) -> bool:
         """Whether nothing of it would run any more."""
@@ -96,6 +107,7 @@ class Simulation:
         self.clock = SimClock(self_advancing=True)
         self._controllers: list[SimulatedController[Any]] = []
         self._resume: dict[Watch[Any], float] = {}
+        self._recorders: list[Recorder] = []
         self._world: list[Callable[[], object]] = []
 
     def start(self, controller: Controller[K], reconciler: Reconciler[K] | ReconcileFunction[K], *,
@@ -113,6 +125,7 @@ class Simulation:
         simulated = SimulatedController(assembly, executor)
         simulated.bugs = bugs
         assembly.subscribe()
+        self.add_recorder(assembly.recorder)
         self._controllers.append(simulated)
         self._resume.update(dict.fromkeys(assembly.watches.values(), 0.0))
         return simulated
@@ -120,6 +133,11 @@ class Simulation:
     def add(self, actor: Callable[[], object]) -> None:
         """Have `actor` called now and then by `step`, as something that can always happen."""
         self._world.append(actor)
+
+    def add_recorder(self, recorder: Recorder) -> None:
+        """Have `step` send what a test's own `recorder` has to tell, on a client of this clock. `ctx.record` needs no
+        such thing."""
+        self._recorders.append(recorder)
 
     def step(self) -> bool:
         """One step of one actor; whether it did something.
@@ -133,10 +151,13 @@ class Simulation:
             actors.append(lambda controller=controller: self._dispatch(controller))  # type: ignore[misc]
         actors += [lambda watch=watch: self._watch(watch)  # type: ignore[misc]
                    for watch, resume in self._resume.items() if resume <= now and not watch.stopped]
+        actors += [lambda recorder=recorder: self._tell(recorder)  # type: ignore[misc]
+                   for recorder in self._recorders if recorder.due() == 0]
         did = bool(self.random.choice(actors)()) if actors else False
         for controller in self._controllers:
             if controller.bugs:
                 raise controller.bugs[0]
+            controller.close_recorder()
         return did
 
     def run(self, steps: int) -> None:
@@ -184,6 +205,7 @@ class Simulation:
                 now = self.clock.monotonic()
                 late = [self._watch(watch) for watch, at in self._resume.items() if at <= now and not watch.stopped]
                 late += [self._dispatch(controller) for controller in self._controllers]
+                late += [self._tell(recorder) for recorder in self._recorders]
                 if not any(late):
                     return
 
@@ -194,6 +216,7 @@ class Simulation:
         """When somebody has something to do again, but soon enough to see what a transport does on its own time."""
         now = self.clock.monotonic()
         times = [now + JUMP, *(at for watch, at in self._resume.items() if at > now and not watch.stopped)]
+        times += [now + delay for recorder in self._recorders if (delay := recorder.due()) is not None]
         for controller in self._controllers:
             if not controller.assembly.shutdown.draining.is_set():
                 delays = (controller.assembly.runner.step(), controller.assembly.gate.check())
@@ -204,6 +227,12 @@ class Simulation:
         before = len(controller.executor)
         controller.assembly.runner.step()
         return len(controller.executor) > before
+
+    def _tell(self, recorder: Recorder) -> bool:
+        if recorder.due() != 0:
+            return False
+        recorder.step()
+        return True
 
     def _watch(self, watch: Watch[Any]) -> bool:
         wait = watch.step()

@@ -11,7 +11,7 @@ import pytest
 import requests
 from database_operator import Database, Operate, Spec, controller
 
-from kubectl_runtime import Api, Client, Condition, Config, Patch, watch_object
+from kubectl_runtime import Api, ApiResource, Client, Condition, Config, Patch, watch_object
 from kubectl_runtime.resources import Secret, Service, StatefulSet
 from kubectl_runtime.testing import ApiServer, Simulation
 from tests.examples.programs import LIMIT, ROOT, Program, environment
@@ -114,6 +114,8 @@ def test_a_deleted_database_leaves_nothing_behind(cluster: Cluster) -> None:
     cluster.sim.settle(60)
     assert cluster.folders == []
     assert cluster.databases.get_opt("orders") is None
+    events = Api.namespaced(cluster.client, ApiResource("events.k8s.io", "v1", "Event", "events"), "default")
+    assert "BackupsDeleted" in {event["reason"] for event in events.list().items}
     for kind in (Secret, Service, StatefulSet):
         assert Api.namespaced(cluster.client, kind, "default").get_opt("orders") is None
 

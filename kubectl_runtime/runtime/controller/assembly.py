@@ -13,6 +13,8 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.runtime.controller.plan import Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.controller.sync_gate import SyncGate
+from kubectl_runtime.runtime.events.recorder import Recorder
+from kubectl_runtime.runtime.events.texts import qualified_name
 from kubectl_runtime.runtime.queue.runs import record_write
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
@@ -57,9 +59,10 @@ class Assembly(Generic[K]):
         for related in plan.related:
             self._plan_watch(related)
         self.store: Store[K] = main.store if isinstance(main, StreamPlan) else next(iter(self.watches.values())).store
+        self.recorder = Recorder(plan.client, qualified_name(plan.name) or "controller", rng=rng)
         environment: Environment[Any] = Environment(
             client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown, backoff=plan.backoff,
-            rng=self._rng, store_of=self.store_of)
+            rng=self._rng, store_of=self.store_of, recorder=self.recorder)
         queue = WorkQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait))
         self.runner = Runner(queue, Invoker(reconcile, error_policy, self.store, environment), executor,
                              concurrency=plan.concurrency, clock=plan.clock, name=plan.name, observer=plan.observer)

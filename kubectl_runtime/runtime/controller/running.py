@@ -195,6 +195,8 @@ class Running(Generic[K]):
             shutdown.abort("the grace period is over")
             runner.wait_idle(lambda: shutdown.give_up_at or 0.0)
         stuck = {run.thread_id: run for run in runner.running()}
+        # After the runs, which may still have something to tell, and before the program can close the client.
+        self._assembly.recorder.close(max(0.0, (shutdown.give_up_at or 0.0) - self._plan.clock.monotonic()))
         self._join([thread for thread in self._own_threads() if thread.ident not in stuck])
         with self._ending:
             first = self._stuck is None

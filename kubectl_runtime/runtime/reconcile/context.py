@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.runtime.events.recorder import Recorder
+from kubectl_runtime.runtime.events.references import Reference
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
 from kubectl_runtime.runtime.queue.runs import Run
 from kubectl_runtime.runtime.reflector.store import Store
@@ -24,10 +26,11 @@ T = TypeVar("T")
 class Environment(Generic[T]):
     """What all runs of one controller have in common. Read-only once the controller runs."""
 
-    __slots__ = ("backoff", "client", "data", "logger", "rng", "shutdown", "store_of")
+    __slots__ = ("backoff", "client", "data", "logger", "recorder", "rng", "shutdown", "store_of")
 
     def __init__(self, *, client: Client, data: T, logger: GuardedLogger, shutdown: Shutdown, backoff: KeyBackoff,
-                 rng: random.Random, store_of: Callable[[HasApiResource | ApiResource], Store[Any]]) -> None:
+                 rng: random.Random, store_of: Callable[[HasApiResource | ApiResource], Store[Any]],
+                 recorder: Recorder) -> None:
         self.client = client
         self.data = data
         self.logger = logger
@@ -35,16 +38,18 @@ class Environment(Generic[T]):
         self.backoff = backoff
         self.rng = rng
         self.store_of = store_of
+        self.recorder = recorder
 
 
 class Context(Generic[T]):
     """The second argument of a reconciler. Use it in the thread that it was given to, during the run."""
 
-    __slots__ = ("_backoff_delay", "_environment", "_logger", "_reconcile_id", "_run", "ref")
+    __slots__ = ("_backoff_delay", "_environment", "_logger", "_reconcile_id", "_run", "_uid", "ref")
 
-    def __init__(self, environment: Environment[T], run: Run) -> None:
+    def __init__(self, environment: Environment[T], run: Run, uid: str) -> None:
         self._environment = environment
         self._run = run
+        self._uid = uid
         self._backoff_delay: float | None = None
         self._logger: ReconcileLogger | None = None
         self._reconcile_id = ""
@@ -97,6 +102,14 @@ class Context(Generic[T]):
         Raises RequestError for other kinds.
         """
         return self._environment.store_of(kind)
+
+    def record(self, reason: str, note: str, *, warning: bool = False) -> None:
+        """Tell people what happened to the object to reconcile, as an Event that `kubectl describe` shows.
+
+        `reason` is one word in CamelCase, such as `BackupFailed`; `note` a sentence. What repeats is one Event with a
+        count. Never blocks, never raises: see `Recorder`, also for the rights that it needs.
+        """
+        self._environment.recorder.publish(Reference.at(self.ref, self._uid), reason, note, warning=warning)
 
     @property
     def reconcile_id(self) -> str:

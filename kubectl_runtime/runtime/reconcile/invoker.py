@@ -19,6 +19,7 @@ from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.objects.invalid import InvalidObject
+from kubectl_runtime.runtime.events.writing import TERMINATING
 from kubectl_runtime.runtime.queue.runs import GONE, SKIPPED, SUCCEEDED, Outcome, Run, enter_run
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context, Environment
@@ -28,9 +29,6 @@ from kubectl_runtime.runtime.usercode import described, name_of, pass_interrupt
 
 OWNED = "FieldManagerConflict"
 """The reason of a cause where an apply met a field of another manager: unlike a stale write, no retry helps."""
-
-TERMINATING = "NamespaceTerminating"
-"""The reason of a cause where something was to be made in a namespace that goes."""
 
 
 class Invoker:
@@ -54,7 +52,7 @@ class Invoker:
             return SKIPPED
         if isinstance(obj, InvalidObject):
             return self._undecodable(obj, obj.error)
-        ctx: Context[Any] = Context(self._environment, run)
+        ctx: Context[Any] = Context(self._environment, run, obj.uid)
         enter_run(run)
         try:
             action = self._reconcile(obj, ctx)

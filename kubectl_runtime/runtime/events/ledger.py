@@ -1,0 +1,264 @@
+"""`Ledger`: how often what was observed, what the server has been told of it, and what to tell it next.
+
+What agrees in `Subject` is one series: one Event, whose count rises. The first note is the one that is kept, since of
+an Event the server lets nothing but its series change. A series ends after SILENCE without an observation.
+
+    observed, and the series is    first                   again
+    unknown                        a new series, due now   -
+    waiting to be written          -                       counted: one request will tell of all
+    written                        -                       counted, due after its pause
+
+The pause after the n-th request of a series doubles from 1 s to 300 s, so that what repeats all the time is told with
+its right count, and costs little. Each request has a goal, the count that it brings about, and is sent with the same
+goal until it is known whether it arrived; a patch tests the count from which it goes on. So no observation is counted
+twice, however often a request is sent and however late it arrives.
+
+    what became of the request    a create                              a patch
+    DONE                          counted                               counted
+    EXISTS                        counted, if an earlier attempt may    -
+                                  have arrived; else another name
+    CHANGED (a test failed)       -                                     counted, if an earlier attempt may have arrived;
+                                                                        else a new Event for the rest
+    MISSING                       lost: its namespace is gone           a new Event for the rest
+    REFUSED                       lost                                  lost, unless the next observation's tells it
+    LATER, UNKNOWN                again, after a pause; after TRIES answers of this kind as REFUSED
+
+Pure but for its caches. The owner serialises calls; times are seconds of the monotonic clock.
+"""
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import NamedTuple
+
+from cachetools import TTLCache
+
+from kubectl_runtime.core.base.backoff import ExponentialBackoff
+from kubectl_runtime.runtime.events.references import Reference
+from kubectl_runtime.runtime.events.spam_filter import SpamFilter
+from kubectl_runtime.runtime.events.texts import event_name
+
+SILENCE = 360.0
+"""Seconds; client-go's and kube-rs's."""
+MOST = 4096
+"""Series that are told apart; of more, the one longest unobserved begins anew. client-go's number."""
+TRIES = 12
+"""Requests for one change that the server answers with an error which may pass; client-go's number."""
+PAUSE = ExponentialBackoff(1, 2, 300)
+RETRY = ExponentialBackoff(1, 2, 30)
+
+
+class Subject(NamedTuple):
+    """What makes two events the same. The note is no part of it."""
+
+    regarding: Reference
+    related: Reference | None
+    warning: bool
+    reason: str
+    action: str
+
+
+class Result(Enum):
+    """What became of a request; see the module."""
+
+    DONE = "done"
+    EXISTS = "exists"
+    CHANGED = "changed"
+    MISSING = "missing"
+    REFUSED = "refused"
+    LATER = "later"
+    """Not carried out."""
+    UNKNOWN = "unknown"
+    """It may have been carried out, or may still be."""
+
+
+class Lost(Enum):
+    """Why an observation will not be told. The values are for log lines."""
+
+    FULL = "too many were waiting"
+    SPAM = "too many for one object"
+    REFUSED = "the server refused them"
+    CLOSED = "the recorder was closed"
+    INVALID = "they were about no object"
+
+
+@dataclass(slots=True, eq=False)
+class Series:
+    """One subject's observations. Counts are of all of them; an Event has those after `before`."""
+
+    subject: Subject
+    note: str
+    name: str
+    begun: datetime
+    """The time of the Event."""
+    since: datetime
+    """When the first was observed of those that no request has told yet."""
+    last: datetime
+    count: int = 1
+    told: int = 0
+    """Those that are counted at the server."""
+    before: int = 0
+    goal: int = 0
+    """What the request at hand brings `told` to; 0: there is none."""
+    unsure: bool = False
+    """An earlier attempt with this goal may have arrived, or may still."""
+    exists: bool = False
+    refused: int = 0
+    """Those of the untold that are counted as lost, until a later request tells of them after all."""
+    tries: int = 0
+    requests: int = 0
+
+    @property
+    def untold(self) -> int:
+        return self.count - self.told
+
+
+@dataclass(slots=True)
+class Ledger:
+    """See the module."""
+
+    queue: int
+    """New series that may wait at once; further ones are lost."""
+    spam: SpamFilter
+    rng: random.Random
+    timer: Callable[[], float]
+    lost: Counter[Lost] = field(default_factory=Counter)
+    open: dict[Subject, Series] = field(default_factory=dict)
+    """Series with something to tell."""
+    _new: int = 0
+    _known: TTLCache[Subject, Series] = field(init=False)
+    _agenda: list[tuple[float, int, Series]] = field(default_factory=list)
+    _number: itertools.count[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        self._known = TTLCache(MOST, SILENCE, timer=self.timer)
+
+    def observe(self, subject: Subject, note: str, moment: datetime) -> Lost | None:
+        """Count one observation; why it is lost, if it is."""
+        series = self.open.get(subject) or self._known.get(subject)
+        if series is None:
+            return self._begin(subject, note, moment)
+        if series.count == max(series.told, series.goal):
+            series.since = moment
+        series.count += 1
+        series.last = moment
+        self._known[subject] = series  # anew, so that its silence begins now
+        if subject not in self.open:
+            self._schedule(series, PAUSE.delay(series.requests, self.rng.random))
+        return None
+
+    def delay(self, *, urgent: bool) -> float | None:
+        """Seconds until something is to be told, None: nothing. `urgent`: pauses are over."""
+        if not self._agenda:
+            return None
+        return 0.0 if urgent else max(0.0, self._agenda[0][0] - self.timer())
+
+    def take(self, *, urgent: bool) -> Series | None:
+        """The series to send a request for, with its goal; None if none is due. `settle` must follow."""
+        if self.delay(urgent=urgent) != 0:
+            return None
+        series = heapq.heappop(self._agenda)[2]
+        series.goal = series.goal or series.count
+        return series
+
+    def settle(self, series: Series, result: Result, *, counts: bool = True) -> Lost | None:
+        """What became of its request. `counts`: it was an answer. Returns why its observations are lost, if they are.
+        """
+        if result in (Result.LATER, Result.UNKNOWN):
+            series.unsure = series.unsure or result is Result.UNKNOWN
+            series.tries += counts
+            if series.tries < TRIES:
+                self._schedule(series, RETRY.delay(series.tries, self.rng.random) if series.tries else 0.0)
+                return None
+            result = Result.REFUSED
+        series.requests += 1
+        series.tries = 0
+        if result is Result.DONE or (series.unsure and result in (Result.EXISTS, Result.CHANGED)):
+            self._told(series)
+        elif result is Result.EXISTS:
+            series.name = self._name_for(series.subject, series.begun)
+            self._schedule(series, 0.0)
+        elif series.exists and result is Result.REFUSED:
+            # Nothing more can be told now. If the patch may have arrived, the next one has to be the same.
+            series.goal = series.goal if series.unsure else 0
+            self.open.pop(series.subject, None)
+            self._count_refused(series, series.untold)
+        elif series.exists:
+            return self._begin_anew(series)
+        else:
+            return self._drop(series, Lost.REFUSED)
+        return None
+
+    def drop_all(self) -> int:
+        """Give up what is still to be told; how many observations that are."""
+        dropped = sum(series.untold - series.refused for series in self.open.values())
+        self.lost[Lost.CLOSED] += dropped
+        self.open.clear()
+        self._agenda.clear()
+        self._new = 0
+        return dropped
+
+    def _begin(self, subject: Subject, note: str, moment: datetime) -> Lost | None:
+        why = Lost.FULL if self._new >= self.queue else None if self.spam.take(subject.regarding) else Lost.SPAM
+        if why is not None:
+            self.lost[why] += 1
+            return why
+        series = Series(subject, note, self._name_for(subject, moment), moment, moment, moment)
+        self._known[subject] = series
+        self._new += 1
+        self._schedule(series, 0.0)
+        return None
+
+    def _told(self, series: Series) -> None:
+        self._new -= not series.exists
+        series.told, series.goal, series.unsure, series.exists = series.goal, 0, False, True
+        self._count_refused(series, min(series.refused, series.untold))
+        if series.untold:
+            self._schedule(series, PAUSE.delay(series.requests, self.rng.random))
+        else:
+            self.open.pop(series.subject, None)
+
+    def _begin_anew(self, series: Series) -> Lost | None:
+        """Its Event is no longer there, or no longer as we left it. What may have been counted there is not counted
+        again."""
+        series.told = series.goal if series.unsure else series.told
+        self._count_refused(series, min(series.refused, series.untold))
+        if not series.untold:
+            self._forget(series)
+            return None
+        if not self.spam.take(series.subject.regarding):
+            return self._drop(series, Lost.SPAM)
+        series.name, series.begun = self._name_for(series.subject, series.since), series.since
+        series.before, series.goal, series.unsure = series.told, 0, False
+        series.exists, series.requests = False, 0
+        self._new += 1
+        self._schedule(series, 0.0)
+        return None
+
+    def _drop(self, series: Series, why: Lost) -> Lost:
+        self._new -= not series.exists
+        self.lost[why] += series.untold - series.refused
+        self._forget(series)
+        return why
+
+    def _count_refused(self, series: Series, refused: int) -> None:
+        self.lost[Lost.REFUSED] += refused - series.refused
+        series.refused = refused
+
+    def _forget(self, series: Series) -> None:
+        self.open.pop(series.subject, None)
+        if self._known.get(series.subject) is series:
+            del self._known[series.subject]
+
+    def _schedule(self, series: Series, delay: float) -> None:
+        self.open[series.subject] = series
+        heapq.heappush(self._agenda, (self.timer() + delay, next(self._number), series))
+
+    def _name_for(self, subject: Subject, moment: datetime) -> str:
+        return event_name(subject.regarding.name, moment, self.rng.getrandbits(32))

@@ -1,0 +1,196 @@
+"""`Recorder`: tell people what happened to an object, as an Event that `kubectl describe` shows.
+
+    recorder = Recorder(client, "database-operator")
+    recorder.publish(database, "BackupFailed", "the bucket is full", warning=True)
+
+In a reconciler `ctx.record(reason, note)` does it, with the controller's own recorder. Make one, and share it.
+
+    publish   counts in memory, and returns. What repeats within 6 minutes is one Event with a rising count
+    thread    "events-of-NAME", begun by the first `publish`: sends it, when the server can be reached. A daemon
+    flush     waits until what was published so far is told
+    close     flushes, and ends the thread. Before the client is closed. A recorder is a context manager; a program that
+              ends without closing it gives it 2 s
+
+What cannot be told is counted in `lost`, by cause, and warned of once: when too many new events wait, when one object
+gets too many, when the server refuses them. The process's death loses what was not sent yet; nothing is counted twice.
+After a fork the child has a recorder of its own, with nothing in it; the parent tells what was published before.
+
+Rights: `create` and `patch` on `events` in the group `events.k8s.io`, in the namespaces of the objects, and in
+`default` for cluster-scoped ones.
+"""
+from __future__ import annotations
+
+import atexit
+import os
+import random
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.runtime.events.ledger import Ledger, Subject
+from kubectl_runtime.runtime.events.references import Reference
+from kubectl_runtime.runtime.events.sender import Sender
+from kubectl_runtime.runtime.events.spam_filter import SpamFilter
+from kubectl_runtime.runtime.events.texts import MARK, NOTE, cut, short
+from kubectl_runtime.runtime.events.writing import Reporter
+from kubectl_runtime.runtime.usercode import described, guarded
+
+if TYPE_CHECKING:
+    from kubectl_runtime.client.api.client import Client
+
+UNSPECIFIED = "Unspecified"
+"""The reason of an event that was published without one: the server requires it."""
+AT_EXIT = 2.0
+"""Seconds for a recorder that was not closed when the program ends."""
+JOIN = 1.0
+"""Real seconds for the thread to end once its time is over."""
+
+
+@dataclass(slots=True, eq=False)
+class _Life:
+    """The recorder in one process."""
+
+    sender: Sender
+    starting: threading.Lock
+    thread: threading.Thread | None = None
+
+
+class Recorder:
+    """See the module. Safe to use from any thread."""
+
+    def __init__(self, client: Client, controller: str, *, instance: str | None = None, queue: int = 1000,
+                 burst: int = 25, refill: Duration = 300, rng: random.Random | None = None) -> None:
+        """Nothing is sent, and no thread is begun, before the first `publish`.
+
+        `controller`: who says it, such as `example.com/database-operator`; characters that the server would refuse
+        become dashes. `instance`: which of its processes, by default the controller and the host's name. `queue`: new
+        events that may wait at once; repetitions of what was published take no place. `burst` new events may one object
+        have at once, and another one every `refill` seconds. `rng` draws names and pauses; for simulations. Raises
+        RequestError when a number makes no sense, or nothing of `controller` can be a name.
+        """
+        if not (isinstance(queue, int) and isinstance(burst, int) and min(queue, burst) >= 1 and seconds(refill) > 0):
+            raise RequestError(f"a Recorder needs queue >= 1, burst >= 1 and refill > 0, not queue {queue}, burst "
+                               f"{burst}, refill {refill}")
+        self._client = client
+        self._reporter = Reporter.of(controller, instance)
+        self._numbers = (queue, burst, seconds(refill))
+        self._rng = rng
+        self._closed = False
+        # A simulation's clock: waiting beside its thread would move its time, so there whoever steps it drives.
+        self._threaded = not getattr(client.clock, "self_advancing", False)
+        self._lives: dict[int, _Life] = {}
+
+    def publish(self, regarding: Any, reason: str, note: str, *, warning: bool = False, action: str | None = None,
+                related: Any = None) -> None:
+        """Say that something happened to `regarding`. Never blocks, never raises.
+
+        `regarding`, `related`: an object (of a resource class, a dict, a model of the official client), an ObjectRef,
+        or a `Reference`. `reason`: one word in CamelCase, for machines; `action`: what was being done, by default the
+        reason; both are cut at 128 bytes. `note`: for people, cut at 1024. The Event is in the object's namespace, for
+        a cluster-scoped one in `default`. Two events are the same, and are counted in one, when all but the note agree.
+        """
+        guarded(None, "publishing an event", self._publish, regarding, reason, note, warning, action, related)
+
+    def flush(self, timeout: Duration) -> bool:
+        """Send what has been published so far without further pauses; whether nothing of it is left to send.
+
+        Blocks until then, at most `timeout` seconds. What the server refused is not left: see `lost`.
+        """
+        life = self._lives.get(os.getpid())
+        return life is None or life.sender.flush(seconds(timeout), driven=life.thread is not None)
+
+    def close(self, timeout: Duration = 5) -> bool:
+        """`flush`, then end; what is left is lost, and so is what is published later. Whether nothing was left.
+
+        Blocks for at most `timeout` seconds, and 1 s more when a request is under way. Safe to repeat.
+        """
+        self._closed = True
+        life = self._life()
+        atexit.unregister(self._at_exit)
+        with life.starting:
+            thread = life.thread
+        told = life.sender.close(seconds(timeout), driven=thread is not None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(JOIN)
+        return told
+
+    @property
+    def lost(self) -> Mapping[str, int]:
+        """How many events were not told, by cause: `full`, `spam`, `refused`, `closed`, `invalid`."""
+        life = self._lives.get(os.getpid())
+        return {} if life is None else {why.name.lower(): number for why, number in life.sender.lost.items() if number}
+
+    @property
+    def waiting(self) -> int:
+        """How many events have not been sent yet."""
+        life = self._lives.get(os.getpid())
+        return 0 if life is None else life.sender.waiting
+
+    def due(self) -> float | None:
+        """For simulations: seconds until `step` has something to send; None as long as nothing is published."""
+        life = self._lives.get(os.getpid())
+        return None if life is None else life.sender.due()
+
+    def step(self) -> float | None:
+        """For simulations, where it is what the thread does: send at most one request, and return after how many
+        seconds to call again; None when there is nothing to send."""
+        life = self._lives.get(os.getpid())
+        return None if life is None else life.sender.step()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _publish(self, regarding: Any, reason: str, note: str, warning: bool, action: str | None, related: Any) -> None:
+        life = self._life()
+        try:
+            about = Reference.of(regarding)
+            also = None if related is None else Reference.of(related)
+        except Exception as error:  # noqa: BLE001 - objects are user code
+            life.sender.reject(f"the event {reason!r} is about no object: {described(error)}")
+            return
+        why = short(str(reason), UNSPECIFIED)
+        subject = Subject(about, also, bool(warning), why, short(str(action or why), why))
+        life.sender.observe(subject, cut(str(note), NOTE, MARK))
+        if self._threaded and life.thread is None and not self._closed:
+            self._begin(life)
+
+    def _life(self) -> _Life:
+        process = os.getpid()
+        life = self._lives.get(process)
+        if life is None:  # the first call, or the first after a fork: locks of the parent may be held for ever
+            queue, burst, refill = self._numbers
+            rng, timer = self._rng or random.Random(), self._client.clock.monotonic
+            ledger = Ledger(queue, SpamFilter(burst, refill, timer), rng, timer)
+            new = _Life(Sender(self._client, self._reporter, ledger, rng), threading.Lock())
+            life = self._lives.setdefault(process, new)
+            if self._closed:
+                life.sender.close(0.0, driven=False)
+        return life
+
+    def _begin(self, life: _Life) -> None:
+        with life.starting:
+            if life.thread is None:
+                thread = threading.Thread(target=life.sender.run, name=f"events-of-{self._reporter.controller}",
+                                          daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:  # no memory, or the interpreter is ending; the next event tries again
+                    life.sender.warn("thread", f"no thread can be begun to send them: {error}")
+                    return
+                life.thread = thread
+                atexit.register(self._at_exit)
+
+    def _at_exit(self) -> None:
+        """Only flushes: the controller whose recorder it is closes it after its last runs."""
+        life = self._lives.get(os.getpid())
+        if life is not None and not self.flush(AT_EXIT):
+            life.sender.warn("exit", f"the program ends, and {life.sender.waiting} were not sent")
+
+    def __repr__(self) -> str:
+        return f"<Recorder of {self._reporter.controller}>"

@@ -1,0 +1,229 @@
+"""`Sender`: what a Recorder does in one process: counts what is observed, and sends one request at a time.
+
+    step()    at most one request, and what follows from its answer; returns when to call it again
+    run()     calls it until it is closed: the body of a thread
+    flush()   waits until what was observed so far is told; where nobody runs it, because the clock is a simulation's
+              that only one thread may wait on, it calls `step` itself
+
+After a request that got no answer, or one that says to come back later, everything waits: 1 s doubling to 30 s, or as
+long as the server said. `observe`, `flush`, `close` and the properties are for any thread; `step` is for one at a time,
+and never raises. No lock is held while a request is under way or a line is logged.
+"""
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from kubectl_runtime.core.base.backoff import ExponentialBackoff
+from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.runtime.events.ledger import Ledger, Lost, Result, Series, Subject
+from kubectl_runtime.runtime.events.writing import (
+    Reporter,
+    is_about_the_recorder,
+    is_expected,
+    request_for,
+    result_of,
+)
+from kubectl_runtime.runtime.usercode import described, guarded_logger, pass_interrupt
+
+if TYPE_CHECKING:
+    from kubectl_runtime.client.api.client import Client
+
+log = guarded_logger(__name__)
+
+PATIENCE = 10.0
+"""Seconds that one request may take."""
+BACKOFF = ExponentialBackoff(1, 2, 30, jitter=0.5)
+_MOST_WARNINGS = 100
+
+
+class Sender:
+    """See the module."""
+
+    def __init__(self, client: Client, reporter: Reporter, ledger: Ledger, rng: random.Random) -> None:
+        self._client = client
+        self._clock = client.clock
+        self._reporter = reporter
+        self._ledger = ledger
+        self._rng = rng
+        self._changed = threading.Condition()
+        self._sending = False
+        self._failures = 0
+        self._paused_until = 0.0
+        self._flushing = 0
+        self._close_by: float | None = None
+        self._warned: set[str] = set()
+
+    # From any thread
+
+    def observe(self, subject: Subject, note: str) -> None:
+        """Count one observation, to be told soon. Blocks only as long as the lock of this class is held."""
+        moment = self._clock.now()
+        with self._changed:
+            if self._close_by is None:
+                before = len(self._ledger.open)
+                why = self._ledger.observe(subject, note, moment)
+                if len(self._ledger.open) > before:
+                    self._changed.notify_all()
+            else:
+                why = Lost.CLOSED
+                self._ledger.lost[why] += 1
+        if why is not None:
+            self.warn(why.name, f"an event of {subject.regarding} is lost, {why.value}: {subject.reason}")
+
+    def reject(self, problem: str) -> None:
+        """Something was observed that is about nothing."""
+        with self._changed:
+            self._ledger.lost[Lost.INVALID] += 1
+        self.warn(problem, problem)
+
+    @property
+    def lost(self) -> Mapping[Lost, int]:
+        with self._changed:
+            return dict(self._ledger.lost)
+
+    @property
+    def waiting(self) -> int:
+        """Observations that the server has not been told of yet."""
+        with self._changed:
+            return sum(series.untold - series.refused for series in self._ledger.open.values())
+
+    def due(self) -> float | None:
+        """Seconds until `step` has something to send; None: nothing, or a request is under way."""
+        with self._changed:
+            return self._delay()
+
+    def flush(self, timeout: float, *, driven: bool) -> bool:
+        """Tell what was observed so far, whatever the pauses of series are; whether nothing of it is left after at most
+        `timeout` seconds. `driven`: a thread runs this."""
+        deadline = self._clock.monotonic() + timeout
+        with self._changed:
+            goals = [(series, series.count) for series in self._ledger.open.values()]
+            self._flushing += 1
+            self._changed.notify_all()
+        try:
+            return self._await(lambda: not any(self._is_left(*goal) for goal in goals), deadline, driven)
+        finally:
+            with self._changed:
+                self._flushing -= 1
+
+    def close(self, timeout: float, *, driven: bool) -> bool:
+        """As `flush`, and nothing more is taken or sent afterwards; whether all was told."""
+        deadline = self._clock.monotonic() + timeout
+        with self._changed:
+            self._close_by = deadline if self._close_by is None else min(self._close_by, deadline)
+            self._changed.notify_all()
+        told = self._await(lambda: not self._ledger.open, deadline, driven)
+        with self._changed:
+            dropped = self._ledger.drop_all()
+            lost = ", ".join(f"{number} since {why.value}" for why, number in self._ledger.lost.items() if number)
+        if dropped or lost:
+            self.warn("closed", f"closed; events lost: {lost}")
+        return told
+
+    # The one that sends
+
+    def step(self) -> float | None:
+        """Send what is due, if anything: one request, at most PATIENCE. Returns after how many seconds to call again;
+        None when there is nothing to tell until something is observed."""
+        with self._changed:
+            wait = self._delay()
+            series = self._ledger.take(urgent=self._urgent) if wait == 0 else None
+            if series is None:
+                return wait
+            limit = self._clock.monotonic() + PATIENCE
+            deadline = limit if self._close_by is None else min(limit, self._close_by)
+            self._sending = True
+        error = self._send(series, deadline)
+        result = result_of(error, patched=series.exists)
+        with self._changed:
+            why = self._ledger.settle(series, result, counts=not is_about_the_recorder(error))
+            self._pause(result, error)
+            self._sending = False
+            self._changed.notify_all()
+            wait = self._delay()
+        self._tell(series, result, error, why)
+        return wait
+
+    def run(self) -> None:
+        """Call `step` until `close` is done with it."""
+        while True:
+            self.step()
+            with self._changed:
+                if self._close_by is not None and (
+                        not self._ledger.open or self._clock.monotonic() >= self._close_by):
+                    return
+                wait = self._delay()
+                if self._close_by is not None:
+                    left = self._close_by - self._clock.monotonic()
+                    wait = left if wait is None else min(wait, left)
+                if wait is None or wait > 0:
+                    self._clock.wait(self._changed, wait)
+
+    def warn(self, key: str, text: str) -> None:
+        """Log it the first time."""
+        with self._changed:
+            known = key in self._warned or len(self._warned) >= _MOST_WARNINGS
+            if not known:
+                self._warned.add(key)
+        log.log(logging.DEBUG if known else logging.WARNING, "events of %s: %s", self._reporter.controller, text)
+
+    @property
+    def _urgent(self) -> bool:
+        return self._flushing > 0 or self._close_by is not None
+
+    def _delay(self) -> float | None:
+        wait = None if self._sending else self._ledger.delay(urgent=self._urgent)
+        return None if wait is None else max(wait, self._paused_until - self._clock.monotonic(), 0.0)
+
+    def _is_left(self, series: Series, goal: int) -> bool:
+        return series.told < goal and self._ledger.open.get(series.subject) is series
+
+    def _await(self, done: Callable[[], bool], deadline: float, driven: bool) -> bool:
+        while True:
+            if not driven:
+                self.step()
+            with self._changed:
+                now = self._clock.monotonic()
+                if done():
+                    return True
+                if now >= deadline:
+                    return False
+                wait = None if driven else self._delay()
+                if wait is None or wait > 0:
+                    self._clock.wait(self._changed, deadline - now if wait is None else min(deadline - now, wait))
+
+    def _send(self, series: Series, deadline: float) -> BaseException | None:
+        try:
+            self._client.request(request_for(series, self._reporter), deadline=deadline)
+        except BaseException as error:  # noqa: BLE001 - layers of the client are user code, which ends no thread
+            pass_interrupt(error)
+            return error
+        return None
+
+    def _pause(self, result: Result, error: BaseException | None) -> None:
+        if result not in (Result.LATER, Result.UNKNOWN):
+            self._failures = 0
+            return
+        self._failures += 1
+        asked = error.retry_after if isinstance(error, ApiError) else None
+        wait = max(BACKOFF.delay(self._failures, self._rng.random), asked or 0.0)
+        self._paused_until = self._clock.monotonic() + wait
+
+    def _tell(self, series: Series, result: Result, error: BaseException | None, why: Lost | None) -> None:
+        if error is None or is_expected(error) or result in (Result.EXISTS, Result.CHANGED):
+            log.debug("event %s (%s of %s): %s", series.name, series.subject.reason, series.subject.regarding,
+                      described(error) if error is not None else result.value)
+        elif result in (Result.LATER, Result.UNKNOWN) and why is None:
+            log.log(logging.INFO if self._failures == 1 else logging.DEBUG,
+                    "events of %s wait, again in %.1f s: %s", self._reporter.controller,
+                    self._paused_until - self._clock.monotonic(), described(error))
+        else:
+            code = f"{error.code} {error.reason}" if isinstance(error, ApiError) else type(error).__name__
+            right = " (the controller needs the rights to create and patch events in the group events.k8s.io)" \
+                if isinstance(error, ApiError) and error.is_forbidden else ""
+            self.warn(f"{series.exists} {code}", f"an event of {series.subject.regarding} cannot be written: "
+                                                 f"{described(error)}{right}; further ones of this kind are not logged")
