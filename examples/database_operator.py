@@ -13,7 +13,7 @@ import secrets
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -27,8 +27,9 @@ from kubectl_runtime import (
     CustomResource,
     FinalizingReconciler,
     KubeError,
+    MapKeys,
     Resource,
-    set_condition,
+    status,
 )
 from kubectl_runtime.resources import Secret, Service, StatefulSet
 
@@ -41,9 +42,8 @@ class Spec(msgspec.Struct):
     image: str = "postgres:17"
 
 
-class Status(msgspec.Struct, rename="camel"):
-    observed_generation: int | None = None
-    conditions: list[Condition] | None = None
+class Status(msgspec.Struct):
+    conditions: Annotated[list[Condition] | None, MapKeys("type")] = None
 
 
 class Database(CustomResource, group="demo.kubectl-runtime.dev", version="v1", kind="Database", short_names=("db",)):
@@ -80,14 +80,13 @@ class Operate(FinalizingReconciler[Database]):
         return Action.await_change()
 
     def report(self, obj: Database, ready: int, ctx: Context[Path]) -> None:
-        """Applying what is already there changes nothing, so this causes no event the second time."""
+        """Sends nothing when the condition is there already, so this causes no event the second time."""
         serves = ready >= obj.spec.replicas
         condition = Condition(type="Ready", status=str(serves), reason="Serving" if serves else "Starting",
-                              message=f"{ready} of {obj.spec.replicas} replicas are ready")
-        conditions = set_condition(obj.status.conditions if obj.status else None, condition)
-        status = {"observedGeneration": obj.generation, "conditions": conditions}
-        Api.namespaced(ctx.client, Database, obj.namespace).apply_status(
-            {"metadata": {"name": obj.name}, "status": status}, field_manager=MANAGER)
+                              message=f"{ready} of {obj.spec.replicas} replicas are ready",
+                              observed_generation=obj.generation)
+        databases = Api.namespaced(ctx.client, Database, obj.namespace)
+        status.apply_condition(databases, obj, condition, field_manager=MANAGER)
 
 
 def child(kind: type[R], owner: Database, ctx: Context[Path], **content: Any) -> R:

@@ -30,7 +30,7 @@ from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.core.meta.selectors import fields
 from kubectl_runtime.core.objects.invalid import InvalidObject
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.core.requests import request as requests
+from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.params import DeleteParams
 from kubectl_runtime.runtime.conditions import Condition, is_deleted, name_of
 from kubectl_runtime.runtime.streams import closing_source
@@ -76,7 +76,7 @@ def await_condition(api: Api[K], name: str, condition: Condition, *, timeout: Du
     kind without a namespace, no name, a timeout that is not positive), and whatever `condition` raises: DecodeError for
     an object that does not decode. Needs the verbs list and watch. Safe from any thread.
     """
-    operation = requests.get(api.place, name).operation.replace("get", "await", 1)  # with a get's checks of its name
+    operation = build.get(api.place, name).operation.replace("get", "await", 1)  # with a get's checks of its name
     with _Deadline(_positive(timeout, operation), api.client.clock, stop) as deadline:
         return _await(api, name, condition, operation, deadline)
 
@@ -93,7 +93,7 @@ def delete_and_finalize(api: Api[Any], name: str, params: DeleteParams | None = 
     """
     if params is not None and params.dry_run:
         raise RequestError(f"{api.place.words('delete', name)}: a dry run deletes nothing whose end could be awaited")
-    operation = requests.delete(api.place, name).operation
+    operation = build.delete(api.place, name).operation
     with _Deadline(_positive(timeout, operation), api.client.clock, stop) as deadline:
         uid = delete_for_uid(api, name, params)
         if uid:
