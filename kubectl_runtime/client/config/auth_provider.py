@@ -1,7 +1,8 @@
 """Auth providers of kubeconfigs (`auth-provider`: oidc, gcp), by way of the official client.
 
 This is the one place of the client that touches the `kubernetes` package, which is imported when a token is needed and
-not at hand: it costs half a second and 43 MiB. Used is what its majors 32 to 37 have in common and the contract tests pin:
+not at hand: it costs half a second and 43 MiB. Used is what its majors 32 to 37 have in common and the contract tests
+pin:
 `load_kube_config_from_dict` into a `Configuration` of our own, which asks the provider for a new token when the one at
 hand has expired, and puts it into the mapping that it was given.
 

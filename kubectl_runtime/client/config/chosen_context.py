@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kubectl_runtime.client.config.auth import Credentials, checked_header
-from kubectl_runtime.client.config.auth_provider import PROVIDERS, AuthProviderCredentials
 from kubectl_runtime.client.config.config import Config, Impersonation
-from kubectl_runtime.client.config.exec_plugin import EXTENSION, ExecCredentials, ExecSpec
 from kubectl_runtime.client.config.kubeconfig import Entry, Kubeconfig
 from kubectl_runtime.client.config.kubeconfig_types import Cluster, User, decoded
 from kubectl_runtime.core.base.errors import AuthError, ConfigError
 
+EXTENSION = "client.authentication.k8s.io/exec"
+"""The extension of a cluster that is passed on to its exec plugin as `config`."""
 _PROXY_SCHEMES = ("http://", "https://", "socks5://")
 
 
@@ -110,11 +110,16 @@ def _auth(user: Entry[User], cluster: Entry[Cluster], ca_file: str | None, *, ou
     """The plugin or provider, checked also where it is outranked; None for none, or when it is."""
     who = user.content
     if who.exec_ is not None:
+        # Imported where it is needed, as the provider below: most contexts have neither.
+        from kubectl_runtime.client.config.exec_plugin import ExecCredentials, ExecSpec
+
         spec = ExecSpec.of(who.exec_, f"{user.place}.exec", folder=user.folder, cluster=_exec_cluster(cluster.content),
                            ca_file=ca_file)
         return None if outranked else ExecCredentials(spec)
     if who.auth_provider is None or who.token or who.token_file or who.username or who.password:
         return None
+    from kubectl_runtime.client.config.auth_provider import PROVIDERS, AuthProviderCredentials
+
     name = who.auth_provider.name or ""
     if name not in PROVIDERS:
         _refuse(user, "auth-provider.name", f"is {name!r}: only {' and '.join(PROVIDERS)} are left: "

@@ -70,9 +70,9 @@ class Config:
     `cluster_url` may have a path (a proxy's prefix); without a scheme it is https when TLS data is given. CA, client
     certificate and key come as file, which is followed when it is replaced, or as data (PEM). `ca_*` absent: the
     system's CAs. `proxy_url` outranks the environment's proxies, which `trust_env=False` turns off; `no_proxy` replaces
-    `$NO_PROXY`. `timeout`: a call's default deadline; infinite for no limit, as for `connect_timeout`. `compression`: ask
-    for gzip (never on watches). `allow_plain_http_credentials`: send credentials over http to any host. `origin`: where
-    the configuration came from, for messages. Raises ConfigError for what cannot work, also for a wrong type.
+    `$NO_PROXY`. `timeout`: a call's default deadline; infinite for no limit, as for `connect_timeout`. `compression`:
+    ask for gzip (never on watches). `allow_plain_http_credentials`: send credentials over http to any host. `origin`:
+    where the configuration came from, for messages. Raises ConfigError for what cannot work, also for a wrong type.
     """
 
     cluster_url: str

@@ -31,8 +31,6 @@ from kubectl_runtime.manifests.documents import read_text
 
 RUN_TIMEOUT = 60.0
 """Seconds that a plugin may take."""
-EXTENSION = "client.authentication.k8s.io/exec"
-"""The extension of a cluster that is passed on to its plugin as `config`."""
 _V1 = "client.authentication.k8s.io/v1"
 _API_VERSIONS = (_V1, "client.authentication.k8s.io/v1beta1")
 _MODES = ("Never", "IfAvailable", "Always")

@@ -12,7 +12,7 @@ import ssl
 
 from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.config.files import FollowedFile
-from kubectl_runtime.client.config.identity import use_identity
+from kubectl_runtime.client.config.identity import check_identity, use_identity
 from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.core.base.forks import ForkSafeLock
 
@@ -31,10 +31,17 @@ class TlsSource:
         self._ca, self._insecure, self._certificate = ca, insecure, certificate
         self._ca_source = ca.name if isinstance(ca, FollowedFile) else ca_source
         self._lock = ForkSafeLock()
-        self._context = self._built()
+        self._context: ssl.SSLContext | None = None
+        if ca is not None or insecure:
+            self._context = self._built()
+        elif certificate is not None:
+            check_identity(certificate)
 
     def current(self) -> ssl.SSLContext:
         """The context for a connection that is made now."""
+        if self._context is None:
+            # The system's CAs are read at the first connection: there are many, and they cannot be wrong.
+            self._context = self._built()
         if self._insecure or not isinstance(self._ca, FollowedFile) or not self._ca.has_changed():
             return self._context
         if not self._lock.acquire(blocking=False):  # another thread is at it

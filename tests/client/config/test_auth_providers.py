@@ -169,5 +169,6 @@ def test_the_official_client_is_imported_when_a_token_is_needed_and_not_before(t
         "except AuthError: pass\n"
         "assert 'kubernetes' in sys.modules\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, cwd=ROOT, check=False)
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr

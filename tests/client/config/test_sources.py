@@ -42,9 +42,10 @@ class TestKubeconfigs:
 
     def test_errors_in_a_mapping_and_a_text_name_it_and_the_field(self) -> None:
         wrong = document(token=12345)
-        with pytest.raises(ConfigError, match=r"kubeconfig mapping: users\[0\].user.token is a number, expected a text"):
+        said = r"users\[0\].user.token is a number, expected a text"
+        with pytest.raises(ConfigError, match=f"kubeconfig mapping: {said}"):
             Config.from_kubeconfig(wrong)
-        with pytest.raises(ConfigError, match=r"kubeconfig text: users\[0\].user.token is a number, expected a text"):
+        with pytest.raises(ConfigError, match=f"kubeconfig text: {said}"):
             Config.from_kubeconfig(text=json.dumps(wrong))
 
     def test_several_files_are_merged_the_first_definition_wins_whole(self, tmp_path: Path) -> None:
@@ -74,9 +75,10 @@ class TestKubeconfigs:
             Config.from_kubeconfig(text="[" * depth)
 
 
-class TestHome:
-    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
+
+class TestHome:
     @pytest.fixture
     def account(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("token", "ca.crt"):
@@ -96,12 +98,12 @@ class TestHome:
     def test_in_a_pod_a_home_that_may_not_be_entered_is_a_warning_and_the_account_is_used(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
-        config = Config.infer(environ={"HOME": "/root", **self.pod})
+        config = Config.infer(environ={"HOME": "/root", **POD})
         assert config.cluster_url == "https://10.0.0.1:443"
         assert "/root/.kube/config: Permission denied" in caplog.text
 
     @pytest.mark.usefixtures("account", "forbidden")
-    @pytest.mark.parametrize("environ", [{"HOME": "/root"}, {"KUBECONFIG": "/root/x", **pod}])
+    @pytest.mark.parametrize("environ", [{"HOME": "/root"}, {"KUBECONFIG": "/root/x", **POD}])
     def test_elsewhere_and_for_a_file_that_was_named_it_is_an_error(self, environ: dict[str, str]) -> None:
         with pytest.raises(ConfigError, match="cannot read the kubeconfig /root"):
             Config.infer(environ=environ)
@@ -109,12 +111,12 @@ class TestHome:
     @pytest.mark.usefixtures("account")
     def test_without_any_home_the_account_is_used_or_the_error_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os.path, "expanduser", lambda path: path)
-        assert Config.infer(environ=self.pod).cluster_url == "https://10.0.0.1:443"
+        assert Config.infer(environ=POD).cluster_url == "https://10.0.0.1:443"
         with pytest.raises(NotConfiguredError, match="no home folder is known"):
             Config.infer(environ={})
 
     def test_a_home_that_nobody_knows_in_a_path_is_an_error(self) -> None:
-        with pytest.raises(ConfigError, match="~nobody-of-this-name/x.*no home folder is known"):
+        with pytest.raises(ConfigError, match=r"~nobody-of-this-name/x.*no home folder is known"):
             Config.infer(environ={"KUBECONFIG": "~nobody-of-this-name/x"})
 
     def test_the_pods_namespace_is_utf8_in_every_locale(self, tmp_path: Path) -> None:
@@ -137,7 +139,7 @@ class TestHome:
             (tmp_path / name).write_text("x")
         (tmp_path / "namespace").write_bytes(b"\xff\xfe")
         with pytest.raises(ConfigError, match=f"{tmp_path}/namespace: it is not UTF-8"):
-            Config.incluster(environ=self.pod, folder=tmp_path)
+            Config.incluster(environ=POD, folder=tmp_path)
 
 
 class TestOverrides:
