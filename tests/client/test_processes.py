@@ -109,11 +109,7 @@ users:
 def test_importing_the_facade_loads_only_the_version() -> None:
     code = "import sys, kubectl_runtime; print(*sorted(name for name in sys.modules if name.startswith('kubectl_')))"
     assert python(code).split() == [
-        "kubectl_runtime",
-        "kubectl_runtime.core",
-        "kubectl_runtime.core.base",
-        "kubectl_runtime.core.base.version",
-    ]
+        "kubectl_runtime", "kubectl_runtime.core", "kubectl_runtime.core.base", "kubectl_runtime.core.base.version"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -140,6 +136,53 @@ def test_the_child_of_a_fork_makes_connections_of_its_own() -> None:
     parents = {request.connection for request in server.requests if request.target.endswith("parent")}
     assert len(parents) == 1
     assert by_name["child"] not in parents
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_that_closes_its_client_leaves_the_parents_watch_open_and_ends_its_own() -> None:
+    def serve(peer: Peer) -> None:
+        peer.receive()
+        peer.start_stream()
+        peer.chunk(b"\n")
+        while not released.is_set():
+            peer.chunk(b"\n")
+            released.wait(0.05)
+
+    code = """
+        import os, sys, threading, time
+        from kubectl_runtime import Api, Client, Config, TransportError
+        from kubectl_runtime.core.requests.request import Request
+        watch = Request("GET", "/api/v1/configmaps", "watch", None, "watch")
+        client = Client(Config(cluster_url=sys.argv[1]))
+        parents = client.stream(watch)
+        chunks = parents.chunks()
+        next(chunks)
+        process = os.fork()
+        if process == 0:
+            try:
+                if sys.argv[2] == "used":
+                    own = client.stream(watch)
+                client.close()
+                try:
+                    client.server_version()
+                    os._exit(2)
+                except TransportError as error:
+                    os._exit(0 if "closed" in str(error) else 3)
+            except BaseException:
+                os._exit(4)
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+        for _ in range(3):
+            next(chunks)
+        client.close()
+    """
+    released = threading.Event()
+    for child in ("used", "unused"):
+        released.clear()
+        with WireServer(serve) as server:
+            try:
+                python(code, server.url, child)
+            finally:
+                released.set()
 
 
 def descriptors() -> int:
