@@ -2,9 +2,8 @@
 
 This is the one place of the client that touches the `kubernetes` package, which is imported when a token is needed and
 not at hand: it costs half a second and 43 MiB. Used is what its majors 32 to 37 have in common and the contract tests
-pin:
-`load_kube_config_from_dict` into a `Configuration` of our own, which asks the provider for a new token when the one at
-hand has expired, and puts it into the mapping that it was given.
+pin: `load_kube_config_from_dict` into a `Configuration` of our own, which asks the provider for a new token when the
+one at hand has expired, and puts it into the mapping that it was given.
 
 Left to itself it does not verify an OIDC provider for which the kubeconfig names no authority; here it verifies with
 the system's. It knows no time limit; `Renewal` gives it a thread that no caller waits for beyond its deadline.

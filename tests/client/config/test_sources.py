@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,12 @@ class TestKubeconfigs:
         assert Config.from_kubeconfig([a, b]).cluster_url == "https://h:6443"
         with pytest.raises(ConfigError, match=f"{b}: users\\[0\\].user.as-groups needs a user to act as"):
             Config.from_kubeconfig([a, b], "b")
+
+    def test_a_token_that_the_caller_gives_outranks_the_kubeconfigs_user_and_password(self) -> None:
+        config = replace(Config.from_kubeconfig(document(username="u", password="p")), token="t")
+        credentials = config.credentials()
+        assert credentials is not None
+        assert credentials.header() == "Bearer t"
 
     def test_a_text_beside_a_source_is_an_error(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="not both"):
