@@ -51,6 +51,61 @@ def test_using_the_client_costs_at_most_40_mib_and_loads_nothing_heavy() -> None
     assert measured[0][1] == "[]"
 
 
+CALL = """
+    import os, resource, sys
+    from kubectl_runtime import Client
+    client = Client.try_default()
+    assert "kubernetes" not in sys.modules, "loading imported it"
+    client.server_version()
+    assert "kubernetes" not in sys.modules, "the call imported it"
+    with open("/proc/self/status") as status:
+        print(next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system has no /proc")
+@pytest.mark.parametrize("login", ["token", "certificate", "exec"])
+def test_a_client_from_a_kubeconfig_never_imports_the_official_client_and_takes_few_mib(
+    login: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
+    from kubectl_runtime.certificates.authority import Authority
+    from kubectl_runtime.certificates.contexts import server_context
+
+    authority = Authority()
+    own = authority.client("jane")
+    for name, content in (("ca", authority.pem), ("crt", own.certificate), ("key", own.key)):
+        (tmp_path / name).write_bytes(content)
+    plugin = tmp_path / "plugin"
+    plugin.write_text("""#!/bin/sh
+echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "t"}}'
+""")
+    plugin.chmod(0o755)
+    user = {
+        "token": "token: t",
+        "certificate": "client-certificate: crt\n    client-key: key",
+        "exec": "exec: {command: ./plugin, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never}",
+    }[login]
+    answer = answering(says(200, b'{"major": "1"}'))
+    with WireServer(answer, tls=server_context(authority.server(("127.0.0.1",)), authority.pem)) as server:
+        (tmp_path / "config").write_text(
+            f"""current-context: c
+contexts:
+- {{name: c, context: {{cluster: k, user: u}}}}
+clusters:
+- {{name: k, cluster: {{server: "{server.url}", certificate-authority: ca}}}}
+users:
+- name: u
+  user:
+    {user}
+""")
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+        # The whole process. The bare interpreter takes 9 MiB of it; the budget is 40 beyond it.
+        assert float(python(CALL)) < 49
+        header = server.requests[0].header("Authorization")
+    assert header == (None if login == "certificate" else "Bearer t")
+
+
 def test_importing_the_facade_loads_only_the_version() -> None:
     code = "import sys, kubectl_runtime; print(*sorted(name for name in sys.modules if name.startswith('kubectl_')))"
     assert python(code).split() == [
@@ -81,6 +136,53 @@ def test_the_child_of_a_fork_makes_connections_of_its_own() -> None:
     parents = {request.connection for request in server.requests if request.target.endswith("parent")}
     assert len(parents) == 1
     assert by_name["child"] not in parents
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_that_closes_its_client_leaves_the_parents_watch_open_and_ends_its_own() -> None:
+    def serve(peer: Peer) -> None:
+        peer.receive()
+        peer.start_stream()
+        peer.chunk(b"\n")
+        while not released.is_set():
+            peer.chunk(b"\n")
+            released.wait(0.05)
+
+    code = """
+        import os, sys, threading, time
+        from kubectl_runtime import Api, Client, Config, TransportError
+        from kubectl_runtime.core.requests.request import Request
+        watch = Request("GET", "/api/v1/configmaps", "watch", None, "watch")
+        client = Client(Config(cluster_url=sys.argv[1]))
+        parents = client.stream(watch)
+        chunks = parents.chunks()
+        next(chunks)
+        process = os.fork()
+        if process == 0:
+            try:
+                if sys.argv[2] == "used":
+                    own = client.stream(watch)
+                client.close()
+                try:
+                    client.server_version()
+                    os._exit(2)
+                except TransportError as error:
+                    os._exit(0 if "closed" in str(error) else 3)
+            except BaseException:
+                os._exit(4)
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+        for _ in range(3):
+            next(chunks)
+        client.close()
+    """
+    released = threading.Event()
+    for child in ("used", "unused"):
+        released.clear()
+        with WireServer(serve) as server:
+            try:
+                python(code, server.url, child)
+            finally:
+                released.set()
 
 
 def descriptors() -> int:

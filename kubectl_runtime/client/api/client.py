@@ -11,7 +11,6 @@ import logging
 import os
 import platform
 import re
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -41,6 +40,7 @@ from kubectl_runtime.client.http.session import Adapters, SessionRules
 from kubectl_runtime.client.http.streams import ByteStream
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import ConfigError
+from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.base.version import VERSION
@@ -94,7 +94,7 @@ class Client:
         self.observer = together(observer)
         """Raises nothing, whatever the one does that was given."""
         self._closing = StopToken(clock=clock)
-        self._change = threading.Lock()
+        self._change = ForkSafeLock()
         self._rules = SessionRules.read(session, config, connections=workers + SPARE_CONNECTIONS,
                                         through_session=use_session_send)
         self._timeout = seconds(config.timeout)
@@ -191,7 +191,13 @@ class Client:
             self._connections.adapters.grow(self._rules.connections)
 
     def close(self) -> None:
-        """Close all connections and end all streams. Does not block. Safe to repeat."""
+        """Close all connections and end all streams. Does not block. Safe to repeat. In the child of a fork only what
+        the child opened."""
+        if self._connections.process != os.getpid():
+            # Streams of the parent would end there too, as both processes hold their sockets.
+            self._closing = StopToken(clock=self.clock)
+            self._closing.set("the client was closed")
+            return
         self._closing.set("the client was closed")
         self._connections.adapters.close()
 
@@ -207,7 +213,9 @@ class Client:
         connections = self._connections
         if connections.process != os.getpid():
             # The child of a fork: a connection used by both processes would mix their bytes. The parent's are not
-            # closed here, since their locks may have been held by a thread that does not exist in this process.
+            # closed here, since their locks may have been held by a thread that does not exist in this process; nor do
+            # its streams end with this process's client.
+            self._closing = StopToken(clock=self.clock)
             self._connections = connections = self._connect(connections.certificate)
         return connections.adapters
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import logging
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ import msgspec
 from cachetools import TTLCache
 
 from kubectl_runtime.core.base.errors import DiscoveryError, KubeError
+from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope, split_api_version
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.request import Request
@@ -56,7 +56,7 @@ class Discovery:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._found: TTLCache[str, tuple[ServedKind, ...]] = TTLCache(1, TTL, timer=client.clock.monotonic)
         self._failing: set[str] = set()
 

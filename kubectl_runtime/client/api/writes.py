@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.refs import ObjectRef
 
@@ -36,7 +36,7 @@ class WriteObservers:
     """A list of observers, in which one may stand twice. Safe to use from any thread; they run outside its lock."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._observers: dict[object, WriteObserver] = {}  # replaced whole, so that telling needs no lock
 
     def add(self, observer: WriteObserver) -> Callable[[], None]:

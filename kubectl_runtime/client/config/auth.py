@@ -4,6 +4,8 @@
     brings
     refresh(rejected)   after a 401: obtain new ones, once; True when there is now something else to try
 
+Both give up at `deadline`, a point on the clock (seconds, monotonic), with an AuthError.
+
 Every implementation keeps its current value as one immutable snapshot that is swapped whole, so that readers take no
 lock. Safe to use from any thread. No credential appears in a repr, a log line or an error.
 """
@@ -12,13 +14,13 @@ from __future__ import annotations
 import base64
 import logging
 import os
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError
+from kubectl_runtime.core.base.forks import ForkSafeLock
 
 log = logging.getLogger(__name__)
 
@@ -32,15 +34,17 @@ class ClientCertificate:
 
     certificate: bytes
     key: bytes = field(repr=False)
+    source: str = field(default="the client certificate", compare=False)
+    """What to call it in messages."""
 
 
 class Credentials(Protocol):
     """Who the client is to the server."""
 
-    def header(self) -> str | None:
+    def header(self, deadline: float | None = None) -> str | None:
         """The value of the Authorization header, None for none. Raises AuthError when it cannot be obtained."""
 
-    def refresh(self, rejected: str | None) -> bool:
+    def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
         """The server answered 401 to `rejected`: obtain new credentials; whether a second attempt makes sense."""
 
     def certificate(self) -> ClientCertificate | None:
@@ -64,10 +68,10 @@ class FixedCredentials:
         """HTTP basic authentication."""
         return cls("Basic " + base64.b64encode(f"{username}:{password}".encode()).decode(), "user name and password")
 
-    def header(self) -> str | None:
+    def header(self, deadline: float | None = None) -> str | None:  # noqa: ARG002 - it never blocks
         return self._header
 
-    def refresh(self, rejected: str | None) -> bool:  # noqa: ARG002 - nothing newer can be had
+    def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:  # noqa: ARG002 - nothing newer
         return False
 
     def certificate(self) -> ClientCertificate | None:
@@ -95,25 +99,33 @@ class TokenFile:
         """`fallback`: the token to use while the file has never been readable."""
         self._path = Path(path)
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._snapshot = None if fallback is None else _Token(f"Bearer {fallback.strip()}", float("-inf"))
-        self._complained = False
+        self._problem: str | None = None
+        self._warned: str | None = None
 
-    def header(self) -> str | None:
-        snapshot = self._snapshot
-        if snapshot is not None and self._clock.monotonic() - snapshot.read_at < TOKEN_FILE_PERIOD:
+    def header(self, deadline: float | None = None) -> str | None:
+        now, snapshot = self._clock.monotonic(), self._snapshot
+        if snapshot is not None and now - snapshot.read_at < TOKEN_FILE_PERIOD:
             return snapshot.header
         # With a token in hand only one thread goes for a new one; without, all must wait for the first.
-        if not self._lock.acquire(blocking=snapshot is None):
-            return snapshot.header if snapshot is not None else None
+        if snapshot is not None:
+            if not self._lock.acquire(blocking=False):
+                return snapshot.header
+        elif not self._lock.acquire(timeout=-1 if deadline is None else max(deadline - now, 0.0)):
+            raise AuthError(f"the token file {self._path} could not be read within the call's deadline")
         try:
-            return self._read().header
+            header = self._read().header
         finally:
             self._lock.release()
+        self._warn()
+        return header
 
-    def refresh(self, rejected: str | None) -> bool:
+    def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:  # noqa: ARG002 - a file is quick
         with self._lock:
-            return self._read().header != rejected
+            header = self._read().header
+        self._warn()
+        return header != rejected
 
     def certificate(self) -> ClientCertificate | None:
         return None
@@ -126,16 +138,20 @@ class TokenFile:
             if not token:
                 raise ValueError("it is empty")
             self._snapshot = _Token(checked_header(f"Bearer {token}", f"the token file {self._path}"), now)
-            self._complained = False
+            self._problem = self._warned = None
         except (OSError, ValueError, AuthError) as error:
             if self._snapshot is None:
                 raise AuthError(f"cannot read the token file {self._path}: {_reason(error)}") from None
-            if not self._complained:
-                log.warning("cannot read the token file %s (%s): the last token stays in use", self._path,
-                            _reason(error))
-                self._complained = True
+            self._problem = _reason(error)
             self._snapshot = _Token(self._snapshot.header, now)
         return self._snapshot
+
+    def _warn(self) -> None:
+        """Once for each problem, and not under the lock: log handlers are the user's code."""
+        problem = self._problem
+        if problem is not None and problem != self._warned:
+            self._warned = problem
+            log.warning("cannot read the token file %s (%s): the last token stays in use", self._path, problem)
 
     def __repr__(self) -> str:
         return f"<token file {self._path}>"

@@ -1,35 +1,41 @@
 """`Config`: where the API server is, whom to trust, and who we are.
 
     Config.infer()              kubeconfig ($KUBECONFIG, else ~/.kube/config), then the Pod's service account
-    Config.from_kubeconfig()    only a kubeconfig          Config.incluster()   only the service account
+    Config.from_kubeconfig()    only a kubeconfig: files, a mapping, a text      Config.incluster()   only the account
     Config(cluster_url=…)       by hand
 
-Of several credentials the highest rank is used: `auth`, `token` and `token_file`, then `username` and `password`.
+Of several credentials the highest rank is used: `auth`, `token` and `token_file`, then `username` and `password`; a
+client certificate goes beside each. They are not sent over http to other hosts than loopback, unless that is asked for.
 Immutable; its repr shows no secret. Loading opens no connection and runs no plugin.
 """
 from __future__ import annotations
 
-import base64
-import binascii
+import logging
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials, FixedCredentials, TokenFile
-from kubectl_runtime.client.config.proxies import check_proxy
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration
-from kubectl_runtime.core.base.errors import ConfigError
+from kubectl_runtime.client.config.checks import check_types, checked_url
+from kubectl_runtime.client.config.files import CertificateFiles, FollowedFile
+from kubectl_runtime.client.config.proxies import check_proxy, is_loopback_url
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.base.errors import ConfigError, RequestError
 
 if TYPE_CHECKING:
     # What kubeconfigs need is imported where one is loaded: a program in a Pod never does.
-    from kubectl_runtime.client.config.kubeconfig import Selected
+    from kubectl_runtime.client.config.kubeconfig import Kubeconfig
+
+log = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+UNLIMITED = 10 * 365 * 86_400.0
+"""Seconds that stand for no time limit: sockets take no infinite one."""
 _REMEDY = ("Set KUBECONFIG to a kubeconfig file, put one at ~/.kube/config, run in a Pod with a service account, "
            "or pass Config(cluster_url=...).")
+_OVERRIDE = "KUBECTL_RUNTIME_DEBUG_"
 
 
 class NotConfiguredError(ConfigError):
@@ -38,12 +44,23 @@ class NotConfiguredError(ConfigError):
 
 @dataclass(frozen=True)
 class Impersonation:
-    """Whom to act as: sent as `Impersonate-*` headers; needs the right to impersonate."""
+    """Whom to act as: sent as `Impersonate-*` headers; needs the right to impersonate. Raises RequestError for groups,
+    a uid or extra without a user, and for a text where several values belong.
+    """
 
     user: str
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.user:
+            raise RequestError("Impersonation needs a user: groups, uid and extra are only sent beside one")
+        lists: dict[str, object] = {"groups": self.groups}
+        lists.update((f"extra[{key!r}]", values) for key, values in self.extra.items())
+        for name, values in lists.items():
+            if isinstance(values, str):
+                raise RequestError(f"Impersonation: {name} is a text, and has to be a list or tuple of texts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +68,11 @@ class Config:
     """How to reach one API server. Durations are seconds or `timedelta`.
 
     `cluster_url` may have a path (a proxy's prefix); without a scheme it is https when TLS data is given. CA, client
-    certificate and key come as file or as data (PEM). `ca_*` absent: the system's CAs. `proxy_url` outranks the
-    environment's proxies, which `trust_env=False` turns off; `no_proxy` replaces `$NO_PROXY`. `timeout`: a call's
-    default deadline. `compression`: ask for gzip (never on watches). `origin`: where the configuration came from, for
-    messages.
+    certificate and key come as file, which is followed when it is replaced, or as data (PEM). `ca_*` absent: the
+    system's CAs. `proxy_url` outranks the environment's proxies, which `trust_env=False` turns off; `no_proxy` replaces
+    `$NO_PROXY`. `timeout`: a call's default deadline; infinite for no limit, as for `connect_timeout`. `compression`:
+    ask for gzip (never on watches). `allow_plain_http_credentials`: send credentials over http to any host. `origin`:
+    where the configuration came from, for messages. Raises ConfigError for what cannot work, also for a wrong type.
     """
 
     cluster_url: str
@@ -80,50 +98,72 @@ class Config:
     connect_timeout: Duration = 30.0
     timeout: Duration = 60.0
     compression: bool = True
+    allow_plain_http_credentials: bool = False
     origin: str = "Config()"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cluster_url", self._checked_url())
+        check_types(self, self.origin)
+        tls = bool(self.ca_file or self.ca_data or self.client_certificate_file or self.client_certificate_data)
+        object.__setattr__(self, "cluster_url", checked_url(self.cluster_url, self.origin, tls=tls))
         certificate = self.client_certificate_file or self.client_certificate_data
         if bool(certificate) != bool(self.client_key_file or self.client_key_data):
             raise ConfigError(f"{self.origin}: a client certificate needs both the certificate and its key")
         if self.proxy_url is not None:
             object.__setattr__(self, "proxy_url", check_proxy(self.proxy_url, self.origin))
+        for name in ("connect_timeout", "timeout"):
+            limit = seconds(getattr(self, name))
+            if not limit > 0:
+                raise ConfigError(f"{self.origin}: {name} is {limit:g} s: it has to be above 0, infinite for no limit")
+            object.__setattr__(self, name, min(limit, UNLIMITED))
+        if self.withholds_credentials:
+            kept = {name: value for name, value in self.headers.items() if name.lower() != "authorization"}
+            given = (self.auth, self.token_file, self.token, self.username)
+            if len(kept) < len(self.headers) or any(value is not None for value in given):
+                log.warning("%s: no credentials are sent to %s, which is neither https nor loopback: use https, or "
+                            "Config(allow_plain_http_credentials=True) where that is safe", self.origin,
+                            self.cluster_url)
+            object.__setattr__(self, "headers", kept)
 
-    def _checked_url(self) -> str:
-        url = self.cluster_url.strip().rstrip("/")
-        if "://" not in url:
-            if not (self.ca_file or self.ca_data or self.client_certificate_file or self.client_certificate_data):
-                raise ConfigError(f"{self.origin}: the server URL {url!r} has no scheme: "
-                                  f"write https://{url} or http://{url}")
-            url = f"https://{url}"
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ConfigError(f"{self.origin}: the server URL must look like https://host:port/path")
-        if parts.username is not None:
-            raise ConfigError(f"{self.origin}: the server URL holds a user name: use username= and password=")
-        try:
-            _ = parts.port
-        except ValueError:
-            raise ConfigError(f"{self.origin}: the port of the server URL {url} is not a number up to 65535") from None
-        return url
+    @property
+    def withholds_credentials(self) -> bool:
+        """Whether no credentials are sent, since everyone on the way could read them."""
+        encrypted = self.cluster_url.startswith("https://")
+        near = is_loopback_url(self.cluster_url) and self.proxy_url is None
+        return not (encrypted or near or self.allow_plain_http_credentials)
 
-    def ca(self) -> tuple[bytes | None, str]:
-        """The CA's PEM, None for the system's, and what to call it in messages. Raises ConfigError. Reads a file."""
-        if self.ca_data:
-            return self.ca_data, f"the CA data of {self.origin}"
-        if self.ca_file:
-            return _read(self.ca_file, "CA file"), f"the CA file {self.ca_file}"
-        return None, "the system's CAs"
+    def ca(self) -> FollowedFile | bytes | None:
+        """Whom to trust: a file that is followed, PEM, or None for the system's CAs."""
+        return self.ca_data or (FollowedFile(self.ca_file, "CA file") if self.ca_file else None)
 
     def certificate(self) -> ClientCertificate | None:
-        """The client certificate and key, None for none. Raises ConfigError. Reads files."""
-        certificate = self.client_certificate_data or _read_optional(self.client_certificate_file, "client certificate")
-        key = self.client_key_data or _read_optional(self.client_key_file, "client key")
-        return ClientCertificate(certificate, key) if certificate and key else None
+        """The client certificate and key as they are now, None for none. Raises ConfigError. Reads files."""
+        parts = self._certificate_parts()
+        if parts is None:
+            return None
+        certificate, key = (part.read() if isinstance(part, FollowedFile) else part for part in parts)
+        names = [part.name for part in parts if isinstance(part, FollowedFile)]
+        return ClientCertificate(certificate, key, " and ".join(names) or f"the client certificate of {self.origin}")
+
+    def _certificate_parts(self) -> tuple[FollowedFile | bytes, FollowedFile | bytes] | None:
+        certificate = self.client_certificate_data or (
+            FollowedFile(self.client_certificate_file, "client certificate") if self.client_certificate_file else None)
+        key = self.client_key_data or (
+            FollowedFile(self.client_key_file, "client key") if self.client_key_file else None)
+        return (certificate, key) if certificate and key else None
 
     def credentials(self, clock: Clock = SYSTEM_CLOCK) -> Credentials | None:
-        """The credentials of the highest rank; None for none. Raises AuthError for a token that no header can carry."""
+        """The credentials of the highest rank, with the client certificate if it stands in files; None for none, or
+        none that may be sent. Raises AuthError for a token that no header can carry, ConfigError for files that cannot
+        be used.
+        """
+        if self.withholds_credentials:
+            return None
+        credentials, parts = self._credentials(clock), self._certificate_parts()
+        if parts is not None and any(isinstance(part, FollowedFile) for part in parts):
+            return CertificateFiles(*parts, beside=credentials)
+        return credentials
+
+    def _credentials(self, clock: Clock) -> Credentials | None:
         if self.auth is not None:
             return self.auth
         if self.token_file:
@@ -138,35 +178,54 @@ class Config:
     def infer(cls, *, context: str | None = None, environ: Mapping[str, str] | None = None) -> Config:
         """What configures this process: a kubeconfig, else the Pod's service account.
 
-        Raises NotConfiguredError, naming everything that was tried, when there is neither; ConfigError when what
-        there is cannot be used. `environ`: instead of the process's environment.
+        `environ`: instead of the process's environment. Its `KUBECTL_RUNTIME_DEBUG_OVERRIDE_URL`, `…_IMPERSONATE_USER`
+        and `…_IMPERSONATE_GROUP` (divided by commas) are laid over what was found. Raises NotConfiguredError, naming
+        everything that was tried, when there is neither; ConfigError when what there is cannot be used.
         """
-        from kubectl_runtime.client.config import kubeconfig
-
         environ = os.environ if environ is None else environ
+        return _overridden(cls._inferred(context, environ), environ)
+
+    @classmethod
+    def _inferred(cls, context: str | None, environ: Mapping[str, str]) -> Config:
+        from kubectl_runtime.client.config import chosen_context, kubeconfig
+
         paths = kubeconfig.candidates(environ)
-        merged = kubeconfig.merge(paths)
+        try:
+            merged = kubeconfig.Kubeconfig.read(paths)
+        except kubeconfig.UnreadableError as error:
+            # An image's home is often root's; what runs in a Pod as somebody else was not meant to look there.
+            if environ.get("KUBECONFIG") or context is not None or not environ.get("KUBERNETES_SERVICE_HOST"):
+                raise
+            log.warning("%s; the Pod's service account is used", error)
+            return cls.incluster(environ=environ)
         if context is not None or not merged.is_empty():
-            return _from_selected(kubeconfig.select(merged, context))
+            return chosen_context.config_of(merged, context)
         source = "$KUBECONFIG" if environ.get("KUBECONFIG") else "the default kubeconfig"
         tried = ", ".join(f"{path} ({'is empty' if path.exists() else 'does not exist'})" for path in paths)
         try:
             return cls.incluster(environ=environ)
         except NotConfiguredError as error:
-            raise NotConfiguredError(f"no cluster is configured. Tried {source}: {tried}; {error} {_REMEDY}") from None
+            raise NotConfiguredError(f"no cluster is configured. Tried {source}: {tried or 'no home folder is known'}; "
+                                     f"{error} {_REMEDY}") from None
 
     @classmethod
-    def from_kubeconfig(cls, path: str | os.PathLike[str] | None = None, context: str | None = None, *,
+    def from_kubeconfig(cls, source: _Source = None, context: str | None = None, *, text: str | bytes | None = None,
                         environ: Mapping[str, str] | None = None) -> Config:
-        """From the file `path` (default: as `infer`), its current context unless one is named. Raises ConfigError."""
-        from kubectl_runtime.client.config import kubeconfig
+        """From a kubeconfig, its current context unless one is named.
 
-        environ = os.environ if environ is None else environ
-        paths = [Path(path).expanduser()] if path is not None else kubeconfig.candidates(environ)
-        merged = kubeconfig.merge(paths)
-        if not merged.files:
-            raise NotConfiguredError(f"no kubeconfig: {', '.join(map(str, paths))} does not exist. {_REMEDY}")
-        return _from_selected(kubeconfig.select(merged, context))
+        `source`: a file; several, merged as kubectl merges `$KUBECONFIG`; a mapping; None for the files that `infer`
+        reads. `text`: YAML or JSON, instead. Raises ConfigError, which names file, place and field.
+        """
+        from kubectl_runtime.client.config import chosen_context
+        from kubectl_runtime.client.config.kubeconfig import Kubeconfig
+
+        if text is not None:
+            if source is not None:
+                raise ConfigError("from_kubeconfig takes a source or a text, not both")
+            return chosen_context.config_of(Kubeconfig.from_text(text), context)
+        if isinstance(source, Mapping):
+            return chosen_context.config_of(Kubeconfig.from_dict(source), context)
+        return chosen_context.config_of(_read(source, os.environ if environ is None else environ), context)
 
     @classmethod
     def incluster(cls, *, environ: Mapping[str, str] | None = None, folder: Path = SERVICE_ACCOUNT) -> Config:
@@ -180,69 +239,53 @@ class Config:
             if not (folder / name).is_file():
                 raise ConfigError(f"this Pod's service account is not mounted: {folder / name} does not exist "
                                   "(automountServiceAccountToken: false?)")
-        namespace = folder / "namespace"
         return cls(cluster_url=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
-                   default_namespace=(namespace.read_text().strip() if namespace.is_file() else "") or "default",
-                   ca_file=str(folder / "ca.crt"), token_file=str(folder / "token"), trust_env=False,
-                   origin="the Pod's service account")
+                   default_namespace=_namespace(folder / "namespace"), ca_file=str(folder / "ca.crt"),
+                   token_file=str(folder / "token"), trust_env=False, origin="the Pod's service account")
 
 
-def _from_selected(selected: Selected) -> Config:
-    from kubectl_runtime.client.config import auth_provider
-    from kubectl_runtime.client.config.exec_plugin import ExecCredentials, ExecSpec
-
-    configuration = auth_provider.load(selected)
-    cluster, user, origin = selected.cluster, selected.user, selected.origin
-    plugin, provider = user.get("exec"), user.get("auth-provider")
-    auth: Credentials | None = None
-    if provider:
-        auth = auth_provider.AuthProviderCredentials(configuration, str(provider.get("name", "")))
-    elif plugin and not (user.get("token") or user.get("tokenFile")):
-        auth = ExecCredentials(ExecSpec.parse(plugin, cluster=_exec_cluster(cluster)))
-    return Config(
-        cluster_url=configuration.host if "://" in configuration.host else str(cluster["server"]),
-        default_namespace=selected.namespace, origin=origin, auth=auth,
-        ca_file=cluster.get("certificate-authority"), ca_data=_data(cluster, "certificate-authority-data", origin),
-        client_certificate_file=user.get("client-certificate"),
-        client_certificate_data=_data(user, "client-certificate-data", origin),
-        client_key_file=user.get("client-key"), client_key_data=_data(user, "client-key-data", origin),
-        insecure_skip_tls_verify=not configuration.verify_ssl,
-        tls_server_name=cluster.get("tls-server-name") or None,
-        token=user.get("token"), token_file=user.get("tokenFile"),
-        username=user.get("username"), password=user.get("password"),
-        impersonate=_impersonation(user), proxy_url=cluster.get("proxy-url") or None,
-        compression=not cluster.get("disable-compression"))
+_Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any] | None
 
 
-def _impersonation(user: Mapping[str, Any]) -> Impersonation | None:
-    if not user.get("as"):
-        return None
-    extra = {str(key): tuple(map(str, values or ())) for key, values in (user.get("as-user-extra") or {}).items()}
-    groups = tuple(map(str, user.get("as-groups") or ()))
-    return Impersonation(str(user["as"]), groups, str(user.get("as-uid") or ""), extra)
+def _read(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None, environ: Mapping[str, str]
+          ) -> Kubeconfig:
+    from kubectl_runtime.client.config import kubeconfig
+
+    if source is None:
+        paths = kubeconfig.candidates(environ)
+    else:
+        listed = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+        paths = [kubeconfig.expanded(path) for path in listed]
+    merged = kubeconfig.Kubeconfig.read(paths)
+    if not merged.files:
+        named = ", ".join(map(str, paths)) or "the default one, as no home folder is known,"
+        raise NotConfiguredError(f"no kubeconfig: {named} does not exist. {_REMEDY}")
+    return merged
 
 
-def _exec_cluster(cluster: Mapping[str, Any]) -> dict[str, Any]:
-    keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url",
-            "disable-compression")
-    return {key: cluster[key] for key in keys if cluster.get(key)}
-
-
-def _data(section: Mapping[str, Any], key: str, origin: str) -> bytes | None:
-    if not section.get(key):
-        return None
+def _namespace(path: Path) -> str:
+    """The namespace that the kubelet wrote there: UTF-8 in every locale. Raises ConfigError."""
     try:
-        return base64.b64decode("".join(str(section[key]).split()), validate=True)
-    except (binascii.Error, ValueError):
-        raise ConfigError(f"{origin}: {key} is not base64") from None
+        return path.read_text(encoding="utf-8").strip() or "default"
+    except FileNotFoundError:
+        return "default"
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"cannot read the Pod's namespace from {path}: {reason}") from None
 
 
-def _read(path: str, what: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read the {what} {path}: {error.strerror}") from None
-
-
-def _read_optional(path: str | None, what: str) -> bytes | None:
-    return _read(path, what) if path else None
+def _overridden(config: Config, environ: Mapping[str, str]) -> Config:
+    """The variables for debugging laid over `config`; one line in the log says so."""
+    url, user, groups = (environ.get(_OVERRIDE + name, "") for name in (
+        "OVERRIDE_URL", "IMPERSONATE_USER", "IMPERSONATE_GROUP"))
+    changes: dict[str, Any] = {}
+    if url:
+        changes["cluster_url"] = url
+    if user:
+        changes["impersonate"] = Impersonation(user, tuple(group for group in groups.split(",") if group))
+    elif groups:
+        raise ConfigError(f"{_OVERRIDE}IMPERSONATE_GROUP is set without {_OVERRIDE}IMPERSONATE_USER")
+    if not changes:
+        return config
+    log.warning("%s: overridden by %s*: %s", config.origin, _OVERRIDE, ", ".join(changes))
+    return replace(config, **changes)

@@ -1,37 +1,39 @@
 """Credentials from an exec plugin (`users[].user.exec` of a kubeconfig): a program that prints an ExecCredential.
 
-The plugin runs when there are no credentials yet, when they are about to expire (a fifth of their life before, at most
-60 s), and once after a 401. Credentials without an expiry stay until a 401. One thread runs it, the others wait for the
-same result; a plugin that failed, or whose fresh credentials were rejected, is left alone for `QUIET_PERIOD`.
+The plugin runs, as `Renewal` says, when there are no credentials yet, when they are about to expire (a fifth of their
+life before, at most 60 s), and once after a 401. Credentials without an expiry stay until a 401. It may take
+`RUN_TIMEOUT`. What it prints is checked as kubectl 1.32 does: kind and apiVersion have to be those that it was asked
+for, and a certificate has to fit its key.
 
 It never gets a terminal: a library has none to offer. A plugin with `interactiveMode: Always` is refused.
 """
 from __future__ import annotations
 
+import base64
 import json
-import logging
 import os
 import re
 import subprocess
-import threading
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from kubectl_runtime.client.config.auth import ClientCertificate, checked_header
+from kubectl_runtime.client.config.identity import check_identity
+from kubectl_runtime.client.config.kubeconfig_types import Exec
+from kubectl_runtime.client.config.renewal import Renewal
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError, ConfigError
 from kubectl_runtime.manifests.documents import read_text
 
-log = logging.getLogger(__name__)
-
-QUIET_PERIOD = 10.0
-"""Seconds between two runs of a plugin that did not help."""
 RUN_TIMEOUT = 60.0
 """Seconds that a plugin may take."""
-_API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+_V1 = "client.authentication.k8s.io/v1"
+_API_VERSIONS = (_V1, "client.authentication.k8s.io/v1beta1")
+_MODES = ("Never", "IfAvailable", "Always")
 _STDERR_TAIL = 500
 _SECRET = re.compile(r"(?i)(bearer\s+|(?:token|password|secret|key)[\"']?\s*[=:]\s*[\"']?)\S+"
                      r"|[\w-]{16,}\.[\w-]{16,}\.[\w-]{16,}")
@@ -39,30 +41,64 @@ _SECRET = re.compile(r"(?i)(bearer\s+|(?:token|password|secret|key)[\"']?\s*[=:]
 
 @dataclass(frozen=True)
 class ExecSpec:
-    """How to run the plugin. `env` is added to this process's environment; `cluster` is passed on when asked for."""
+    """How to run the plugin. `env` is added to this process's environment; `cluster` (and the CA from `ca_file`) is
+    passed on when asked for.
+    """
 
     command: str
     args: tuple[str, ...] = field(default=(), repr=False)
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    api_version: str = _API_VERSIONS[0]
+    api_version: str = _V1
     cluster: dict[str, Any] | None = field(default=None, repr=False, compare=False)
+    ca_file: str | None = None
     install_hint: str = ""
 
     @classmethod
-    def parse(cls, config: dict[str, Any], *, cluster: dict[str, Any] | None = None) -> ExecSpec:
-        """From the `exec` mapping of a kubeconfig; nulls count as empty. Raises ConfigError."""
-        command, version = config.get("command"), config.get("apiVersion")
-        if not isinstance(command, str) or not command:
-            raise ConfigError("the exec plugin of the kubeconfig names no command")
+    def of(cls, config: Exec, place: str, *, folder: Path, cluster: dict[str, Any], ca_file: str | None = None
+           ) -> ExecSpec:
+        """From the `exec` of a kubeconfig, which stands at `place`. A command that is a path counts from `folder`.
+        Raises ConfigError.
+        """
+        command, version = config.command or "", config.api_version or ""
+        if not command:
+            raise ConfigError(f"{place}.command: the exec plugin names no command")
         if version not in _API_VERSIONS:
-            raise ConfigError(f"the exec plugin {command} speaks {version!r}: "
+            raise ConfigError(f"{place}.apiVersion: the exec plugin {command} speaks {version!r}: "
                               f"expected one of {', '.join(_API_VERSIONS)}")
-        if config.get("interactiveMode") == "Always":
-            raise ConfigError(f"the exec plugin {command} needs a terminal (interactiveMode: Always): "
+        mode = config.interactive_mode or ("" if version == _V1 else "IfAvailable")
+        if mode not in _MODES:
+            raise ConfigError(f"{place}.interactiveMode: the exec plugin {command} needs one of {', '.join(_MODES)}"
+                              + (f", not {mode!r}" if mode else ""))
+        if mode == "Always":
+            raise ConfigError(f"{place}.interactiveMode: the exec plugin {command} needs a terminal (Always): "
                               "use credentials that need none, e.g. a service account's token")
-        env = tuple((str(entry["name"]), str(entry.get("value") or "")) for entry in config.get("env") or ())
-        return cls(command, tuple(map(str, config.get("args") or ())), env, version,
-                   cluster if config.get("provideClusterInfo") else None, str(config.get("installHint") or ""))
+        env = tuple(((entry.name or "", entry.value or "") if entry else ("", "")) for entry in config.env or ())
+        for index, (name, value) in enumerate(env):
+            if not name or "=" in name or "\0" in name + value:
+                raise ConfigError(f"{place}.env[{index}]: the exec plugin {command} needs a name for each variable, "
+                                  "without = and zero bytes")
+        if "/" in command.replace(os.sep, "/"):
+            command = os.path.normpath(folder / command)
+        asked = bool(config.provide_cluster_info)
+        return cls(command, tuple(argument or "" for argument in config.args or ()), env, version,
+                   cluster if asked else None, ca_file if asked else None, config.install_hint or "")
+
+    def information(self) -> str:
+        """What the plugin is told, as JSON. Raises AuthError for a CA file that cannot be read."""
+        spec: dict[str, Any] = {"interactive": False}
+        if self.cluster is not None:
+            spec["cluster"] = dict(self.cluster)
+            if self.ca_file is not None:
+                spec["cluster"]["certificate-authority-data"] = self._ca()
+        return json.dumps({"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec})
+
+    def _ca(self) -> str:
+        assert self.ca_file is not None
+        try:
+            return base64.b64encode(Path(self.ca_file).read_bytes()).decode()
+        except OSError as error:
+            raise AuthError(f"the exec plugin {self.command} cannot be told the CA of the cluster: cannot read "
+                            f"{self.ca_file}: {error.strerror}") from None
 
 
 @dataclass(frozen=True)
@@ -80,84 +116,50 @@ class _Status(msgspec.Struct, rename="camel"):
     expiration_timestamp: datetime | None = None
 
 
-class _ExecCredential(msgspec.Struct):
-    status: _Status
+class _ExecCredential(msgspec.Struct, rename="camel"):
+    api_version: str | None = None
+    kind: str | None = None
+    status: _Status | None = None
 
 
 class ExecCredentials:
-    """Credentials that a plugin provides. Safe to use from any thread; may block as long as the plugin runs."""
+    """Credentials that a plugin provides. Safe to use from any thread; may block until the plugin ends."""
 
     def __init__(self, spec: ExecSpec, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._spec = spec
         self._clock = clock
-        self._lock = threading.Lock()
-        self._snapshot: _Snapshot | None = None
-        self._failed: tuple[float, AuthError] | None = None
-        self._forced_at = float("-inf")
+        self._renewal = Renewal(f"the exec plugin {spec.command}", self._run, clock=clock,
+                                is_due=lambda snapshot: self._is_past(snapshot.renew_at),
+                                is_valid=lambda snapshot: not self._is_past(snapshot.expires_at))
 
-    def header(self) -> str | None:
-        snapshot = self._snapshot
-        if snapshot is not None and self._fresh(snapshot):
-            return snapshot.header
-        with self._lock:
-            snapshot = self._snapshot
-            if snapshot is None or not self._fresh(snapshot):
-                snapshot = self._renew(snapshot)
-            return snapshot.header
+    def header(self, deadline: float | None = None) -> str | None:
+        return self._renewal.current(deadline).header
 
-    def refresh(self, rejected: str | None) -> bool:
-        with self._lock:
-            before = self._snapshot
-            if before is not None and before.header != rejected:
-                return True  # another thread has been here
-            now = self._clock.monotonic()
-            if now - self._forced_at < QUIET_PERIOD:
-                return False
-            self._forced_at = now
-            return self._run() != before
+    def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
+        return self._renewal.replaced(lambda snapshot: snapshot.header == rejected, deadline)
 
     def certificate(self) -> ClientCertificate | None:
-        snapshot = self._snapshot
+        snapshot = self._renewal.value
         return snapshot.certificate if snapshot is not None else None
 
-    def _fresh(self, snapshot: _Snapshot) -> bool:
-        return snapshot.renew_at is None or self._clock.now() < snapshot.renew_at
-
-    def _renew(self, old: _Snapshot | None) -> _Snapshot:
-        """New credentials; the old ones while they are still valid and the plugin fails. The caller holds the lock."""
-        now = self._clock.monotonic()
-        failed = self._failed
-        error = failed[1] if failed is not None and now - failed[0] < QUIET_PERIOD else None
-        if error is None:
-            try:
-                return self._run()
-            except AuthError as fresh:
-                error = fresh
-                self._failed = (now, fresh)
-                log.warning("%s", fresh)
-        if old is not None and old.expires_at is not None and self._clock.now() < old.expires_at:
-            return old
-        raise AuthError(str(error))
+    def _is_past(self, moment: datetime | None) -> bool:
+        return moment is not None and self._clock.now() >= moment
 
     def _run(self) -> _Snapshot:
-        self._snapshot = snapshot = self._parse(self._output())
-        self._failed = None
-        return snapshot
+        return self._parse(self._output())
 
     def _output(self) -> bytes:
         spec = self._spec
-        info = {"apiVersion": spec.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
-        if spec.cluster is not None:
-            info["spec"] = {"interactive": False, "cluster": spec.cluster}
-        environment = {**os.environ, **dict(spec.env), "KUBERNETES_EXEC_INFO": json.dumps(info)}
+        environment = {**os.environ, **dict(spec.env), "KUBERNETES_EXEC_INFO": spec.information()}
         try:
             done = subprocess.run([spec.command, *spec.args], env=environment, stdin=subprocess.DEVNULL,
                                   capture_output=True, timeout=RUN_TIMEOUT, check=False)
         except subprocess.TimeoutExpired:
             raise AuthError(f"the exec plugin {spec.command} did not end within {RUN_TIMEOUT:g} s") from None
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in the command or an argument
             hint = f": {spec.install_hint}" if spec.install_hint else ""
-            raise AuthError(f"the exec plugin {spec.command} cannot be run ({error.strerror}){hint}") from None
+            reason = error.strerror if isinstance(error, OSError) else "a zero byte in its command or arguments"
+            raise AuthError(f"the exec plugin {spec.command} cannot be run ({reason}){hint}") from None
         if done.returncode != 0:
             said = _tail(done.stderr)
             raise AuthError(f"the exec plugin {spec.command} failed with exit code {done.returncode}"
@@ -165,21 +167,31 @@ class ExecCredentials:
         return done.stdout
 
     def _parse(self, output: bytes) -> _Snapshot:
-        command = self._spec.command
+        plugin, spec = f"the exec plugin {self._spec.command}", self._spec
         try:
-            status = _decode(output).status
-        except (msgspec.MsgspecError, ValueError):
-            raise AuthError(f"the exec plugin {command} printed no ExecCredential with a status") from None
+            answer = _decode(output)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            raise AuthError(f"{plugin} printed no ExecCredential") from None
+        if answer.kind != "ExecCredential" or answer.api_version != spec.api_version:
+            raise AuthError(f"{plugin} printed something else than an ExecCredential of {spec.api_version}, which the "
+                            "kubeconfig asks for: its kind and apiVersion have to be these")
+        status = answer.status
+        if status is None:
+            raise AuthError(f"{plugin} printed an ExecCredential without a status")
         if bool(status.client_certificate_data) != bool(status.client_key_data):
-            raise AuthError(f"the exec plugin {command} gave only one of certificate and key")
+            raise AuthError(f"{plugin} gave only one of certificate and key")
         certificate = None
         if status.client_certificate_data and status.client_key_data:
             certificate = ClientCertificate(status.client_certificate_data.encode(), status.client_key_data.encode())
+            try:
+                check_identity(certificate)
+            except ConfigError as error:
+                raise AuthError(f"{plugin}: {error}") from None
         if not status.token and certificate is None:
-            raise AuthError(f"the exec plugin {command} gave neither a token nor a client certificate")
+            raise AuthError(f"{plugin} gave neither a token nor a client certificate")
         header = None
         if status.token:
-            header = checked_header(f"Bearer {status.token.strip()}", f"the token of the exec plugin {command}")
+            header = checked_header(f"Bearer {status.token.strip()}", f"the token of {plugin}")
         expires = status.expiration_timestamp
         return _Snapshot(header, certificate, None if expires is None else expires - self._margin(expires), expires)
 
@@ -196,7 +208,7 @@ def _decode(output: bytes) -> _ExecCredential:
         return msgspec.json.decode(output, type=_ExecCredential)
     except msgspec.DecodeError:
         documents = read_text(output)  # plugins may print YAML, few do
-        return msgspec.convert(documents[0].value if documents else None, _ExecCredential, strict=False)
+        return msgspec.convert(documents[0].value if documents else None, _ExecCredential)
 
 
 def _tail(stderr: bytes) -> str:

@@ -36,18 +36,35 @@ def matches_no_proxy(host: str, port: int, no_proxy: str) -> bool:
 def check_proxy(proxy: str, source: str) -> str:
     """`proxy` with its scheme (http when it has none). Raises ConfigError when it cannot be a proxy's URL."""
     url = proxy if "://" in proxy else f"http://{proxy}"
-    parts = urlsplit(url)
-    if parts.scheme not in _SCHEMES or not parts.hostname:
+    if not _is_proxy(url):
         raise ConfigError(f"the proxy of {source} is not a proxy URL: expected e.g. http://proxy.example.com:3128 "
                           f"(scheme one of {', '.join(_SCHEMES)})")
-    if parts.scheme.startswith("socks"):
+    if url.startswith("socks"):
         _require_socks(source)
     return url
+
+
+def _is_proxy(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # ValueError for one that is no number
+    except ValueError:
+        return False
+    return parts.scheme in _SCHEMES and bool(parts.hostname) and url.isprintable() and " " not in url
 
 
 def _require_socks(source: str) -> None:
     if importlib.util.find_spec("socks") is None:
         raise ConfigError(f"the proxy of {source} is a SOCKS proxy: install PySocks to use it")
+
+
+def is_loopback_url(url: str) -> bool:
+    """Whether what is sent to `url` stays on this machine."""
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError:
+        return False
+    return _is_loopback(host)
 
 
 def without_password(proxy: str) -> str:

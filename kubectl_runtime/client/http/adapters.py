@@ -10,7 +10,6 @@ from __future__ import annotations
 import queue
 import socket
 import ssl
-import threading
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +21,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.response import HTTPResponse
 
 from kubectl_runtime.client.http.interrupt import waits_on
+from kubectl_runtime.client.http.tls import TlsSource
+from kubectl_runtime.core.base.forks import ForkSafeLock
 
 KEEPALIVE_IDLE = 30
 """Seconds of silence before the first keepalive probe; then one each 10 s, and the connection is dead after 3 in
@@ -60,9 +61,27 @@ class _HttpConnection(HTTPConnection):
 
 
 class _HttpsConnection(HTTPSConnection):
+    """Takes its context from a `TlsSource` each time it connects, so that files which were replaced count."""
+
+    def __init__(self, *arguments: Any, ssl_context: TlsSource, **options: Any) -> None:
+        self._tls = ssl_context
+        super().__init__(*arguments, ssl_context=ssl_context.current(), **options)
+
+    def connect(self) -> None:
+        self.ssl_context = self._tls.current()
+        try:
+            super().connect()
+        except ssl.SSLError as error:
+            self._tls.explain(error)
+            raise
+
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
         waits_on(self.sock)
-        return super().getresponse()
+        try:
+            return super().getresponse()
+        except ssl.SSLError as error:  # the server's view of our certificate comes only now
+            self._tls.explain(error)
+            raise
 
 
 class _HttpPool(HTTPConnectionPool):
@@ -78,7 +97,7 @@ class _HttpsPool(HTTPSConnectionPool):
 class ApiAdapter(HTTPAdapter):
     """Sends prepared requests to the one server of `base_url`. Safe to use from any thread."""
 
-    def __init__(self, base_url: str, *, size: int, context: ssl.SSLContext | None = None,
+    def __init__(self, base_url: str, *, size: int, tls: TlsSource | None = None,
                  server_hostname: str | None = None, proxy: str | None = None) -> None:
         """`size`: how many idle connections to keep. `server_hostname`: for SNI and verification instead of the URL's
         host. Opens no connection."""
@@ -90,8 +109,8 @@ class ApiAdapter(HTTPAdapter):
         self._limit = size
         self._tls: dict[str, Any] = {}
         if parts.scheme == "https":
-            self._tls = {"ssl_context": context, **({"server_hostname": server_hostname} if server_hostname else {})}
-        self._resize = threading.Lock()
+            self._tls = {"ssl_context": tls, **({"server_hostname": server_hostname} if server_hostname else {})}
+        self._resize = ForkSafeLock()
         super().__init__(pool_connections=1, pool_maxsize=size, max_retries=0, pool_block=False)
         self._pool = self._make_pool()
 

@@ -144,7 +144,7 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
 
     def layer(send: Send) -> Send:
         def sent(call: Call) -> tuple[Answer, str | None]:
-            header = credentials.header()
+            header = credentials.header(call.deadline)
             if header is not None:
                 call.headers["Authorization"] = header
             certificate = credentials.certificate()
@@ -154,7 +154,7 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
 
         def authenticated(call: Call) -> Answer:
             answer, header = sent(call)
-            if answer.status == HTTPStatus.UNAUTHORIZED and credentials.refresh(header):
+            if answer.status == HTTPStatus.UNAUTHORIZED and credentials.refresh(header, call.deadline):
                 log.debug("%s: 401; once more with renewed credentials", call.request.operation)
                 answer, _ = sent(call)
             return answer

@@ -28,9 +28,10 @@ from requests.utils import default_headers, select_proxy
 
 from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.client.config.files import FollowedFile
 from kubectl_runtime.client.config.proxies import check_proxy, environment_proxy, without_password
 from kubectl_runtime.client.http.adapters import ApiAdapter
-from kubectl_runtime.client.http.tls import build_context
+from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.core.base.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,18 @@ class SessionRules:
                                   if defaults.get(name) != value)
             rules.auth = _auth(session.auth)
             rules.hooks = tuple(_listed(session.hooks.get("response")))
+            if config.withholds_credentials:
+                rules.withhold_credentials()
         return rules
+
+    def withhold_credentials(self) -> None:
+        """Keep the session's own back as well; see `Config.withholds_credentials`."""
+        kept = tuple((name, value) for name, value in self.headers if name.lower() != "authorization")
+        if self.auth is not None or len(kept) < len(self.headers):
+            log.warning("the session's credentials are not sent to %s, which is neither https nor loopback: use "
+                        "https, or Config(allow_plain_http_credentials=True) where that is safe",
+                        self.config.cluster_url)
+        self.auth, self.headers = None, kept
 
     def adapters(self, certificate: ClientCertificate | None) -> Adapters:
         """New adapters, with no connection open, that identify themselves by `certificate` (the session's, if it has
@@ -76,20 +88,22 @@ class SessionRules:
         mounted = self.session.get_adapter(self.config.cluster_url) if self.session is not None else None
         if self.through_session or (mounted is not None and not _is_default(mounted)):
             return self._foreign(mounted)
-        context = self._context(certificate) if self.config.cluster_url.startswith("https") else None
-        calls, streams = (ApiAdapter(self.config.cluster_url, size=size, context=context, proxy=self.proxy,
+        tls = self._tls(certificate) if self.config.cluster_url.startswith("https") else None
+        calls, streams = (ApiAdapter(self.config.cluster_url, size=size, tls=tls, proxy=self.proxy,
                                      server_hostname=self.config.tls_server_name)
                           for size in (self.connections, STREAM_CONNECTIONS))
         return Adapters(calls, streams, {})
 
-    def _context(self, certificate: ClientCertificate | None) -> Any:
+    def _tls(self, certificate: ClientCertificate | None) -> TlsSource:
         verify = True if self.session is None else self.session.verify
-        ca, source = self.config.ca()
+        ca: FollowedFile | bytes | None = self.config.ca()
+        source = f"the CA data of {self.config.origin}" if ca else "the system's CAs"
         if isinstance(verify, (str, os.PathLike)):
-            ca, source = _bundle(Path(verify)), f"the session's verify={str(verify)!r}"
+            path, source = Path(verify), f"the session's verify={str(verify)!r}"
+            ca = _folder(path) if path.is_dir() else FollowedFile(path, "session's CA bundle")
         given = None if self.session is None else _session_certificate(self.session)
-        return build_context(ca=ca, ca_source=source, certificate=given or certificate,
-                             insecure=verify is False or self.config.insecure_skip_tls_verify)
+        return TlsSource(ca=ca, ca_source=source, certificate=given or certificate,
+                         insecure=verify is False or self.config.insecure_skip_tls_verify)
 
     def _foreign(self, adapter: BaseAdapter | None) -> Adapters:
         """An adapter that is not ours takes trust and identity as arguments, which are files."""
@@ -193,10 +207,9 @@ def _listed(hooks: Any) -> Iterable[Callable[..., Any]]:
     return (hooks,) if callable(hooks) else hooks
 
 
-def _bundle(path: Path) -> bytes:
+def _folder(path: Path) -> bytes:
     try:
-        files = sorted(path.iterdir()) if path.is_dir() else [path]
-        return b"\n".join(file.read_bytes() for file in files if file.is_file())
+        return b"\n".join(file.read_bytes() for file in sorted(path.iterdir()) if file.is_file())
     except OSError as error:
         raise ConfigError(f"cannot read the session's verify={str(path)!r}: {error.strerror}") from None
 

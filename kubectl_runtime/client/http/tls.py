@@ -1,22 +1,77 @@
-"""The client's own `ssl.SSLContext`: trust and identity exactly as configured.
+"""The client's own `ssl.SSLContext`: trust and identity exactly as configured, and a CA file that is followed.
 
-With a CA of the cluster only that CA is trusted, without one the system's. Private keys that come as data are handed to
-OpenSSL, which takes only file names, through memory (`memfd`) or a file that is gone before this module returns.
+With a CA of the cluster only that CA is trusted, without one the system's. `TlsSource` gives each new connection the
+context of that moment: a CA file that was replaced is read again; while it cannot be used, the last context stays in
+use and one warning is logged.
 """
 from __future__ import annotations
 
-import os
+import logging
 import re
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 from kubectl_runtime.client.config.auth import ClientCertificate
+from kubectl_runtime.client.config.files import FollowedFile
+from kubectl_runtime.client.config.identity import check_identity, use_identity
 from kubectl_runtime.core.base.errors import ConfigError
+from kubectl_runtime.core.base.forks import ForkSafeLock
+
+log = logging.getLogger(__name__)
 
 _CERTIFICATES = re.compile(rb"-----BEGIN (?P<kind>(?:TRUSTED |X509 )?CERTIFICATE)-----.+?-----END (?P=kind)-----",
                            re.DOTALL)
+
+
+class TlsSource:
+    """The context for connections to the API server. Safe to use from any thread; blocks only for file access."""
+
+    def __init__(self, *, ca: FollowedFile | bytes | None, ca_source: str = "the CA", insecure: bool = False,
+                 certificate: ClientCertificate | None = None) -> None:
+        """`ca`: a file, PEM, or None for the system's CAs. Raises ConfigError for what cannot be used."""
+        self._ca, self._insecure, self._certificate = ca, insecure, certificate
+        self._ca_source = ca.name if isinstance(ca, FollowedFile) else ca_source
+        self._lock = ForkSafeLock()
+        self._context: ssl.SSLContext | None = None
+        if ca is not None or insecure:
+            self._context = self._built()
+        elif certificate is not None:
+            check_identity(certificate)
+
+    def current(self) -> ssl.SSLContext:
+        """The context for a connection that is made now."""
+        if self._context is None:
+            # The system's CAs are read at the first connection: there are many, and they cannot be wrong.
+            self._context = self._built()
+        if self._insecure or not isinstance(self._ca, FollowedFile) or not self._ca.has_changed():
+            return self._context
+        if not self._lock.acquire(blocking=False):  # another thread is at it
+            return self._context
+        problem = None
+        try:
+            self._context = self._built()
+        except ConfigError as error:
+            problem = error
+        finally:
+            self._lock.release()
+        if problem is not None:
+            log.warning("%s: the last certificate authority stays in use", problem)
+        return self._context
+
+    def explain(self, error: ssl.SSLError) -> None:
+        """Adds to `error`, of a connection that failed, which file or data it is about."""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            about = f"trusted is what is in {self._ca_source}"
+        elif "ALERT" in (error.reason or "").upper() and self._certificate is not None:
+            about = f"shown was {self._certificate.source}"
+        else:
+            return
+        if about not in str(error.strerror):
+            error.strerror = f"{error.strerror or error}; {about}"
+
+    def _built(self) -> ssl.SSLContext:
+        ca = self._ca.read() if isinstance(self._ca, FollowedFile) and not self._insecure else self._ca
+        return build_context(ca=ca if isinstance(ca, bytes) else None, ca_source=self._ca_source,
+                             insecure=self._insecure, certificate=self._certificate)
 
 
 def build_context(*, ca: bytes | None, ca_source: str = "the CA", insecure: bool = False,
@@ -24,8 +79,7 @@ def build_context(*, ca: bytes | None, ca_source: str = "the CA", insecure: bool
     """A context for connections to the API server.
 
     `ca`: PEM (with any text between the certificates); None trusts what the system trusts. `insecure` verifies nothing.
-    Raises ConfigError, naming `ca_source` or the client certificate, when either is unusable. Blocks only for file
-    access.
+    Raises ConfigError, naming `ca_source` or the client certificate, when either is unusable.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -37,7 +91,7 @@ def build_context(*, ca: bytes | None, ca_source: str = "the CA", insecure: bool
     else:
         _trust(context, ca, ca_source)
     if certificate is not None:
-        _identify(context, certificate)
+        use_identity(certificate, context)
     return context
 
 
@@ -49,41 +103,3 @@ def _trust(context: ssl.SSLContext, ca: bytes, source: str) -> None:
         context.load_verify_locations(cadata=b"\n".join(blocks).decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
         raise ConfigError(f"{source} cannot be used as a certificate authority: {error}") from None
-
-
-def _identify(context: ssl.SSLContext, certificate: ClientCertificate) -> None:
-    try:
-        with _private_file(certificate.certificate + b"\n" + certificate.key) as path:
-            context.load_cert_chain(path, password=_no_password)
-    except ssl.SSLError as error:
-        raise ConfigError("the client certificate and its key cannot be used: "
-                          f"{error.reason or 'not PEM, or the key is encrypted'}") from None
-
-
-def _no_password() -> bytes:
-    """Called by OpenSSL for an encrypted key, instead of a question on the terminal."""
-    raise ConfigError("the client key is encrypted: a library cannot ask for its password; give the key without one")
-
-
-@contextmanager
-def _private_file(content: bytes) -> Iterator[str]:
-    """A path with `content` that nobody else can read, for as long as the block lasts."""
-    if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
-        descriptor = os.memfd_create("client-certificate")
-        try:
-            with os.fdopen(os.dup(descriptor), "wb") as file:
-                file.write(content)
-            yield f"/proc/self/fd/{descriptor}"
-        finally:
-            os.close(descriptor)
-        return
-    import shutil
-    import tempfile
-
-    folder = tempfile.mkdtemp()  # readable by this user alone
-    try:
-        path = Path(folder, "client.pem")
-        path.write_bytes(content)
-        yield str(path)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -1,101 +1,174 @@
-"""Auth providers of kubeconfigs, by way of the official client: what it gives, and one renewal for all threads."""
+"""OIDC providers of kubeconfigs, by way of the official client: asked at the first call, verified, within its deadline.
+"""
+
 from __future__ import annotations
 
 import base64
 import json
-import threading
+import subprocess
+import sys
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from kubectl_runtime import AuthError, Config, ConfigError
+from kubectl_runtime import Api, AuthError, Client, Config, ConfigError
 from kubectl_runtime.client.config.auth_provider import AuthProviderCredentials
+from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing.clock import SimClock
+from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says
+
+pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
+from kubectl_runtime.certificates.authority import Authority
+from kubectl_runtime.certificates.contexts import server_context
+
+ROOT = Path(__file__).parents[3]
+FUTURE, PAST = 4102444800, 1
 
 
-class Provider:
-    """Stands in for the official `Configuration`: counts renewals, which wait at `gate`."""
-
-    def __init__(self) -> None:
-        self.renewals = 0
-        self.gate = threading.Event()
-        self.gate.set()
-        self.begun = threading.Event()
-        self.error: Exception | None = None
-        self.configuration = SimpleNamespace(api_key={"BearerToken": "Bearer 0"}, refresh_api_key_hook=self.renew)
-
-    def renew(self, configuration: SimpleNamespace) -> None:
-        self.begun.set()
-        assert self.gate.wait(10)
-        if self.error is not None:
-            raise self.error
-        self.renewals += 1
-        configuration.api_key["BearerToken"] = f"Bearer {self.renewals}"
-
-
-def test_the_official_client_gives_the_token_of_an_oidc_provider(tmp_path: Path) -> None:
+def token(expires: int, name: str = "a") -> str:
     def part(content: dict[str, object]) -> str:
         return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
 
-    token = f"{part({'alg': 'none'})}.{part({'exp': 4102444800})}.{part({})}"
-    provider = {"name": "oidc", "config": {"id-token": token, "idp-issuer-url": "https://issuer.invalid"}}
-    path = tmp_path / "config"
-    path.write_text(json.dumps({
-        "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-        "clusters": [{"name": "k", "cluster": {"server": "https://127.0.0.1:1"}}],
-        "users": [{"name": "u", "user": {"auth-provider": provider}}]}))
-    config = Config.from_kubeconfig(path)
+    return f"{part({'alg': 'none'})}.{part({'exp': expires, 'sub': name})}.{part({})}"
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+def provider(authority: Authority, answer: dict[str, Any] | None = None) -> WireServer:
+    """An OIDC provider, that gives a new token for each refresh token."""
+
+    def reply(peer: Peer, request: Received) -> None:
+        if request.target.endswith("openid-configuration"):
+            peer.answer(200, {"token_endpoint": f"{server.url}/token"})
+        else:
+            peer.answer(200, answer or {"id_token": token(FUTURE, "new"), "access_token": "x", "refresh_token": "r2"})
+
+    server = WireServer(answering(reply), tls=server_context(authority.server(("127.0.0.1",)), authority.pem))
+    return server
+
+
+def settings(url: str, **more: str) -> dict[str, str]:
+    return {"idp-issuer-url": url, "client-id": "c", "refresh-token": "geheim", "id-token": token(PAST), **more}
+
+
+def kubeconfig(server: str, config: dict[str, str], name: str = "oidc") -> dict[str, Any]:
+    return {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {"auth-provider": {"name": name, "config": config}}}],
+    }
+
+
+def authority_of(authority: Authority) -> dict[str, str]:
+    return {"idp-certificate-authority-data": base64.b64encode(authority.pem).decode()}
+
+
+def test_a_token_that_is_valid_is_used_without_asking_the_provider() -> None:
+    config = Config.from_kubeconfig(
+        kubeconfig("https://127.0.0.1:1", settings("https://issuer.invalid", **{"id-token": token(FUTURE)})))
     credentials = config.credentials()
     assert credentials is not None
-    assert credentials.header() == f"Bearer {token}"
-    assert token not in repr(config)
+    assert credentials.header() == f"Bearer {token(FUTURE)}"
+    assert token(FUTURE) not in repr(config)
 
 
-def test_the_token_is_renewed_after_a_minute_and_not_before() -> None:
-    clock, provider = SimClock(), Provider()
-    credentials = AuthProviderCredentials(provider.configuration, "oidc", clock=clock)
-    clock.advance(59)
-    assert credentials.header() == "Bearer 0"
-    clock.advance(1)
-    assert credentials.header() == "Bearer 1"
-    assert credentials.header() == "Bearer 1"
+@pytest.mark.parametrize("authority_given", [True, False])
+def test_loading_opens_no_connection_and_the_first_call_asks_the_provider_verified(
+    authority: Authority, authority_given: bool
+) -> None:
+    with provider(authority) as issuer, WireServer(answering(says(200, config_map()))) as server:
+        extra = authority_of(authority) if authority_given else {}
+        with Client(Config.from_kubeconfig(kubeconfig(server.url, settings(issuer.url, **extra)))) as client:
+            assert issuer.connections == 0
+            api = Api.namespaced(client, ConfigMap, "default")
+            if authority_given:
+                api.get("a")
+                assert server.requests[0].header("Authorization") == f"Bearer {token(FUTURE, 'new')}"
+            else:
+                with pytest.raises(AuthError, match=r"auth provider 'oidc' gave no token.*SSL") as error:
+                    api.get("a")
+                assert "geheim" not in str(error.value)
+                assert issuer.requests == []
+                assert server.requests == []
 
 
-def test_threads_that_find_the_token_old_at_once_renew_it_once() -> None:
-    clock, provider = SimClock(), Provider()
-    credentials = AuthProviderCredentials(provider.configuration, "oidc", clock=clock)
-    clock.advance(60)
-    provider.gate.clear()
-    headers: list[str | None] = []
-    threads = [threading.Thread(target=lambda: headers.append(credentials.header())) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    assert provider.begun.wait(10)
-    provider.gate.set()
-    for thread in threads:
-        thread.join(10)
-    assert provider.renewals == 1
-    assert set(headers) <= {"Bearer 0", "Bearer 1"}
+def test_a_provider_that_accepts_and_is_silent_holds_a_call_until_its_deadline_only(authority: Authority) -> None:
+    def silent(peer: Peer) -> None:
+        peer.receive()
+        peer.hold()
+
+    tls = server_context(authority.server(("127.0.0.1",)), authority.pem)
+    with WireServer(silent, tls=tls) as issuer:
+        content = kubeconfig("http://127.0.0.1:1", settings(issuer.url, **authority_of(authority)))
+        with Client(Config.from_kubeconfig(content)) as client:
+            deadline = client.clock.monotonic() + 1.0
+            with pytest.raises(AuthError, match="auth provider 'oidc' gave no credentials within the call's deadline"):
+                client.request(Request("GET", "/version", "get", None, "get the version"), deadline=deadline)
+            assert client.clock.monotonic() < deadline + 10
 
 
-def test_a_rejected_token_that_another_thread_has_replaced_is_not_renewed_again() -> None:
-    provider = Provider()
-    credentials = AuthProviderCredentials(provider.configuration, "oidc", clock=SimClock())
-    assert credentials.refresh("Bearer 0")
-    assert credentials.refresh("Bearer 0")
-    assert provider.renewals == 1
+def test_a_token_is_renewed_when_it_has_expired_and_kept_until_then(authority: Authority) -> None:
+    clock = SimClock()
+    soon = int(clock.now().timestamp()) + 100
+    with provider(authority) as issuer:
+        config = settings(issuer.url, **authority_of(authority), **{"id-token": token(soon)})
+        credentials = AuthProviderCredentials("oidc", config, clock=clock)
+        assert credentials.header() == f"Bearer {token(soon)}"
+        clock.advance(90)
+        assert issuer.connections == 0
+        clock.advance(20)
+        assert credentials.header() == f"Bearer {token(FUTURE, 'new')}"
 
 
-def test_a_renewal_that_fails_is_an_error_without_the_text_of_the_cause() -> None:
-    provider = Provider()
-    provider.error = ValueError("secret-token")
-    credentials = AuthProviderCredentials(provider.configuration, "oidc", clock=SimClock())
-    with pytest.raises(AuthError, match="could not renew its token") as raised:
-        credentials.refresh("Bearer 0")
-    assert "secret-token" not in str(raised.value)
+def test_a_rejected_token_that_the_provider_does_not_replace_is_not_tried_again() -> None:
+    credentials = AuthProviderCredentials("oidc", settings("https://h", **{"id-token": token(FUTURE)}))
+    header = credentials.header()
+    assert not credentials.refresh(header)
 
 
-def test_a_provider_without_a_token_is_a_configuration_error() -> None:
-    with pytest.raises(ConfigError, match="gave no token"):
-        AuthProviderCredentials(SimpleNamespace(api_key={}), "gcp")
+@pytest.mark.parametrize("missing", ["idp-issuer-url", "client-id", "refresh-token"])
+def test_an_expired_token_that_cannot_be_renewed_is_an_error_that_names_the_field(missing: str) -> None:
+    with pytest.raises(AuthError, match=f"'oidc' cannot renew its token.*{missing}"):
+        AuthProviderCredentials("oidc", settings("https://h", **{missing: ""})).header()
+
+
+def test_a_provider_that_is_not_asked_over_https_is_not_asked() -> None:
+    with pytest.raises(AuthError, match="not https"):
+        AuthProviderCredentials("oidc", settings("http://issuer.invalid")).header()
+
+
+@pytest.mark.parametrize("answer", [{"error": "invalid_grant"}, {"access_token": "x"}, {"id_token": "a\nb"}])
+def test_an_answer_without_a_token_is_an_error_without_the_providers_text(
+    authority: Authority, answer: dict[str, str]
+) -> None:
+    with provider(authority, answer) as issuer:
+        with pytest.raises(AuthError, match="'oidc'") as error:
+            AuthProviderCredentials("oidc", settings(issuer.url, **authority_of(authority))).header()
+    assert "geheim" not in str(error.value)
+
+
+def test_a_provider_that_nobody_knows_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigError, match=r"users\[0\].user.auth-provider.name is 'azure'.*exec plugin"):
+        Config.from_kubeconfig(kubeconfig("https://h", {}, "azure"))
+
+
+def test_the_official_client_is_imported_when_a_token_is_needed_and_not_before(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(json.dumps(kubeconfig("http://127.0.0.1:1", settings("https://127.0.0.1:1"))))
+    code = (
+        "import sys; from kubectl_runtime import AuthError, Config, Client\n"
+        "config = Config.from_kubeconfig(sys.argv[1]); Client(config)\n"
+        "assert 'kubernetes' not in sys.modules\n"
+        "try: config.credentials().header()\n"
+        "except AuthError: pass\n"
+        "assert 'kubernetes' in sys.modules\n"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr

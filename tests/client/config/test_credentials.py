@@ -7,16 +7,22 @@ import logging
 import stat
 import sys
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from kubectl_runtime import AuthError, ConfigError
 from kubectl_runtime.client.config.auth import FixedCredentials, TokenFile
 from kubectl_runtime.client.config.exec_plugin import ExecCredentials, ExecSpec
+from kubectl_runtime.client.config.kubeconfig_types import Exec
 from kubectl_runtime.testing.clock import SimClock
+
+pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
+from kubectl_runtime.certificates.authority import Authority
 
 V1 = "client.authentication.k8s.io/v1"
 
@@ -89,6 +95,11 @@ class TestTokenFile:
         assert credentials.header() == "Bearer two"
 
 
+def spec(cluster: dict[str, Any] | None = None, ca_file: str | None = None, **fields: Any) -> ExecSpec:
+    config = msgspec.convert({"apiVersion": V1, "interactiveMode": "Never", **fields}, Exec)
+    return ExecSpec.of(config, "users[0].user.exec", folder=Path("/"), cluster=cluster or {}, ca_file=ca_file)
+
+
 class Plugin:
     """An exec plugin: a script that notes each run and prints what `answer` says."""
 
@@ -99,6 +110,9 @@ class Plugin:
             f"#!{sys.executable}\nimport os, sys, pathlib\nfolder = pathlib.Path({str(folder)!r})\n"
             "with open(folder / 'runs', 'a') as file: file.write(os.environ.get('KUBERNETES_EXEC_INFO', '') + '\\n')\n"
             "(folder / 'env').write_text(os.environ.get('EXTRA', ''))\n"
+            "import time\n"
+            "(folder / 'running').write_text('')\n"
+            "while (folder / 'hold').exists(): time.sleep(0.01)\n"
             "sys.stderr.write((folder / 'stderr').read_text() if (folder / 'stderr').exists() else '')\n"
             "sys.stdout.write((folder / 'stdout').read_text())\n"
             "sys.exit(int((folder / 'code').read_text()) if (folder / 'code').exists() else 0)\n"
@@ -115,14 +129,27 @@ class Plugin:
         (self.folder / "code").write_text(str(code))
         (self.folder / "stderr").write_text(stderr)
 
+    def holds(self) -> None:
+        """From now on it waits before it prints, until `goes_on`."""
+        (self.folder / "running").unlink(missing_ok=True)
+        (self.folder / "hold").touch()
+
+    def wait_until_it_runs(self) -> None:
+        give_up = time.monotonic() + 20
+        while not (self.folder / "running").exists():
+            assert time.monotonic() < give_up
+            time.sleep(0.01)
+
+    def goes_on(self) -> None:
+        (self.folder / "hold").unlink()
+
     @property
     def runs(self) -> list[dict[str, Any]]:
         path = self.folder / "runs"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def credentials(self, cluster: dict[str, Any] | None = None, **more: Any) -> ExecCredentials:
-        config = {"apiVersion": V1, "command": str(self.command), **more}
-        return ExecCredentials(ExecSpec.parse(config, cluster=cluster), clock=self.clock)
+        return ExecCredentials(spec(cluster, command=str(self.command), **more), clock=self.clock)
 
 
 @pytest.fixture
@@ -272,33 +299,96 @@ class TestExecPlugin:
             plugin.credentials().header()
         assert "gehe" not in str(error.value)
 
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            {"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1beta1"},
+            {"kind": "ExecCredential"},
+            {"apiVersion": V1},
+            {"kind": "Pod", "apiVersion": V1},
+            {"kind": "ExecCredential", "apiVersion": "v1"},
+        ],
+    )
+    def test_an_answer_of_another_kind_or_version_than_asked_for_is_refused(
+        self, plugin: Plugin, answer: dict[str, str]
+    ) -> None:
+        (plugin.folder / "stdout").write_text(json.dumps({**answer, "status": {"token": "geheim"}}))
+        with pytest.raises(AuthError, match=f"{plugin.command} printed something else.*{V1}") as error:
+            plugin.credentials().header()
+        assert "geheim" not in str(error.value)
+
+    def test_a_certificate_that_is_rubbish_is_an_error_that_names_the_plugin(self, plugin: Plugin) -> None:
+        plugin.prints(None, clientCertificateData="CERT", clientKeyData="geheim")
+        with pytest.raises(AuthError, match=f"{plugin.command}.*certificate") as error:
+            plugin.credentials().header()
+        assert "geheim" not in str(error.value)
+
+    def test_a_ca_that_is_a_file_and_the_clusters_extension_reach_it(self, plugin: Plugin, tmp_path: Path) -> None:
+        (tmp_path / "ca.pem").write_text("PEM")
+        cluster = {"server": "https://h", "config": {"audience": "x"}}
+        one = spec(cluster, str(tmp_path / "ca.pem"), command=str(plugin.command), provideClusterInfo=True)
+        ExecCredentials(one, clock=plugin.clock).header()
+        assert plugin.runs[0]["spec"]["cluster"] == {**cluster, "certificate-authority-data": "UEVN"}
+
+    def test_while_one_caller_renews_the_others_use_what_is_still_valid(self, plugin: Plugin) -> None:
+        plugin.prints("one", lives=100)
+        credentials = plugin.credentials()
+        credentials.header()
+        plugin.holds()
+        plugin.clock.advance(85)
+        renewing: list[str | None] = []
+        thread = threading.Thread(target=lambda: renewing.append(credentials.header()))
+        thread.start()
+        plugin.wait_until_it_runs()
+        assert [credentials.header() for _ in range(3)] == ["Bearer one"] * 3
+        plugin.prints("two", lives=100)
+        plugin.goes_on()
+        thread.join(20)
+        assert renewing == ["Bearer two"]
+        assert credentials.header() == "Bearer two"
+        assert len(plugin.runs) == 2
+
+    def test_a_caller_waits_for_it_until_its_deadline_and_the_credentials_serve_the_next(self, plugin: Plugin) -> None:
+        plugin.holds()
+        credentials = plugin.credentials()
+        with pytest.raises(AuthError, match=f"{plugin.command} gave no credentials within the call's deadline"):
+            credentials.header(plugin.clock.monotonic() + 0.05)
+        plugin.goes_on()
+        assert credentials.header() == "Bearer t"
+        assert len(plugin.runs) == 1
+
     def test_output_may_be_yaml(self, plugin: Plugin) -> None:
-        (plugin.folder / "stdout").write_text("kind: ExecCredential\nstatus:\n  token: abc\n")
+        (plugin.folder / "stdout").write_text(f"apiVersion: {V1}\nkind: ExecCredential\nstatus:\n  token: abc\n")
         assert plugin.credentials().header() == "Bearer abc"
 
     def test_a_certificate_comes_instead_of_a_token(self, plugin: Plugin) -> None:
-        plugin.prints(None, clientCertificateData="CERT", clientKeyData="KEY")
+        own = Authority().client("jane")
+        plugin.prints(None, clientCertificateData=own.certificate.decode(), clientKeyData=own.key.decode())
         credentials = plugin.credentials()
         assert credentials.header() is None
         certificate = credentials.certificate()
         assert certificate is not None
-        assert (certificate.certificate, certificate.key) == (b"CERT", b"KEY")
-        assert "KEY" not in repr(certificate)
+        assert (certificate.certificate, certificate.key) == (own.certificate, own.key)
+        assert "PRIVATE KEY" not in repr(certificate)
 
     def test_a_missing_command_is_named_with_its_install_hint(self, tmp_path: Path) -> None:
-        spec = ExecSpec.parse({"apiVersion": V1, "command": str(tmp_path / "none"), "installHint": "get it there"})
+        missing = spec(command=str(tmp_path / "none"), installHint="get it there")
         with pytest.raises(AuthError, match=r"none.*get it there"):
-            ExecCredentials(spec).header()
+            ExecCredentials(missing).header()
 
     @pytest.mark.parametrize(
         "config",
         [
             {},
-            {"command": "x"},
+            {"command": "x", "apiVersion": None},
+            {"command": "x", "interactiveMode": None},
+            {"command": "x", "interactiveMode": "Sometimes"},
+            {"command": "x", "env": [{}]},
+            {"command": "x", "env": [{"name": "A=B"}]},
             {"command": "x", "apiVersion": "v9"},
             {"command": "x", "apiVersion": V1, "interactiveMode": "Always"},
         ],
     )
     def test_what_cannot_work_is_refused_at_loading(self, config: dict[str, str]) -> None:
         with pytest.raises(ConfigError):
-            ExecSpec.parse(config)
+            spec(**config)

@@ -11,6 +11,7 @@ import yaml
 
 from kubectl_runtime import Config, ConfigError
 from kubectl_runtime.client.config.exec_plugin import ExecCredentials
+from kubectl_runtime.client.config.files import FollowedFile
 
 PEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 KEY = b"-----BEGIN PRIVATE KEY-----\nGEHEIM\n-----END PRIVATE KEY-----\n"
@@ -92,11 +93,14 @@ class TestFiles:
         monkeypatch.chdir("/")
         assert (a.ca_file, a.token_file) == (str(tmp_path / "a" / "ca.pem"), str(tmp_path / "a" / "t"))
         assert b.ca_file == str(tmp_path / "b" / "ca.pem")
-        assert a.ca()[0] == PEM
+        source = a.ca()
+        assert isinstance(source, FollowedFile)
+        assert source.read() == PEM
 
     def test_an_exec_command_is_resolved_only_when_it_is_a_path(self, tmp_path: Path) -> None:
         def command(text: str) -> str:
             plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": text, "args": None, "env": None}
+            plugin["interactiveMode"] = "Never"
             auth = load(tmp_path, document(user={"exec": plugin})).auth
             assert isinstance(auth, ExecCredentials)
             return repr(auth)
@@ -122,9 +126,9 @@ class TestFiles:
             ("[1]", "not a mapping"),
             ({"kind": "Pod", "apiVersion": "v1"}, "not a kubeconfig"),
             (document(clusters={}), None),
-            (document(clusters={"a": 1}), "clusters is not a list"),
-            (document(contexts=[{"context": {}}]), r"contexts\[0\]"),
-            (document(clusters=["x"]), r"clusters\[0\]"),
+            (document(clusters={"a": 1}), "clusters is a mapping, expected a list"),
+            (document(contexts=[{"context": {}}]), "no context 'c'"),
+            (document(clusters=["x"]), r"clusters\[0\] is a text, expected a mapping"),
             (b"\xff\xfe\xff", None),
         ],
     )

@@ -143,7 +143,7 @@ def test_a_new_certificate_of_the_credentials_is_used_for_new_connections(author
     class Rotating:
         current = authority.client("one")
 
-        def header(self) -> None:
+        def header(self, deadline: float | None = None) -> None:
             return None
 
         def refresh(self, rejected: str | None) -> bool:

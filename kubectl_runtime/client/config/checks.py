@@ -1,0 +1,62 @@
+"""Checks of a Config's fields: their types, and the server's URL. Pure but for making paths texts."""
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from kubectl_runtime.core.base.errors import ConfigError
+
+_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "str": ((str,), "a text"), "bytes": ((bytes,), "bytes"), "bool": ((bool,), "True or False"),
+    "Mapping[str, str]": ((Mapping,), "a mapping"), "Duration": ((int, float, timedelta), "seconds or a timedelta"),
+}
+"""The annotations that are checked; the other fields are objects with checks of their own."""
+
+
+def check_types(config: Any, origin: str) -> None:
+    """Raises ConfigError for a field of this dataclass instance that holds another type than it declares: a text is
+    never taken for a boolean, nor a number for a text. Paths that are `os.PathLike` become texts.
+    """
+    for each in fields(config):
+        value = getattr(config, each.name)
+        if isinstance(value, os.PathLike) and each.name.endswith("_file"):
+            value = os.fspath(value)
+            object.__setattr__(config, each.name, value)
+        declared = str(each.type)
+        known = _TYPES.get(declared.removesuffix(" | None"))
+        if known is None or (value is None and declared.endswith(" | None")):
+            continue
+        types, expected = known
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            raise ConfigError(f"{origin}: {each.name} is of type {type(value).__name__}, expected {expected}")
+
+
+def checked_url(url: str, origin: str, *, tls: bool) -> str:
+    """The server's URL without slashes at its end; https where it has no scheme and there is TLS data (`tls`).
+
+    Raises ConfigError; a password in the URL is not shown.
+    """
+    url = url.rstrip("/")
+    if not url.isprintable() or " " in url:
+        raise ConfigError(f"{origin}: the server URL has blanks or control characters in it")
+    if "://" not in url:
+        if not tls:
+            shown = url.rpartition("@")[2]
+            raise ConfigError(f"{origin}: the server URL {shown!r} has no scheme: "
+                              f"write https://{shown} or http://{shown}")
+        url = f"https://{url}"
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ConfigError(f"{origin}: the server URL must look like https://host:port/path, "
+                          "and its port is a number up to 65535") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ConfigError(f"{origin}: the server URL must look like https://host:port/path")
+    if parts.username is not None:
+        raise ConfigError(f"{origin}: the server URL holds a user name: use username= and password=")
+    return url

@@ -1,0 +1,171 @@
+"""From one context of a kubeconfig to a `Config`: what has to be whole, as kubectl 1.32 checks it, and what it means.
+
+Checked is only what the context uses: a server, one way to log in, readable files, complete plugins. Of what the user
+has, a token or token file outranks a user name, this a client certificate, and an exec plugin or auth provider comes
+last. Every error names file and field.
+
+Stricter than kubectl, which goes on without them (as nobody, or to localhost:8080): the context's user and cluster have
+to be there, and a server. Errors never show a value that may be a secret.
+"""
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NoReturn
+
+from kubectl_runtime.client.config.auth import Credentials, checked_header
+from kubectl_runtime.client.config.config import Config, Impersonation
+from kubectl_runtime.client.config.kubeconfig import Entry, Kubeconfig
+from kubectl_runtime.client.config.kubeconfig_types import Cluster, User, decoded
+from kubectl_runtime.core.base.errors import AuthError, ConfigError
+
+EXTENSION = "client.authentication.k8s.io/exec"
+"""The extension of a cluster that is passed on to its exec plugin as `config`."""
+_PROXY_SCHEMES = ("http://", "https://", "socks5://")
+
+
+def config_of(kubeconfig: Kubeconfig, context: str | None = None) -> Config:
+    """The named context, or the current one. Raises ConfigError. Opens no connection and runs no plugin."""
+    name = context or kubeconfig.current_context
+    cluster, user, namespace = _select(kubeconfig, name)
+    origin = f"context {name!r} of {', '.join(kubeconfig.files)}"
+    content, who = cluster.content, user.content
+    ca_file = _file(cluster, "certificate-authority", content.certificate_authority, content.certificate_authority_data)
+    certificate = _file(user, "client-certificate", who.client_certificate, who.client_certificate_data)
+    has_certificate = bool(certificate or who.client_certificate_data)
+    # A key without its certificate is not looked at, as by kubectl.
+    key = _file(user, "client-key", who.client_key, who.client_key_data) if has_certificate else None
+    _check_cluster(cluster)
+    _check_user(user, has_certificate)
+    return Config(
+        cluster_url=content.server or "", default_namespace=namespace, origin=origin,
+        ca_file=ca_file, ca_data=decoded(content.certificate_authority_data, cluster.place),
+        client_certificate_file=certificate,
+        client_certificate_data=decoded(who.client_certificate_data, user.place),
+        client_key_file=key,
+        client_key_data=decoded(who.client_key_data, user.place) if has_certificate else None,
+        insecure_skip_tls_verify=bool(content.insecure_skip_tls_verify),
+        tls_server_name=content.tls_server_name or None,
+        auth=_auth(user, cluster, ca_file, outranked=bool(
+            who.token or who.token_file or who.username or who.password or has_certificate)),
+        token=who.token or None, token_file=_absolute(user, who.token_file),
+        username=(who.username or "") if who.username or who.password else None, password=who.password,
+        impersonate=_impersonation(who), proxy_url=content.proxy_url or None,
+        compression=not content.disable_compression)
+
+
+def _select(kubeconfig: Kubeconfig, name: str) -> tuple[Entry[Cluster], Entry[User], str]:
+    where = ", ".join(kubeconfig.files)
+    known = ", ".join(sorted(filter(None, kubeconfig.contexts))) or "none"
+    if not name:
+        raise ConfigError(f"{where}: no current-context is set: name one of the known contexts ({known}), "
+                          "or run `kubectl config use-context`")
+    context = kubeconfig.contexts.get(name)
+    if context is None:
+        raise ConfigError(f"{where}: there is no context {name!r}; known contexts: {known}")
+    cluster_name, user_name = context.content.cluster or "", context.content.user or ""
+    cluster = kubeconfig.clusters.get(cluster_name)
+    if cluster is None:
+        raise ConfigError(f"{where}: context {name!r} refers to cluster {cluster_name!r}, which is not defined "
+                          f"({context.place}.cluster)")
+    user = kubeconfig.users.get(user_name) if user_name else Entry(User(), context.place, context.folder)
+    if user is None:
+        raise ConfigError(f"{where}: context {name!r} refers to user {user_name!r}, which is not defined "
+                          f"({context.place}.user)")
+    return cluster, user, context.content.namespace or "default"
+
+
+def _check_cluster(cluster: Entry[Cluster]) -> None:
+    content = cluster.content
+    if not content.server:
+        _refuse(cluster, "server", "is missing")
+    proxy = content.proxy_url
+    if proxy and not proxy.startswith(_PROXY_SCHEMES):
+        _refuse(cluster, "proxy-url", f"has to begin with one of {', '.join(_PROXY_SCHEMES)}")
+    if content.insecure_skip_tls_verify and (content.certificate_authority or content.certificate_authority_data):
+        _refuse(cluster, "insecure-skip-tls-verify",
+                "is true beside a certificate authority, which it would leave unused: keep one of the two")
+
+
+def _check_user(user: Entry[User], has_certificate: bool) -> None:
+    who = user.content
+    if who.token and (who.username or who.password):
+        _refuse(user, "token", "stands beside a username or password: keep one of the two")
+    try:
+        checked_header(who.token.strip() if who.token else "", "the token")
+    except AuthError as error:
+        _refuse(user, "token", f"is of no use: {error}")
+    if has_certificate and not (who.client_key or who.client_key_data):
+        _refuse(user, "client-key", "is missing: a client certificate needs both the certificate and its key")
+    if who.exec_ is not None and who.auth_provider is not None:
+        _refuse(user, "auth-provider", "stands beside an exec plugin: keep one of the two")
+    if not who.as_:
+        dependent = {"as-uid": who.as_uid, "as-groups": who.as_groups, "as-user-extra": who.as_user_extra}
+        for field, value in dependent.items():
+            if value:
+                _refuse(user, field, "needs a user to act as, in the field as")
+
+
+def _auth(user: Entry[User], cluster: Entry[Cluster], ca_file: str | None, *, outranked: bool) -> Credentials | None:
+    """The plugin or provider, checked also where it is outranked; None for none, or when it is."""
+    who = user.content
+    if who.exec_ is not None:
+        # Imported where it is needed, as the provider below: most contexts have neither.
+        from kubectl_runtime.client.config.exec_plugin import ExecCredentials, ExecSpec
+
+        spec = ExecSpec.of(who.exec_, f"{user.place}.exec", folder=user.folder, cluster=_exec_cluster(cluster.content),
+                           ca_file=ca_file)
+        return None if outranked else ExecCredentials(spec)
+    if who.auth_provider is None or who.token or who.token_file or who.username or who.password:
+        return None
+    from kubectl_runtime.client.config.auth_provider import PROVIDERS, AuthProviderCredentials
+
+    name = who.auth_provider.name or ""
+    if name not in PROVIDERS:
+        _refuse(user, "auth-provider.name", f"is {name!r}: only {' and '.join(PROVIDERS)} are left: "
+                                            "use an exec plugin instead")
+    return AuthProviderCredentials(name, {key: value or "" for key, value in
+                                          (who.auth_provider.config or {}).items()})
+
+
+def _exec_cluster(cluster: Cluster) -> dict[str, Any]:
+    """The cluster as a plugin is told of it, without a CA that stands in a file."""
+    told = {
+        "server": cluster.server, "tls-server-name": cluster.tls_server_name,
+        "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
+        "certificate-authority-data": cluster.certificate_authority_data, "proxy-url": cluster.proxy_url,
+        "disable-compression": cluster.disable_compression,
+        "config": next((entry.extension for entry in cluster.extensions or ()
+                        if entry is not None and entry.name == EXTENSION), None),
+    }
+    return {key: value for key, value in told.items() if value}
+
+
+def _impersonation(who: User) -> Impersonation | None:
+    if not who.as_:
+        return None
+    extra = {key: tuple(value or "" for value in values or ()) for key, values in (who.as_user_extra or {}).items()}
+    return Impersonation(who.as_, tuple(group or "" for group in who.as_groups or ()), who.as_uid or "", extra)
+
+
+def _file(entry: Entry[Any], field: str, path: str | None, data: str | None) -> str | None:
+    """The absolute path of a file that is used, so it has to be readable; None for none."""
+    absolute = _absolute(entry, path)
+    if absolute is None:
+        return None
+    if data:
+        _refuse(entry, field, f"stands beside {field}-data: keep one of the two")
+    try:
+        with open(absolute, "rb"):
+            return absolute
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "that is no path"
+        _refuse(entry, field, f"cannot be read: {absolute}: {reason}")
+
+
+def _absolute(entry: Entry[Any], path: str | None) -> str | None:
+    return os.path.normpath(Path(entry.folder, path)) if path else None
+
+
+def _refuse(entry: Entry[Any], field: str, problem: str) -> NoReturn:
+    raise ConfigError(f"{entry.place}.{field} {problem}")

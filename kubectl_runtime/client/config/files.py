@@ -1,0 +1,99 @@
+"""Files that somebody else replaces while the client lives: `FollowedFile`, and the client certificate in two of them.
+
+A file is read again when its modification time, size or inode has changed; a look costs about two microseconds. While
+it cannot be read or used, as in the middle of a replacement, what was read last stays in use and one warning is logged.
+Safe to use from any thread.
+"""
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
+from kubectl_runtime.client.config.identity import check_identity
+from kubectl_runtime.core.base.errors import ConfigError
+from kubectl_runtime.core.base.forks import ForkSafeLock
+
+log = logging.getLogger(__name__)
+
+
+class FollowedFile:
+    """One file: its content when it was read last, and whether it has been replaced since."""
+
+    def __init__(self, path: str | os.PathLike[str], what: str) -> None:
+        """`what` it is, for messages. Reads nothing yet."""
+        self.path = os.fspath(path)
+        self.name = f"the {what} {self.path}"
+        self._seen: tuple[int, int, int] | None = None
+
+    def read(self) -> bytes:
+        """The content now. Raises ConfigError, which names the file."""
+        # Looked at before it is read: what changes in between is found by the next look.
+        self._seen = self._look()
+        try:
+            return Path(self.path).read_bytes()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "that is no path"
+            raise ConfigError(f"cannot read {self.name}: {reason}") from None
+
+    def has_changed(self) -> bool:
+        """Whether it is another one than `read` found."""
+        return self._look() != self._seen
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            status = os.stat(self.path)
+        except (OSError, ValueError):
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+class CertificateFiles:
+    """A client certificate whose certificate or key, or both, are files, beside other credentials or none."""
+
+    def __init__(self, certificate: FollowedFile | bytes, key: FollowedFile | bytes,
+                 beside: Credentials | None) -> None:
+        """Raises ConfigError when a file cannot be read or the two do not fit."""
+        self._parts = (certificate, key)
+        self._files = [part for part in self._parts if isinstance(part, FollowedFile)]
+        self._beside = beside
+        self._lock = ForkSafeLock()
+        self._current = self._read()
+
+    def header(self, deadline: float | None = None) -> str | None:
+        self._follow()
+        return self._beside.header(deadline) if self._beside is not None else None
+
+    def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
+        before = self._current
+        self._follow()
+        # Both are asked: whichever was rejected, the other may be new as well.
+        renewed = self._beside.refresh(rejected, deadline) if self._beside is not None else False
+        return renewed or self._current != before
+
+    def certificate(self) -> ClientCertificate | None:
+        return self._current
+
+    def _follow(self) -> None:
+        if not any(file.has_changed() for file in self._files) or not self._lock.acquire(blocking=False):
+            return
+        problem = None
+        try:
+            self._current = self._read()
+        except ConfigError as error:
+            problem = error
+        finally:
+            self._lock.release()
+        if problem is not None:
+            log.warning("%s: the last client certificate stays in use", problem)
+
+    def _read(self) -> ClientCertificate:
+        certificate, key = (part.read() if isinstance(part, FollowedFile) else part for part in self._parts)
+        found = ClientCertificate(certificate, key, source=" and ".join(file.name for file in self._files))
+        check_identity(found)
+        return found
+
+    def __repr__(self) -> str:
+        beside = f" and {self._beside!r}" if self._beside is not None else ""
+        return f"<client certificate in {', '.join(file.path for file in self._files)}{beside}>"

@@ -1,0 +1,56 @@
+"""Locks that are free again in the child of a fork.
+
+A fork copies every lock as it is at that moment, held ones too, but of the threads only the one that forked: a lock
+that another thread held stays held in the child for ever. What such a lock guards must bear being found half done, for
+that is how the child finds it.
+"""
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from contextlib import suppress
+
+
+class ForkSafeLock:
+    """As `threading.Lock`, and new in the child of a fork. Not reentrant."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        _renewed_in_children(self)
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """As `threading.Lock.acquire`; `timeout` in seconds, at most `threading.TIMEOUT_MAX`."""
+        return self._lock.acquire(blocking, timeout)
+
+    def release(self) -> None:
+        """As `threading.Lock.release`; in a child that was forked while its own thread held the lock, nothing."""
+        with suppress(RuntimeError):
+            self._lock.release()
+
+    def renew(self) -> None:
+        """Be free, whoever holds it. For the child of a fork alone."""
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+_locks: weakref.WeakSet[ForkSafeLock] = weakref.WeakSet()
+_registered: list[bool] = []
+
+
+def _renewed_in_children(lock: ForkSafeLock) -> None:
+    _locks.add(lock)
+    if not _registered:  # twice does no harm
+        _registered.append(True)
+        if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+            os.register_at_fork(after_in_child=_renew_all)
+
+
+def _renew_all() -> None:
+    for lock in list(_locks):
+        lock.renew()

@@ -1,0 +1,214 @@
+"""Where a Config comes from: files, a mapping, a text, the Pod; what is laid over it; and the types of its fields."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubectl_runtime import Config, ConfigError, NotConfiguredError, RequestError
+from kubectl_runtime.client.config import kubeconfig
+from kubectl_runtime.client.config.config import UNLIMITED, Impersonation
+
+ROOT = Path(__file__).parents[3]
+
+
+def document(name: str = "c", server: str = "https://h:6443", **user: Any) -> dict[str, Any]:
+    return {
+        "current-context": name,
+        "clusters": [{"name": name, "cluster": {"server": server}}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+    }
+
+
+def write(path: Path, content: dict[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+    return path
+
+
+class TestKubeconfigs:
+    def test_a_mapping_and_a_text_are_as_good_as_a_file(self) -> None:
+        assert Config.from_kubeconfig(document(token="t")).token == "t"
+        assert Config.from_kubeconfig(text=json.dumps(document(token="t"))).token == "t"
+        assert Config.from_kubeconfig(text=json.dumps(document()).encode("utf-16")).cluster_url == "https://h:6443"
+
+    def test_errors_in_a_mapping_and_a_text_name_it_and_the_field(self) -> None:
+        wrong = document(token=12345)
+        said = r"users\[0\].user.token is a number, expected a text"
+        with pytest.raises(ConfigError, match=f"kubeconfig mapping: {said}"):
+            Config.from_kubeconfig(wrong)
+        with pytest.raises(ConfigError, match=f"kubeconfig text: {said}"):
+            Config.from_kubeconfig(text=json.dumps(wrong))
+
+    def test_several_files_are_merged_the_first_definition_wins_whole(self, tmp_path: Path) -> None:
+        a = write(tmp_path / "a", document(server="https://a", token="t"))
+        b = write(tmp_path / "b", document(server="https://b", **{"as": "jane"}))
+        config = Config.from_kubeconfig([a, tmp_path / "missing", b])
+        assert (config.cluster_url, config.token, config.impersonate) == ("https://a", "t", None)
+
+    def test_an_error_names_the_file_of_several_that_it_is_in(self, tmp_path: Path) -> None:
+        a, b = write(tmp_path / "a", document("a")), write(tmp_path / "b", document("b", **{"as-groups": ["g"]}))
+        assert Config.from_kubeconfig([a, b]).cluster_url == "https://h:6443"
+        with pytest.raises(ConfigError, match=f"{b}: users\\[0\\].user.as-groups needs a user to act as"):
+            Config.from_kubeconfig([a, b], "b")
+
+    def test_a_token_that_the_caller_gives_outranks_the_kubeconfigs_user_and_password(self) -> None:
+        config = replace(Config.from_kubeconfig(document(username="u", password="p")), token="t")
+        credentials = config.credentials()
+        assert credentials is not None
+        assert credentials.header() == "Bearer t"
+
+    def test_a_text_beside_a_source_is_an_error(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match="not both"):
+            Config.from_kubeconfig(tmp_path / "a", text="")
+
+    def test_its_repr_shows_no_secret(self) -> None:
+        made = kubeconfig.Kubeconfig.from_dict(document(token="geheim", password="geheim"))
+        assert "geheim" not in repr(made)
+        assert "geheim" not in repr(made.users)
+
+    @pytest.mark.parametrize("depth", [200, 100_000])
+    def test_a_text_that_is_nested_deeply_is_an_error(self, depth: int) -> None:
+        with pytest.raises(ConfigError):
+            Config.from_kubeconfig(text="[" * depth)
+
+
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+class TestHome:
+    @pytest.fixture
+    def account(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("token", "ca.crt"):
+            (tmp_path / name).write_text("x")
+        made = Config.incluster.__func__  # type: ignore[attr-defined]
+        monkeypatch.setattr(
+            Config, "incluster", classmethod(lambda cls, *, environ: made(cls, environ=environ, folder=tmp_path)))
+
+    @pytest.fixture
+    def forbidden(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(path: Path) -> bytes:
+            raise PermissionError(13, "Permission denied", str(path))
+
+        monkeypatch.setattr(Path, "read_bytes", refuse)
+
+    @pytest.mark.usefixtures("account", "forbidden")
+    def test_in_a_pod_a_home_that_may_not_be_entered_is_a_warning_and_the_account_is_used(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        config = Config.infer(environ={"HOME": "/root", **POD})
+        assert config.cluster_url == "https://10.0.0.1:443"
+        assert "/root/.kube/config: Permission denied" in caplog.text
+
+    @pytest.mark.usefixtures("account", "forbidden")
+    @pytest.mark.parametrize("environ", [{"HOME": "/root"}, {"KUBECONFIG": "/root/x", **POD}])
+    def test_elsewhere_and_for_a_file_that_was_named_it_is_an_error(self, environ: dict[str, str]) -> None:
+        with pytest.raises(ConfigError, match="cannot read the kubeconfig /root"):
+            Config.infer(environ=environ)
+
+    @pytest.mark.usefixtures("account")
+    def test_without_any_home_the_account_is_used_or_the_error_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+        assert Config.infer(environ=POD).cluster_url == "https://10.0.0.1:443"
+        with pytest.raises(NotConfiguredError, match="no home folder is known"):
+            Config.infer(environ={})
+
+    def test_a_home_that_nobody_knows_in_a_path_is_an_error(self) -> None:
+        with pytest.raises(ConfigError, match=r"~nobody-of-this-name/x.*no home folder is known"):
+            Config.infer(environ={"KUBECONFIG": "~nobody-of-this-name/x"})
+
+    def test_the_pods_namespace_is_utf8_in_every_locale(self, tmp_path: Path) -> None:
+        for name in ("token", "ca.crt"):
+            (tmp_path / name).write_text("x")
+        (tmp_path / "namespace").write_bytes("jänner\n".encode())
+        code = (
+            "import sys; from pathlib import Path; from kubectl_runtime import Config\n"
+            "config = Config.incluster(environ={'KUBERNETES_SERVICE_HOST': 'h', 'KUBERNETES_SERVICE_PORT': '1'},\n"
+            "                          folder=Path(sys.argv[1]))\n"
+            "assert config.default_namespace == 'j\\u00e4nner', ascii(config.default_namespace)\n"
+        )
+        environ = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+        done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, env=environ, text=True,
+                              capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    def test_a_pods_namespace_that_cannot_be_read_is_an_error_that_names_the_file(self, tmp_path: Path) -> None:
+        for name in ("token", "ca.crt"):
+            (tmp_path / name).write_text("x")
+        (tmp_path / "namespace").write_bytes(b"\xff\xfe")
+        with pytest.raises(ConfigError, match=f"{tmp_path}/namespace: it is not UTF-8"):
+            Config.incluster(environ=POD, folder=tmp_path)
+
+
+class TestOverrides:
+    def infer(self, tmp_path: Path, **environ: str) -> Config:
+        path = write(tmp_path / "config", document())
+        return Config.infer(environ={
+            "KUBECONFIG": str(path), **{f"KUBECTL_RUNTIME_DEBUG_{name}": value for name, value in environ.items()}})
+
+    def test_the_url_and_whom_to_act_as_are_laid_over_what_was_found_and_logged(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        config = self.infer(tmp_path, OVERRIDE_URL="https://other", IMPERSONATE_USER="jane", IMPERSONATE_GROUP="a,b")
+        assert config.cluster_url == "https://other"
+        assert config.impersonate == Impersonation("jane", ("a", "b"))
+        assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+    def test_a_group_without_a_user_is_an_error(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match="IMPERSONATE_GROUP is set without"):
+            self.infer(tmp_path, IMPERSONATE_GROUP="a")
+
+
+class TestFields:
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"insecure_skip_tls_verify": "false"},
+            {"insecure_skip_tls_verify": 0},
+            {"allow_plain_http_credentials": "no"},
+            {"compression": "false"},
+            {"trust_env": None},
+            {"token": 12345},
+            {"token": b"t"},
+            {"ca_data": "PEM"},
+            {"ca_file": 5},
+            {"proxy_url": 12},
+            {"tls_server_name": ["x"]},
+            {"headers": "a"},
+            {"timeout": "60"},
+            {"timeout": True},
+            {"timeout": None},
+            {"timeout": 0},
+            {"connect_timeout": float("nan")},
+            {"default_namespace": None},
+        ],
+    )
+    def test_a_wrong_type_is_an_error_that_names_the_field(self, wrong: dict[str, Any]) -> None:
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
+            Config(cluster_url="https://h", **wrong)
+
+    @pytest.mark.parametrize("url", [None, 5, "https://[x", "https://h:70000", "https://h ", "ftp://h", "https://h\n"])
+    def test_a_url_that_is_none_is_an_error(self, url: Any) -> None:
+        with pytest.raises(ConfigError):
+            Config(cluster_url=url)
+
+    def test_a_path_may_be_a_path(self, tmp_path: Path) -> None:
+        assert Config(cluster_url="https://h", ca_file=tmp_path / "ca").ca_file == str(tmp_path / "ca")  # type: ignore[arg-type]
+
+    def test_no_time_limit_is_one_that_sockets_can_take(self) -> None:
+        config = Config(cluster_url="https://h", timeout=float("inf"), connect_timeout=float("inf"))
+        assert (config.timeout, config.connect_timeout) == (UNLIMITED, UNLIMITED)
+
+    @pytest.mark.parametrize("who", [("", ("g",)), ("jane", "admins"), ("jane", (), "", {"scopes": "view"})])
+    def test_acting_as_nobody_or_as_the_letters_of_a_group_is_an_error(self, who: tuple[Any, ...]) -> None:
+        with pytest.raises(RequestError):
+            Impersonation(*who)
