@@ -21,7 +21,8 @@ import requests
 
 from kubectl_runtime.client.api.writes import WriteObserver, WriteObservers
 from kubectl_runtime.client.config.auth import ClientCertificate, FixedCredentials
-from kubectl_runtime.client.config.config import Config, Impersonation
+from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.client.config.impersonation import Impersonation
 from kubectl_runtime.client.http.failures import ConnectionFailed, error_of
 from kubectl_runtime.client.http.middleware import (
     Answer,

@@ -1,4 +1,5 @@
-"""From one context of a kubeconfig to a `Config`: what has to be whole, as kubectl 1.32 checks it, and what it means.
+"""From one context of a kubeconfig to the settings of a `Config`: what has to be whole, as kubectl 1.32
+checks it, and what it means.
 
 Checked is only what the context uses: a server, one way to log in, readable files, complete plugins. Of what the user
 has, a token or token file outranks a user name, this a client certificate, and an exec plugin or auth provider comes
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kubectl_runtime.client.config.auth import Credentials, checked_header
-from kubectl_runtime.client.config.config import Config, Impersonation
+from kubectl_runtime.client.config.impersonation import Impersonation
 from kubectl_runtime.client.config.kubeconfig import Entry, Kubeconfig
 from kubectl_runtime.client.config.kubeconfig_types import Cluster, User, decoded
 from kubectl_runtime.core.base.errors import AuthError, ConfigError
@@ -24,8 +25,9 @@ EXTENSION = "client.authentication.k8s.io/exec"
 _PROXY_SCHEMES = ("http://", "https://", "socks5://")
 
 
-def config_of(kubeconfig: Kubeconfig, context: str | None = None) -> Config:
-    """The named context, or the current one. Raises ConfigError. Opens no connection and runs no plugin."""
+def settings_of(kubeconfig: Kubeconfig, context: str | None = None) -> dict[str, Any]:
+    """What the named context, or the current one, says: the arguments of a `Config`. Raises ConfigError. Opens no
+    connection and runs no plugin."""
     name = context or kubeconfig.current_context
     cluster, user, namespace = _select(kubeconfig, name)
     origin = f"context {name!r} of {', '.join(kubeconfig.files)}"
@@ -37,21 +39,28 @@ def config_of(kubeconfig: Kubeconfig, context: str | None = None) -> Config:
     key = _file(user, "client-key", who.client_key, who.client_key_data) if has_certificate else None
     _check_cluster(cluster)
     _check_user(user, has_certificate)
-    return Config(
-        cluster_url=content.server or "", default_namespace=namespace, origin=origin,
-        ca_file=ca_file, ca_data=decoded(content.certificate_authority_data, cluster.place),
-        client_certificate_file=certificate,
-        client_certificate_data=decoded(who.client_certificate_data, user.place),
-        client_key_file=key,
-        client_key_data=decoded(who.client_key_data, user.place) if has_certificate else None,
-        insecure_skip_tls_verify=bool(content.insecure_skip_tls_verify),
-        tls_server_name=content.tls_server_name or None,
-        auth=_auth(user, cluster, ca_file, outranked=bool(
+    return {
+        "cluster_url": content.server or "",
+        "default_namespace": namespace,
+        "origin": origin,
+        "ca_file": ca_file,
+        "ca_data": decoded(content.certificate_authority_data, cluster.place),
+        "client_certificate_file": certificate,
+        "client_certificate_data": decoded(who.client_certificate_data, user.place),
+        "client_key_file": key,
+        "client_key_data": decoded(who.client_key_data, user.place) if has_certificate else None,
+        "insecure_skip_tls_verify": bool(content.insecure_skip_tls_verify),
+        "tls_server_name": content.tls_server_name or None,
+        "auth": _auth(user, cluster, ca_file, outranked=bool(
             who.token or who.token_file or who.username or who.password or has_certificate)),
-        token=who.token or None, token_file=_absolute(user, who.token_file),
-        username=(who.username or "") if who.username or who.password else None, password=who.password,
-        impersonate=_impersonation(who), proxy_url=content.proxy_url or None,
-        compression=not content.disable_compression)
+        "token": who.token or None,
+        "token_file": _absolute(user, who.token_file),
+        "username": (who.username or "") if who.username or who.password else None,
+        "password": who.password,
+        "impersonate": _impersonation(who),
+        "proxy_url": content.proxy_url or None,
+        "compression": not content.disable_compression,
+    }
 
 
 def _select(kubeconfig: Kubeconfig, name: str) -> tuple[Entry[Cluster], Entry[User], str]:

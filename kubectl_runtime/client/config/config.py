@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials, FixedCredentials, TokenFile
 from kubectl_runtime.client.config.checks import check_types, checked_url
 from kubectl_runtime.client.config.files import CertificateFiles, FollowedFile
+from kubectl_runtime.client.config.impersonation import Impersonation
 from kubectl_runtime.client.config.proxies import check_proxy, is_loopback_url
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
-from kubectl_runtime.core.base.errors import ConfigError, RequestError
+from kubectl_runtime.core.base.errors import ConfigError
 
 if TYPE_CHECKING:
     # What kubeconfigs need is imported where one is loaded: a program in a Pod never does.
@@ -40,27 +41,6 @@ _OVERRIDE = "KUBECTL_RUNTIME_DEBUG_"
 
 class NotConfiguredError(ConfigError):
     """Nothing configures a cluster: no kubeconfig file exists, and this is no Pod."""
-
-
-@dataclass(frozen=True)
-class Impersonation:
-    """Whom to act as: sent as `Impersonate-*` headers; needs the right to impersonate. Raises RequestError for groups,
-    a uid or extra without a user, and for a text where several values belong.
-    """
-
-    user: str
-    groups: tuple[str, ...] = ()
-    uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not self.user:
-            raise RequestError("Impersonation needs a user: groups, uid and extra are only sent beside one")
-        lists: dict[str, object] = {"groups": self.groups}
-        lists.update((f"extra[{key!r}]", values) for key, values in self.extra.items())
-        for name, values in lists.items():
-            if isinstance(values, str):
-                raise RequestError(f"Impersonation: {name} is a text, and has to be a list or tuple of texts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +179,7 @@ class Config:
             log.warning("%s; the Pod's service account is used", error)
             return cls.incluster(environ=environ)
         if context is not None or not merged.is_empty():
-            return chosen_context.config_of(merged, context)
+            return cls(**chosen_context.settings_of(merged, context))
         source = "$KUBECONFIG" if environ.get("KUBECONFIG") else "the default kubeconfig"
         tried = ", ".join(f"{path} ({'is empty' if path.exists() else 'does not exist'})" for path in paths)
         try:
@@ -222,10 +202,10 @@ class Config:
         if text is not None:
             if source is not None:
                 raise ConfigError("from_kubeconfig takes a source or a text, not both")
-            return chosen_context.config_of(Kubeconfig.from_text(text), context)
+            return cls(**chosen_context.settings_of(Kubeconfig.from_text(text), context))
         if isinstance(source, Mapping):
-            return chosen_context.config_of(Kubeconfig.from_dict(source), context)
-        return chosen_context.config_of(_read(source, os.environ if environ is None else environ), context)
+            return cls(**chosen_context.settings_of(Kubeconfig.from_dict(source), context))
+        return cls(**chosen_context.settings_of(_read(source, os.environ if environ is None else environ), context))
 
     @classmethod
     def incluster(cls, *, environ: Mapping[str, str] | None = None, folder: Path = SERVICE_ACCOUNT) -> Config:

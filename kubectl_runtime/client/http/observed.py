@@ -52,17 +52,17 @@ class ObservedCredentials:
         self._lock = threading.Lock()
         self._last: tuple[str | None, ClientCertificate | None] | None = None
 
-    def header(self) -> str | None:
+    def header(self, deadline: float | None = None) -> str | None:
         begun = self._clock.monotonic()
-        header = self._ask(begun, self._credentials.header)
+        header = self._ask(begun, lambda: self._credentials.header(deadline))
         self._tell_if_new(begun, header)
         return header
 
-    def refresh(self, rejected: str | None) -> bool:
+    def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
         begun = self._clock.monotonic()
-        helped = self._ask(begun, lambda: self._credentials.refresh(rejected))
+        helped = self._ask(begun, lambda: self._credentials.refresh(rejected, deadline))
         if helped:
-            self._tell_if_new(begun, self._ask(begun, self._credentials.header))
+            self._tell_if_new(begun, self._ask(begun, lambda: self._credentials.header(deadline)))
         return helped
 
     def certificate(self) -> ClientCertificate | None:

@@ -15,7 +15,8 @@ import pytest
 
 from kubectl_runtime import Config, ConfigError, NotConfiguredError, RequestError
 from kubectl_runtime.client.config import kubeconfig
-from kubectl_runtime.client.config.config import UNLIMITED, Impersonation
+from kubectl_runtime.client.config.config import UNLIMITED
+from kubectl_runtime.client.config.impersonation import Impersonation
 
 ROOT = Path(__file__).parents[3]
 

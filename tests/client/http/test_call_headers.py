@@ -17,7 +17,7 @@ from kubectl_runtime import (
     Config,
     RetryPolicy,
 )
-from kubectl_runtime.client.config.config import Impersonation
+from kubectl_runtime.client.config.impersonation import Impersonation
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.core.requests.request import Request, Retry
 from kubectl_runtime.resources import ConfigMap

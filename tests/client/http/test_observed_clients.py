@@ -118,12 +118,12 @@ class Renewing:
         self.next: str | None = None
         self.error: AuthError | None = None
 
-    def header(self) -> str | None:
+    def header(self, deadline: float | None = None) -> str | None:
         if self.error is not None:
             raise self.error
         return f"Bearer {self.token}"
 
-    def refresh(self, rejected: str | None) -> bool:
+    def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
         if self.next is not None:
             self.token = self.next
         return f"Bearer {self.token}" != rejected
@@ -174,7 +174,7 @@ def test_the_time_that_a_renewal_took_is_told_also_after_a_401() -> None:
     observer, clock = RecordingObserver(), SimClock()
 
     class Slow(Renewing):
-        def refresh(self, rejected: str | None) -> bool:
+        def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
             clock.advance(2)
             return super().refresh(rejected)
 

@@ -146,7 +146,7 @@ def test_a_new_certificate_of_the_credentials_is_used_for_new_connections(author
         def header(self, deadline: float | None = None) -> None:
             return None
 
-        def refresh(self, rejected: str | None) -> bool:
+        def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
             return False
 
         def certificate(self) -> ClientCertificate:
