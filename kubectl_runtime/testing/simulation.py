@@ -196,7 +196,7 @@ class Simulation:
         times = [now + JUMP, *(at for watch, at in self._resume.items() if at > now and not watch.stopped)]
         for controller in self._controllers:
             if not controller.assembly.shutdown.draining.is_set():
-                delays = (controller.assembly.runner.step(), controller.assembly.gate.check())
+                delays = (controller.assembly.runner.step(), controller.assembly.housekeeping())
                 times += [now + delay for delay in delays if delay is not None]
         return min(times)
 

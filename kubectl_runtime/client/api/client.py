@@ -40,6 +40,7 @@ from kubectl_runtime.client.http.session import Adapters, SessionRules
 from kubectl_runtime.client.http.streams import ByteStream
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import ConfigError
+from kubectl_runtime.core.base.scope import FirstOf, call_scope
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.base.version import VERSION
 from kubectl_runtime.core.meta.problems import DecodeError
@@ -129,8 +130,7 @@ class Client:
         call.streaming, call.read_timeout = True, read_timeout
         answer = self._answer(call)
         assert answer.response is not None
-        stops = (self._closing,) if stop is None else (self._closing, stop)
-        return ByteStream(answer.response, request.operation, stops=stops)
+        return ByteStream(answer.response, request.operation, stops=(call.stop,))
 
     def server_version(self) -> ServerVersion:
         """The server's version. Raises as `request` does."""
@@ -157,7 +157,15 @@ class Client:
     def _call(self, request: Request, deadline: float | None, stop: StopToken | None) -> Call:
         if deadline is None:
             deadline = self.clock.monotonic() + self._timeout
-        return Call(request, deadline, stop or self._closing, headers=dict(request.headers))
+        return Call(request, deadline, self._ended_by(stop), headers=dict(request.headers))
+
+    def _ended_by(self, stop: StopToken | None) -> StopToken:
+        """What ends a call: the client's end, the run of a controller that makes it, the caller's token."""
+        scope = call_scope()
+        if scope is None and stop is None:
+            return self._closing
+        tokens = (self._closing, stop, None if scope is None else scope.stop)
+        return FirstOf(*[token for token in tokens if token is not None], clock=self.clock)
 
     def _answer(self, call: Call) -> Answer:
         answer = self._send(call)
@@ -189,6 +197,10 @@ class Client:
         """Close all connections and end all streams. Does not block. Safe to repeat."""
         self._closing.set("the client was closed")
         self._connections.adapters.close()
+
+    def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have `callback` called when the client is closed (now, if it is); returns a function that takes it back."""
+        return self._closing.on_set(callback)
 
     def __enter__(self) -> Self:
         return self

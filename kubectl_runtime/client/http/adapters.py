@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -19,9 +20,11 @@ from requests.adapters import HTTPAdapter
 from requests.models import PreparedRequest, Response
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 from urllib3.response import HTTPResponse
 
-from kubectl_runtime.client.http.interrupt import waits_on
+from kubectl_runtime.client.http.connect import dial
+from kubectl_runtime.client.http.interrupt import released, waits_on
 
 KEEPALIVE_IDLE = 30
 """Seconds of silence before the first keepalive probe; then one each 10 s, and the connection is dead after 3 in
@@ -54,25 +57,60 @@ class _IdleConnections(queue.LifoQueue[Any]):
 
 
 class _HttpConnection(HTTPConnection):
+    def _new_conn(self) -> socket.socket:
+        return _connected(self)
+
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
         waits_on(self.sock)
         return super().getresponse()
 
 
 class _HttpsConnection(HTTPSConnection):
+    def _new_conn(self) -> socket.socket:
+        return _connected(self)
+
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
         waits_on(self.sock)
         return super().getresponse()
+
+
+def _connected(connection: Any) -> socket.socket:
+    """What urllib3's connections do to connect, in a way that can be interrupted."""
+    try:
+        made = dial(connection._dns_host, connection.port, connection.timeout, connection.source_address,
+                    connection.socket_options)
+    except socket.gaierror as error:
+        raise NameResolutionError(connection.host, connection, error) from error
+    except TimeoutError as error:
+        raise ConnectTimeoutError(
+            connection, f"Connection to {connection.host} timed out. (connect timeout={connection.timeout})") from error
+    except OSError as error:
+        raise NewConnectionError(connection, f"Failed to establish a new connection: {error}") from error
+    sys.audit("http.client.connect", connection, connection.host, connection.port)
+    return made
+
+
+def _given_back(connection: Any) -> Any:
+    """`connection`, closed if an interrupt shut it down: in the pool it would break the next request."""
+    if released() and connection is not None:
+        connection.close()
+    return connection
 
 
 class _HttpPool(HTTPConnectionPool):
     ConnectionCls = _HttpConnection
     QueueCls = _IdleConnections  # type: ignore[assignment] # stricter than the base class, which names only LifoQueue
 
+    def _put_conn(self, conn: Any) -> None:
+        super()._put_conn(_given_back(conn))
+
 
 class _HttpsPool(HTTPSConnectionPool):
     ConnectionCls = _HttpsConnection
     QueueCls = _IdleConnections  # type: ignore[assignment] # stricter than the base class, which names only LifoQueue
+
+    def _put_conn(self, conn: Any) -> None:
+        super()._put_conn(_given_back(conn))
 
 
 class ApiAdapter(HTTPAdapter):

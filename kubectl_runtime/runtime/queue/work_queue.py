@@ -129,6 +129,10 @@ class WorkQueue:
         """Whether `take` may find something."""
         return not self._closed and self._scheduler.ready_count(now) > 0
 
+    def due(self, now: float) -> int:
+        """How many keys could run now, were there enough workers; those that run already, again, are among them."""
+        return self._scheduler.ready_count(now)
+
     def next_due(self) -> float | None:
         """When the next key becomes due that is not yet; None when none waits."""
         return self._scheduler.next_due()
