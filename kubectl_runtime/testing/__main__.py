@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from kubectl_runtime.apiserver.server import DEFAULT_CONTROLLERS, ApiServer
 
@@ -80,7 +80,12 @@ def run(options: argparse.Namespace) -> int:
         if options.kubeconfig and server.access.knows_tokens and not options.tls:
             print("note: kubectl sends no credentials over plain HTTP; serve HTTPS with --tls for it", file=sys.stderr)
         print(f"ready {server.url}", flush=True)
-        signals.get()
+        while True:  # in pieces, so that a signal which comes just before the wait is seen
+            try:
+                signals.get(timeout=MAIN_THREAD_WAIT)
+                break
+            except Empty:
+                pass
     except OSError as error:
         return _failed(error)
     finally:
