@@ -1,7 +1,7 @@
 """`Shutdown`: the tokens by which a controller ends, and how a grace period is divided.
 
     running    -> draining   a stop was asked for, a signal came, or the library failed: no new runs, watches close
-    draining   -> aborted    the grace period nears its end: runs in progress are told to stop, their reads and waits end
+    draining   -> aborted    the grace period nears its end: runs in progress are told to stop; reads and waits end
     aborted    -> cut        half of what is left has passed: their writes end too
     cut        nothing more; a run that still does not return is reported as stuck
 

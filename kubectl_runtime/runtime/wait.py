@@ -23,8 +23,8 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.clock import Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
-from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.scope import FirstOf, call_scope
+from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.metav1 import format_time

@@ -15,6 +15,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from kubectl_runtime.apiserver.server import DEFAULT_CONTROLLERS, ApiServer
+from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 

@@ -130,7 +130,8 @@ class Client:
         call.streaming, call.read_timeout = True, read_timeout
         answer = self._answer(call)
         assert answer.response is not None
-        return ByteStream(answer.response, request.operation, stops=(call.stop,))
+        stops = (call.stop,) if call.stop is self._closing else (self._closing, call.stop)
+        return ByteStream(answer.response, request.operation, stops=stops)
 
     def server_version(self) -> ServerVersion:
         """The server's version. Raises as `request` does."""
@@ -160,12 +161,10 @@ class Client:
         return Call(request, deadline, self._ended_by(stop), headers=dict(request.headers))
 
     def _ended_by(self, stop: StopToken | None) -> StopToken:
-        """What ends a call: the client's end, the run of a controller that makes it, the caller's token."""
-        scope = call_scope()
-        if scope is None and stop is None:
-            return self._closing
-        tokens = (self._closing, stop, None if scope is None else scope.stop)
-        return FirstOf(*[token for token in tokens if token is not None], clock=self.clock)
+        """What ends a call: the caller's token, or else the client's end; and the end of the controller's run that
+        makes it."""
+        own, scope = stop or self._closing, call_scope()
+        return own if scope is None else FirstOf(own, scope.stop, clock=self.clock)
 
     def _answer(self, call: Call) -> Answer:
         answer = self._send(call)

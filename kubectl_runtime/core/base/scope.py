@@ -64,7 +64,8 @@ class FirstOf(StopToken):
         woken = StopToken(clock=self._clock)
         forget = self.on_set(woken.set)
         try:
-            return woken.wait(timeout)
+            woken.wait(timeout)
+            return self.is_set()  # a token may set itself when it is looked at
         finally:
             forget()
 

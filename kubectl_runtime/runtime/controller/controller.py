@@ -25,7 +25,7 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
-from kubectl_runtime.runtime.controller.checks import check_functions, check_gone
+from kubectl_runtime.runtime.controller.checks import check_api, check_functions, check_gone
 from kubectl_runtime.runtime.controller.foreground import serve
 from kubectl_runtime.runtime.controller.plan import GoneFunction, MainStream, Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.controller.running import Running
@@ -89,7 +89,7 @@ class Controller(Generic[K]):
         object, after its deletion was seen or when something asks for it; by default nothing is (see
         controller/gone.py). Raises RequestError when a number or a function makes no sense.
         """
-        _check_api(api, "Controller")
+        check_api(api, "Controller")
         check_gone(on_gone)
         clock = getattr(api.client, "clock", SYSTEM_CLOCK)
         feed = Feed(api.resource, reader_of(api.kind), [one.namespace for one in apis_of(api)], clock)
@@ -102,10 +102,10 @@ class Controller(Generic[K]):
         self._on_gone = on_gone
 
     @classmethod
-    def for_stream(cls, stream: Iterable[Event[K]] | Iterable[K], store: Store[K], *, client: Client, stop: StopToken | None = None,
-                   concurrency: int = 10, debounce: Duration = 0, max_wait: Duration | None = None,
-                   backoff: KeyBackoff = DEFAULT_KEY_BACKOFF, name: str | None = None,
-                   sync_timeout: Duration | None = None) -> Controller[K]:
+    def for_stream(cls, stream: Iterable[Event[K]] | Iterable[K], store: Store[K], *, client: Client,
+                   stop: StopToken | None = None, concurrency: int = 10, debounce: Duration = 0,
+                   max_wait: Duration | None = None, backoff: KeyBackoff = DEFAULT_KEY_BACKOFF,
+                   name: str | None = None, sync_timeout: Duration | None = None) -> Controller[K]:
         """Reconcile the objects of `store`, whenever `stream` says that one changed.
 
         `stream` is a `reflector`'s, which keeps `store`, or what filters make of it: events, or objects; the controller
@@ -157,7 +157,7 @@ class Controller(Generic[K]):
         owner's group and kind decide, not the version. `controller_only`: only the owner whose reference says
         `controller: true`.
         """
-        _check_api(api, "owns")
+        check_api(api, "owns")
         subscription = trigger_owners(self._resource, predicate=predicate, controller_only=controller_only)
         return self._watch(WatchPlan(api.with_metadata_only(), watch, subscription))
 
@@ -177,7 +177,7 @@ class Controller(Generic[K]):
         with `on="event"` it gets one `ObjectEvent` with both. The mapper runs in the watch's thread: it must not block.
         What it raises is logged, and that event triggers nothing.
         """
-        _check_api(api, "watches")
+        check_api(api, "watches")
         check_mapper(mapper, on)
         return self._watch(WatchPlan(api, watch, trigger_others(mapper, predicate=predicate, on=on)))
 
@@ -306,14 +306,6 @@ def _period(what: str, duration: Duration) -> float:
     if not length > 0:
         raise RequestError(f"{what} must be more than 0 seconds, not {duration}")
     return length
-
-
-def _check_api(api: Any, taker: str) -> None:
-    """Raises RequestError for what is likely to be passed instead of an Api: a kind, or the client."""
-    if isinstance(api, type) or not hasattr(api, "resource"):
-        given = api.__name__ if isinstance(api, type) else repr(api)
-        raise RequestError(f"{taker} takes an Api, such as Api.all(client, Kind) or "
-                           f"Api.namespaced(client, Kind, namespace), not {given}")
 
 
 def functions_of(reconciler: Reconciler[Any] | ReconcileFunction[Any],

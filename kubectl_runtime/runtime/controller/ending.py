@@ -4,8 +4,8 @@
     waiting            for the runs in progress, until they are told to stop: `aborted`
     aborted            their reads and waits end; a little later their writes: `cut`
     given up           what still runs is stuck
-    joining            the threads of the library end within milliseconds; those in which user code blocks are not waited
-                       for: stuck runs, and trigger sources
+    joining            the threads of the library end within milliseconds; those in which user code blocks are not
+                       waited for: stuck runs, and trigger sources
     settled            `stuck` is known; the signals and the name are given back; what is left is said
 
 Nobody waits for a log handler here (see `LastWords`). Where no thread can be started any more, because the interpreter

@@ -41,7 +41,7 @@ class _Absent:
 def with_gone(invoke: Execute, on_gone: GoneFunction, store: Store[Any], environment: Environment[Any]) -> Execute:
     """`invoke` for objects that are stored, `on_gone(ref, ctx)` for those that are not."""
 
-    def let_go(obj: _GoneObject, ctx: Context[Any]) -> Action:
+    def let_go(_obj: _GoneObject, ctx: Context[Any]) -> Action:
         on_gone(ctx.ref, ctx)
         return Action.await_change()
 

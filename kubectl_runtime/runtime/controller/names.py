@@ -26,9 +26,9 @@ class RunningNames:
         with self._lock:
             names = self._taken.setdefault(client, set())
             if name in names:
-                raise RequestError(f"a controller named {name!r} is running on this client already: two would reconcile "
-                                   "each object at once. Stop it first, or, if the two see different objects, give one "
-                                   "of them another name=")
+                raise RequestError(f"a controller named {name!r} is running on this client already: two would "
+                                   "reconcile each object at once. Stop it first, or, if the two see different "
+                                   "objects, give one of them another name=")
             names.add(name)
         return lambda: names.discard(name)
 

@@ -112,7 +112,7 @@ class _ProcessSignals:
         self.listeners = ()
         self.restore()
 
-    def first(self, number: int, frame: FrameType | None) -> None:
+    def first(self, number: int, _frame: FrameType | None) -> None:
         listeners = self.listeners
         if not listeners:
             self._pass_on(number)

@@ -126,7 +126,7 @@ def _items(source: TriggerSource, stop: StopToken) -> Iterator[Any]:
             item = step()
         except StopIteration:
             return
-        except BaseException as error:  # noqa: BLE001 - no exception of user code ends a thread of the library
+        except BaseException as error:
             pass_interrupt(error)
             log.error("a trigger source, a %s, raised %s", type(source).__qualname__, described(error), exc_info=error)
             if stop.wait(min(FIRST_PAUSE * 2 ** min(failures, 20), LONGEST_PAUSE)):

@@ -12,11 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubectl_runtime import Api, RetryPolicy
+from kubectl_runtime import (
+    Api,
+    ApiError,
+    ConflictBackoff,
+    RetryPolicy,
+    Status,
+    WaitStopped,
+    await_condition,
+    retry_on_conflict,
+)
+from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, SYSTEM_CLOCK
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.base.scope import call_scope
 from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.runtime.conditions import is_created
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.ending import what_is_waited_for
 from kubectl_runtime.runtime.controller.last_words import LastWords
@@ -260,6 +271,31 @@ def test_a_wait_between_attempts_ends_with_the_grace(cluster: FakeCluster) -> No
     with WireServer(serve) as server, server.client() as client:
         running, _ = in_a_run(cluster, lambda ctx: Api.namespaced(client, ConfigMap, "default").get("a"))
         assert running.stop(0.5) == []
+
+
+def test_the_librarys_own_waits_in_a_run_end_with_the_grace(cluster: FakeCluster) -> None:
+    ended: list[str] = []
+
+    def wait(ctx: Context[Any]) -> None:
+        try:
+            await_condition(Api.namespaced(client, ConfigMap, "default"), "a", is_created, timeout=100)
+        except WaitStopped as error:
+            ended.append(str(error))
+        conflict = ApiError(Status(code=409, reason="Conflict"), "replace")
+        try:
+            retry_on_conflict(lambda: raised(conflict), backoff=ConflictBackoff(initial=100))
+        except ApiError:
+            ended.append("conflict")
+
+    with ApiServer() as server, server.client() as client:
+        running, _ = in_a_run(cluster, wait)
+        assert running.stop(0.5) == []
+    assert len(ended) == 2
+    assert "when the wait was stopped (the grace period is over)" in ended[0]
+
+
+def raised(error: Exception) -> None:
+    raise error
 
 
 def test_a_write_that_is_never_answered_ends_too_and_says_that_nothing_is_known(

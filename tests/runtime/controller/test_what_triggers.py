@@ -308,7 +308,7 @@ def test_a_resync_runs_everything_each_period_more_or_less_a_tenth(story: Story)
 
 @pytest.mark.parametrize("period", [0, -1, float("nan")])
 def test_a_resync_that_makes_no_sense_is_refused(story: Story, period: float) -> None:
-    with pytest.raises(RequestError, match="^resync"):
+    with pytest.raises(RequestError, match=r"^resync"):
         Controller(story.cluster.api(Parent), resync=period)
 
 
