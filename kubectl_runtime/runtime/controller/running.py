@@ -92,6 +92,7 @@ class Running(Generic[K]):
         Raises SyncTimeoutError after that, naming what is missing and why; ControllerError when the controller ends
         before.
         """
+        self._check_here()
         gate, draining = self._assembly.gate, self._shutdown.draining
         if not gate.wait(None if timeout is None else seconds(timeout), draining):
             if draining.is_set():
@@ -103,7 +104,7 @@ class Running(Generic[K]):
     def wait(self, timeout: Duration | None = None) -> bool:
         """Block until the controller begins to stop, for whatever reason, at most `timeout` seconds; whether it does.
         """
-        return self._shutdown.draining.wait(None if timeout is None else seconds(timeout))
+        return self._is_elsewhere or self._shutdown.draining.wait(None if timeout is None else seconds(timeout))
 
     @property
     def reason(self) -> str:
@@ -112,10 +113,12 @@ class Running(Generic[K]):
 
     def trigger(self, item: Any) -> None:
         """Reconcile an object or ObjectRef soon; does not block. Raises RequestError when it is of another kind."""
+        self._check_here()
         self._assembly.inbox.trigger(item)
 
     def trigger_all(self) -> None:
         """Reconcile every stored object soon."""
+        self._check_here()
         self._assembly.inbox.trigger_everything()
 
     def stop(self, timeout: Duration = DEFAULT_GRACE) -> list[ObjectRef]:
@@ -236,6 +239,11 @@ class Running(Generic[K]):
         for forget in self._forget:
             forget()
         atexit.unregister(self._at_exit)
+
+    def _check_here(self) -> None:
+        if self._is_elsewhere:
+            raise ControllerError(f"controller {self.name} runs in the process that this one was forked from, and "
+                                  "nothing of it here: start another one")
 
     @property
     def _is_elsewhere(self) -> bool:

@@ -15,7 +15,7 @@ import threading
 from itertools import count
 from typing import Any
 
-from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Running
+from kubectl_runtime import Action, Api, Client, Config, Context, Controller, ControllerError, Running
 from kubectl_runtime.resources import ConfigMap
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
@@ -168,6 +168,15 @@ def main(scenario: str) -> None:
             running.wait_until_ready(10)
             child = os.fork()
             if not child:
+                try:
+                    running.trigger_all()
+                except ControllerError as error:
+                    say("it-says-so" if running.wait() and running.has_ended and not running.stop() else str(error))
+                # Neither the name nor a lock of the parent's is in the way.
+                cluster.changed = threading.Condition()
+                with controller().start(patient) as own:
+                    own.wait_until_ready(10)
+                    say("child-runs-its-own")
                 sys.exit(3)  # with everything that ends a program
             say(f"child-{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
             cluster.put(Parent, "born-later")
