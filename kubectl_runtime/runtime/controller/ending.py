@@ -29,7 +29,7 @@ JOIN_SECONDS = 2.0
 """The most that the library's threads get to end once no reconciler runs any more; real seconds. They need
 milliseconds; one that asks a name server may need longer."""
 
-SOURCE_SECONDS = 0.12
+SOURCE_SECONDS = 0.06
 """The same for threads of trigger sources, all together: a queue is looked at that often, any other source may block
 for ever."""
 

@@ -4,7 +4,7 @@
     reconcile_all_on(source)   each item, whatever it is, means: reconcile everything in the store
     for_stream, owns_stream, watches_stream    each item is an object, or an event about one
 
-A source is pulled by a thread of its own, in which it may block. A queue (anything with `get(timeout=)`) is asked ten
+A source is pulled by a thread of its own, in which it may block. A queue (anything with `get(timeout=)`) is asked twenty
 times a second whether to stop; an iterable cannot be asked, so one that blocks for ever keeps its thread, which keeps
 nobody else, until the process ends.
 """
@@ -25,7 +25,7 @@ from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, Init, In
 
 log = guarded_logger(__name__)
 
-POLL = 0.1
+POLL = 0.05
 """Seconds a queue is waited for before the stop token is looked at again."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
