@@ -4,9 +4,9 @@
     reconcile_all_on(source)   each item, whatever it is, means: reconcile everything in the store
     for_stream, owns_stream, watches_stream    each item is an object, or an event about one
 
-A source is pulled by a thread of its own, in which it may block. A queue (anything with `get(timeout=)`) is asked twenty
-times a second whether to stop; an iterable cannot be asked, so one that blocks for ever keeps its thread, which keeps
-nobody else, until the process ends.
+A source is pulled by a thread of its own, in which it may block. A queue (anything with `get(timeout=)`) is looked at
+twenty times a second, and then the stop token; an iterable cannot be asked, so one that blocks for ever keeps its
+thread, which keeps nobody else, until the process ends.
 """
 from __future__ import annotations
 
