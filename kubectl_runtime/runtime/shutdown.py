@@ -1,12 +1,13 @@
-"""`Shutdown`: the two tokens by which a controller ends, and how a grace period is divided.
+"""`Shutdown`: the tokens by which a controller ends, and how a grace period is divided.
 
     running    -> draining   a stop was asked for, a signal came, or the library failed: no new runs, watches close
-    draining   -> aborted    the grace period nears its end, or a second signal came: runs in progress are told to stop
-    aborted    nothing more; a run that still does not return is reported as stuck
+    draining   -> aborted    the grace period nears its end: runs in progress are told to stop; reads and waits end
+    aborted    -> cut        half of what is left has passed: their writes end too
+    cut        nothing more; a run that still does not return is reported as stuck
 
 `draining` is what the library's own threads watch. `aborted` is what a reconciler sees as `ctx.stop`, so that a run
 which only needs a moment more is left alone. The last tenth of the grace period, at most 2 s, is the time to heed
-`aborted`.
+`aborted`. A write that a run has begun by then gets half of that to be answered, so that the stop itself breaks none.
 """
 from __future__ import annotations
 
@@ -15,21 +16,25 @@ import threading
 import traceback
 
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.scope import CallScope
 from kubectl_runtime.core.base.stop import StopToken
 
-DEFAULT_GRACE = 30.0
-"""Seconds; Kubernetes' own default between SIGTERM and SIGKILL."""
+DEFAULT_GRACE = 25.0
+"""Seconds; Kubernetes gives a Pod 30 between SIGTERM and SIGKILL, so this leaves it 5 to end the process."""
 
 ABORT_SHARE, ABORT_MOST = 0.1, 2.0
 
 
 class Shutdown:
-    """Two tokens and the time between them. Safe to use from any thread."""
+    """Three tokens and the times between them. Safe to use from any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.draining = StopToken(clock=clock)
         self.aborted = StopToken(clock=clock)
+        self.cut = StopToken(clock=clock)
+        self.calls = CallScope(self.aborted, self.cut)
+        """What calls of the library obey inside a run."""
         self._lock = threading.Lock()
         self.deadline: float | None = None
         """When runs are told to stop, on the monotonic clock; None before anybody has asked for a stop."""
@@ -47,6 +52,12 @@ class Shutdown:
             self.give_up_at = give_up if self.give_up_at is None else min(self.give_up_at, give_up)
             self.deadline = abort if self.deadline is None else min(self.deadline, abort)
         self.draining.set(reason)
+
+    @property
+    def cut_at(self) -> float | None:
+        """When writes of runs are given up."""
+        deadline, give_up = self.deadline, self.give_up_at
+        return None if deadline is None or give_up is None else (deadline + give_up) / 2
 
     def abort(self, reason: str) -> None:
         """Tell runs in progress to stop now."""

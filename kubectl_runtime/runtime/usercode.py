@@ -10,6 +10,7 @@ logs through `guarded_logger`, so that a handler that raises costs its line and 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import sys
 import threading
@@ -66,6 +67,20 @@ def name_of(function: Any) -> str:
     """What to call a user's function in a log line."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"{getattr(function, '__module__', None) or type(function).__module__}.{name}"
+
+
+def misfit(function: Any, arguments: tuple[str, ...]) -> str | None:
+    """What is wrong with the signature of a user's function that will be called with these arguments; None when it
+    fits, or when nothing can be said of it (some built-in functions)."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        return f"cannot be called with {len(arguments)} arguments, {' and '.join(arguments)}: {error}"
+    return None
 
 
 def pass_interrupt(error: BaseException) -> None:

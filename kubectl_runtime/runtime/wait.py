@@ -23,6 +23,7 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.clock import Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
+from kubectl_runtime.core.base.scope import FirstOf, call_scope
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
@@ -212,8 +213,10 @@ class _Deadline:
         if not getattr(self._clock, "self_advancing", False):  # there, waiting beside this thread would move its time
             self._alarm = threading.Thread(target=self._ring, name="deadline-of-a-wait", daemon=True)
             self._alarm.start()
-        stop = self._stop
-        if stop is not None:
+        scope = call_scope()  # within a controller's run, its end is the wait's too
+        stops = [stop for stop in (self._stop, None if scope is None else scope.stop) if stop is not None]
+        if stops:
+            stop = FirstOf(*stops, clock=self._clock)
             self._forget = stop.on_set(lambda: self.token.set(stop.reason))
         return self
 

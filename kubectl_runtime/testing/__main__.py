@@ -12,9 +12,10 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from kubectl_runtime.apiserver.server import DEFAULT_CONTROLLERS, ApiServer
+from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -80,7 +81,12 @@ def run(options: argparse.Namespace) -> int:
         if options.kubeconfig and server.access.knows_tokens and not options.tls:
             print("note: kubectl sends no credentials over plain HTTP; serve HTTPS with --tls for it", file=sys.stderr)
         print(f"ready {server.url}", flush=True)
-        signals.get()
+        while True:  # in pieces, so that a signal which comes just before the wait is seen
+            try:
+                signals.get(timeout=MAIN_THREAD_WAIT)
+                break
+            except Empty:
+                pass
     except OSError as error:
         return _failed(error)
     finally:

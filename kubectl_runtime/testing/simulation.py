@@ -219,7 +219,7 @@ class Simulation:
         times += [now + delay for recorder in self._recorders if (delay := recorder.due()) is not None]
         for controller in self._controllers:
             if not controller.assembly.shutdown.draining.is_set():
-                delays = (controller.assembly.runner.step(), controller.assembly.gate.check())
+                delays = (controller.assembly.runner.step(), controller.assembly.housekeeping())
                 times += [now + delay for delay in delays if delay is not None]
         return min(times)
 

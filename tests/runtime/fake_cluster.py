@@ -42,9 +42,16 @@ class FakeClient:
         self.clock = clock
         self.writes = WriteObservers()
         self.grown = 0
+        self.closing = StopToken(clock=clock)
 
     def on_write(self, observer: WriteObserver) -> Any:
         return self.writes.add(observer)
+
+    def on_close(self, callback: Any) -> Any:
+        return self.closing.on_set(callback)
+
+    def close(self) -> None:
+        self.closing.set("closed")
 
     def grow(self, workers: int) -> None:
         self.grown = workers

@@ -3,6 +3,7 @@
     Api.all(client, Pod)                        every namespace, or a cluster-scoped kind; reads, lists, watches
     Api.namespaced(client, Pod, "default")      one namespace
     Api.default_namespaced(client, Pod)         the namespace of the client's configuration
+    Api.namespaces(client, Pod, ["a", "b"])     several, for controllers (see client/api/namespaces.py)
 
 `kind` is a resource class, which types what comes back, or an `ApiResource`, which gives `DynamicObject`s. Writes take
 a dict, a resource object or an official model.
@@ -14,18 +15,19 @@ any thread.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 from kubectl_runtime.client.api.api_base import dry
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.api.namespaces import Namespaces
 from kubectl_runtime.client.api.paging import ObjectList, Page, walk
 from kubectl_runtime.client.api.subresources import Subresources
 from kubectl_runtime.client.api.watch import WatchEvent, WatchStream, open_watch
 from kubectl_runtime.client.http.failures import KindNotServedError, decode_status
 from kubectl_runtime.core.base.clock import seconds
-from kubectl_runtime.core.base.errors import ApiError, TransportError
+from kubectl_runtime.core.base.errors import ApiError, RequestError, TransportError
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, api_resource_of
@@ -90,6 +92,21 @@ class Api(Subresources[K]):
     def default_namespaced(cls, client: Client, kind: type[Any] | ApiResource) -> Api[Any]:
         """The namespace that the client's configuration names."""
         return _api(client, kind, client.default_namespace)
+
+    @overload
+    @classmethod
+    def namespaces(cls, client: Client, kind: type[R], namespaces: Iterable[str]) -> Namespaces[R]: ...
+    @overload
+    @classmethod
+    def namespaces(cls, client: Client, kind: ApiResource, namespaces: Iterable[str]) -> Namespaces[DynamicObject]: ...
+    @classmethod
+    def namespaces(cls, client: Client, kind: type[Any] | ApiResource, namespaces: Iterable[str]) -> Namespaces[Any]:
+        """Several namespaces, for a controller: one watch of each, one store of all. Raises RequestError for a
+        cluster-scoped kind, for none, and for text, which is no list."""
+        names = () if isinstance(namespaces, str) else tuple(dict.fromkeys(namespaces))
+        if not names:
+            raise RequestError(f"the namespaces of an Api are a list of at least one name, not {namespaces!r}")
+        return Namespaces(tuple(_api(client, kind, name or "") for name in names))
 
     def with_metadata_only(self) -> Api[PartialObjectMeta]:
         """The same place, where every verb asks the server for metadata alone."""

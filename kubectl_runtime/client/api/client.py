@@ -43,6 +43,7 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
+from kubectl_runtime.core.base.scope import FirstOf, call_scope
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.base.version import VERSION
 from kubectl_runtime.core.meta.problems import DecodeError
@@ -135,7 +136,7 @@ class Client:
         call.streaming, call.read_timeout = True, read_timeout
         answer = self._answer(call)
         assert answer.response is not None
-        stops = (self._closing,) if stop is None else (self._closing, stop)
+        stops = (call.stop,) if call.stop is self._closing else (self._closing, call.stop)
         return ByteStream(answer.response, request.operation, stops=stops)
 
     def server_version(self) -> ServerVersion:
@@ -163,7 +164,13 @@ class Client:
     def _call(self, request: Request, deadline: float | None, stop: StopToken | None) -> Call:
         if deadline is None:
             deadline = self.clock.monotonic() + self._timeout
-        return Call(request, deadline, stop or self._closing, headers=dict(request.headers))
+        return Call(request, deadline, self._ended_by(stop), headers=dict(request.headers))
+
+    def _ended_by(self, stop: StopToken | None) -> StopToken:
+        """What ends a call: the caller's token, or else the client's end; and the end of the controller's run that
+        makes it."""
+        own, scope = stop or self._closing, call_scope()
+        return own if scope is None else FirstOf(own, scope.stop, clock=self.clock)
 
     def _answer(self, call: Call) -> Answer:
         answer = self._send(call)
@@ -201,6 +208,10 @@ class Client:
             return
         self._closing.set("the client was closed")
         self._connections.adapters.close()
+
+    def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have `callback` called when the client is closed (now, if it is); returns a function that takes it back."""
+        return self._closing.on_set(callback)
 
     def __enter__(self) -> Self:
         return self

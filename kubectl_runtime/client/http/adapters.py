@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import socket
 import ssl
+import sys
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,9 +19,11 @@ from requests.adapters import HTTPAdapter
 from requests.models import PreparedRequest, Response
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 from urllib3.response import HTTPResponse
 
-from kubectl_runtime.client.http.interrupt import waits_on
+from kubectl_runtime.client.http.connect import dial
+from kubectl_runtime.client.http.interrupt import released, waits_on
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.core.base.forks import ForkSafeLock
 
@@ -55,6 +58,9 @@ class _IdleConnections(queue.LifoQueue[Any]):
 
 
 class _HttpConnection(HTTPConnection):
+    def _new_conn(self) -> socket.socket:
+        return _connected(self)
+
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
         waits_on(self.sock)
         return super().getresponse()
@@ -66,6 +72,9 @@ class _HttpsConnection(HTTPSConnection):
     def __init__(self, *arguments: Any, ssl_context: TlsSource, **options: Any) -> None:
         self._tls = ssl_context
         super().__init__(*arguments, ssl_context=ssl_context.current(), **options)
+
+    def _new_conn(self) -> socket.socket:
+        return _connected(self)
 
     def connect(self) -> None:
         self.ssl_context = self._tls.current()
@@ -84,14 +93,43 @@ class _HttpsConnection(HTTPSConnection):
             raise
 
 
+def _connected(connection: Any) -> socket.socket:
+    """What urllib3's connections do to connect, in a way that can be interrupted."""
+    try:
+        made = dial(connection._dns_host, connection.port, connection.timeout, connection.source_address,
+                    connection.socket_options)
+    except socket.gaierror as error:
+        raise NameResolutionError(connection.host, connection, error) from error
+    except TimeoutError as error:
+        raise ConnectTimeoutError(
+            connection, f"Connection to {connection.host} timed out. (connect timeout={connection.timeout})") from error
+    except OSError as error:
+        raise NewConnectionError(connection, f"Failed to establish a new connection: {error}") from error
+    sys.audit("http.client.connect", connection, connection.host, connection.port)
+    return made
+
+
+def _given_back(connection: Any) -> Any:
+    """`connection`, closed if an interrupt shut it down: in the pool it would break the next request."""
+    if released() and connection is not None:
+        connection.close()
+    return connection
+
+
 class _HttpPool(HTTPConnectionPool):
     ConnectionCls = _HttpConnection
     QueueCls = _IdleConnections  # type: ignore[assignment] # stricter than the base class, which names only LifoQueue
+
+    def _put_conn(self, conn: Any) -> None:
+        super()._put_conn(_given_back(conn))
 
 
 class _HttpsPool(HTTPSConnectionPool):
     ConnectionCls = _HttpsConnection
     QueueCls = _IdleConnections  # type: ignore[assignment] # stricter than the base class, which names only LifoQueue
+
+    def _put_conn(self, conn: Any) -> None:
+        super()._put_conn(_given_back(conn))
 
 
 class ApiAdapter(HTTPAdapter):

@@ -1,65 +1,122 @@
-"""`Interrupt`: how a stop token ends a request that waits for the server's answer.
+"""`Interrupt`: how a stop token ends a request that waits for the network.
 
-    entered          the thread's requests belong to it; its connection calls `waits_on(socket)` before it reads
-    the token is set the socket is shut down, which wakes the reading thread within milliseconds; `stopped` is True
-    left             the token is forgotten
+    entered             the thread's requests belong to it
+    connecting          `connects(socket)`: the connection is made, and its TLS handshake    }  a token is set: the
+    waiting             `waits_on(socket)`: the request is on its way, the answer to come    }  socket is shut down
+    `released()`        the connection goes back to its pool: it is somebody else's          }  nothing is shut down
+    left                the tokens are forgotten                                             }
+
+A shutdown wakes the thread within milliseconds, and `stopped` is True. The lock makes it certain that none comes after
+`released` or `leave`, however late the token's callback runs: the connection may carry another thread's write by then.
 
 An answer that was opened as a stream is `ByteStream`'s to end; this one is for everything before that, where a server
-that accepts a connection and says nothing would otherwise hold the thread until its time is up. Not for writes: whether
-one that was interrupted has happened, nobody could know.
+that accepts a connection and says nothing would otherwise hold the thread until its time is up.
 """
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar, Token
+from functools import partial
 from typing import Any, Self
 
 from kubectl_runtime.core.base.stop import StopToken
 
 
 class Interrupt:
-    """A context manager, for one request of one thread; the token may be set by any."""
+    """A context manager, for one request of one thread; the tokens may be set by any."""
 
-    def __init__(self, stop: StopToken | None) -> None:
+    def __init__(self, *tokens: StopToken | None) -> None:
         """Without a token nothing ends it."""
-        self._stop = stop
+        self._tokens = [token for token in tokens if token is not None]
+        self._lock = threading.Lock()
         self._socket: Any = None
+        self._copy: socket.socket | None = None
+        self._ours = True
         self.stopped = False
-        self._forget: Callable[[], None] = lambda: None
+        self.reason = ""
+        """Of the token that was set."""
+        self._forget: list[Callable[[], None]] = []
         self._entered: Token[Interrupt | None] | None = None
 
+    @property
+    def has_ended(self) -> bool:
+        """`stopped`, as another thread may have made it since it was last looked at."""
+        return self.stopped
+
     def __enter__(self) -> Self:
-        if self._stop is not None:
+        if self._tokens:
             self._entered = _current.set(self)
-            self._forget = self._stop.on_set(self._end)
+            self._forget = [token.on_set(partial(self._end, token)) for token in self._tokens]
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._forget()
-        if self._entered is not None:
-            _current.reset(self._entered)
+        if self._entered is None:
+            return
+        for forget in self._forget:
+            forget()
+        self.release()
+        _current.reset(self._entered)
 
-    def attach(self, connection: Any) -> None:
-        """The request now waits on this socket."""
-        self._socket = connection
-        if self.stopped:  # set before there was a socket; `_end` looks in the opposite order, so one of both sees it
-            self._end()
+    def attach(self, connection: Any, *, copied: bool) -> None:
+        """The request now waits on this socket. `copied`: on whatever TLS makes of it too, which takes its descriptor
+        away; a copy of that still reaches the connection."""
+        with self._lock:
+            self._drop_copy()
+            self._ours = True
+            if copied:
+                self._copy = connection = connection.dup()
+            self._socket = connection
+            if self.stopped:  # set before there was a socket
+                self._shut_down()
 
-    def _end(self) -> None:
-        self.stopped = True
+    def release(self) -> bool:
+        """The connection is not waited on any more; whether it was shut down before."""
+        with self._lock:
+            was_shut_down = self._ours and self.stopped and self._socket is not None
+            self._ours = False
+            self._socket = None
+            self._drop_copy()
+            return was_shut_down
+
+    def _end(self, token: StopToken) -> None:
+        with self._lock:
+            if self._ours and not self.stopped:
+                self.stopped, self.reason = True, token.reason
+                self._shut_down()
+
+    def _shut_down(self) -> None:
         if isinstance(self._socket, socket.socket):
             with suppress(OSError):  # it has ended by itself
                 # The plain socket's: SSLSocket.shutdown takes the encryption away under the thread that reads.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
+    def _drop_copy(self) -> None:
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            copy.close()
+
 
 _current: ContextVar[Interrupt | None] = ContextVar("kubectl_runtime_interrupt", default=None)
+
+
+def connects(connection: socket.socket) -> None:
+    """This thread's request is about to connect this socket, and may put TLS on it."""
+    interrupt = _current.get()
+    if interrupt is not None:
+        interrupt.attach(connection, copied=True)
 
 
 def waits_on(connection: Any) -> None:
     """This thread's request is about to wait on this socket."""
     interrupt = _current.get()
     if interrupt is not None:
-        interrupt.attach(connection)
+        interrupt.attach(connection, copied=False)
+
+
+def released() -> bool:
+    """This thread's request is done with its connection; whether that was shut down, so that nobody can use it."""
+    interrupt = _current.get()
+    return interrupt is not None and interrupt.release()

@@ -22,6 +22,7 @@ from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.client.http.session import Adapters, SessionRules
 from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.errors import RequestTimeout
+from kubectl_runtime.core.base.scope import call_scope
 
 _PIECE = 1 << 18
 _HTTP_1_1 = 11
@@ -39,9 +40,11 @@ def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Cl
             raise RequestTimeout(f"{call.request.operation}: its time was up before it could be sent to {server}")
         limit = call.read_timeout if call.streaming else left
         current = adapters(call.request.operation)
-        interrupt = Interrupt(call.stop if call.request.method == "GET" else None)
+        interrupt = _interrupt(call)
         try:
             with interrupt:
+                if interrupt.has_ended:
+                    raise _given_up(call, interrupt)
                 response = rules.send(
                     current.streams if call.streaming else current.calls, _prepared(call, plain=rules.session is None),
                     {"stream": True, "timeout": (min(connect_timeout, left), limit), **current.arguments})
@@ -49,19 +52,28 @@ def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Cl
                 body = b"" if opened else _body(response, call, clock, whole=bool(rules.hooks))
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             if interrupt.stopped:
-                raise _given_up(call) from None
+                raise _given_up(call, interrupt) from None
             raise transport_error(error, call.request.operation, server, config.origin, limit) from error
         if interrupt.stopped:  # what looks like an answer may be the beginning of one
             response.close()
-            raise _given_up(call)
+            raise _given_up(call, interrupt)
         return Answer(response.status_code, response.headers, body, response if opened else None)
 
     return send
 
 
-def _given_up(call: Call) -> ConnectionFailed:
-    reason = call.stop.reason or "its stop token was set"
-    return ConnectionFailed(f"{call.request.operation}: given up, as {reason}", Failure(permanent=True))
+def _interrupt(call: Call) -> Interrupt:
+    if call.request.method == "GET":
+        return Interrupt(call.stop)
+    scope = call_scope()
+    return Interrupt(None if scope is None else scope.cut)
+
+
+def _given_up(call: Call, interrupt: Interrupt) -> ConnectionFailed:
+    text = f"{call.request.operation}: given up, as {interrupt.reason or 'its stop token was set'}"
+    if call.request.method != "GET":
+        text += "; whether the server has carried it out is not known"
+    return ConnectionFailed(text, Failure(permanent=True))
 
 
 def _prepared(call: Call, *, plain: bool) -> PreparedRequest:

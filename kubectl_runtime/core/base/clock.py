@@ -46,7 +46,14 @@ class SystemClock:
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
         # Longer than a thread can wait (292 years) is for ever, and no error: an infinite timeout, say.
-        return condition.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+        longest = threading.TIMEOUT_MAX
+        if threading.current_thread() is threading.main_thread():
+            longest = MAIN_THREAD_WAIT
+        return condition.wait(longest if timeout is None else min(timeout, longest))
 
+
+MAIN_THREAD_WAIT = 0.5
+"""Seconds after which a wait in the main thread wakes for no reason. Python runs signal handlers there, between two
+instructions: one that comes just before the wait begins would otherwise be seen only when the wait is over."""
 
 SYSTEM_CLOCK = SystemClock()

@@ -37,7 +37,7 @@ def pruned(obj: Prunable, modify: Modify) -> Record:
     if record is not None and record.problem is not None:
         return record
     if modify is strip_managed_fields:
-        return strip_managed_fields(obj.to_record())
+        return _stripped(obj.to_record())
     modify(obj)
     return obj.to_record(partial=True)
 
@@ -59,8 +59,20 @@ _event = msgspec.json.Decoder(_Event).decode
 _KEY = b'"managedFields":'
 
 
-def strip_managed_fields(record: Record) -> Record:
-    """The record without the bytes of its managedFields; the same one when it has none. Decodes nothing else."""
+def strip_managed_fields(obj: Any) -> Any:
+    """For `modify=`: stored objects go without their managedFields, often half of their metadata.
+
+    Within a `modify` function of one's own it takes them off the reader. Of a `Record` it returns one without the bytes
+    of its managedFields, the same when it has none, and decodes nothing else.
+    """
+    if isinstance(obj, Record):
+        return _stripped(obj)
+    if obj.metadata.managed_fields is not None:
+        obj.metadata.managed_fields = None
+    return obj
+
+
+def _stripped(record: Record) -> Record:
     if record.problem is not None or not record.raw:
         return record
     try:

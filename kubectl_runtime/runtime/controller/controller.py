@@ -3,6 +3,7 @@
     Controller(api)              reconcile the objects of `api`
       .owns(api)                 ... also when something of `api` changes that names them as its owner
       .watches(api, mapper)      ... also when something of `api` changes for which `mapper` names them
+      .owns_stream, .watches_stream    the same, of streams that the program makes
       .reconcile_on(source)      ... also when an iterable or queue of objects or refs says so
       .reconcile_all_on(source)  ... all of them, for each item of an iterable or queue
       .shutdown_on_signal()      stop on SIGINT and SIGTERM
@@ -10,37 +11,55 @@
       .run(reconciler)           blocks until it is stopped
       .start(reconciler)         returns a `Running`
 
-The methods change the controller and return it. It may be started again after it has stopped.
+The methods change the controller and return it. Those that say what to watch may also be called while it runs: what
+they add begins at once. It may be started again after it has stopped, and not before.
 """
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.prune import Modify
+from kubectl_runtime.runtime.controller.checks import check_api, check_functions, check_gone
 from kubectl_runtime.runtime.controller.foreground import serve
-from kubectl_runtime.runtime.controller.plan import Plan, StreamPlan, WatchPlan
+from kubectl_runtime.runtime.controller.plan import GoneFunction, MainStream, Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
+from kubectl_runtime.runtime.reflector.feed import Feed
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
+from kubectl_runtime.runtime.triggers.predicates import Predicate
 from kubectl_runtime.runtime.triggers.sources import TriggerSource, check_source
-from kubectl_runtime.runtime.triggers.triggers import Mapper, trigger_others, trigger_owners, trigger_self
+from kubectl_runtime.runtime.triggers.triggers import (
+    EventMapper,
+    Mapper,
+    On,
+    check_mapper,
+    trigger_others,
+    trigger_owners,
+    trigger_self,
+)
 from kubectl_runtime.runtime.usercode import name_of
 from kubectl_runtime.runtime.watcher.event import Event
+from kubectl_runtime.runtime.watcher.readers import reader_of
+from kubectl_runtime.runtime.watcher.watch_api import apis_of
 from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, WatchBackoff
 from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, WatcherConfig
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.api import Api
     from kubectl_runtime.client.api.client import Client
+    from kubectl_runtime.client.api.namespaces import Namespaces
 
 K = TypeVar("K")
+R = TypeVar("R")
 
 
 class Controller(Generic[K]):
@@ -50,42 +69,70 @@ class Controller(Generic[K]):
     blocks, `start` does not. Nothing is watched before one of them is called.
     """
 
-    def __init__(self, api: Api[K], *, watch: WatcherConfig = DEFAULT_CONFIG, concurrency: int = 10,
+    _resync: float | None = None
+    _on_gone: GoneFunction | None = None
+
+    def __init__(self, api: Api[K] | Namespaces[K], *, watch: WatcherConfig = DEFAULT_CONFIG, concurrency: int = 10,
                  debounce: Duration = 0, max_wait: Duration | None = None, backoff: KeyBackoff = DEFAULT_KEY_BACKOFF,
                  name: str | None = None, sync_timeout: Duration | None = None,
-                 watch_backoff: WatchBackoff = DEFAULT_BACKOFF, observer: Observer | None = None) -> None:
+                 watch_backoff: WatchBackoff = DEFAULT_BACKOFF, predicate: Predicate[K] | None = None,
+                 modify: Modify | None = None, resync: Duration | None = None,
+                 on_gone: GoneFunction | None = None, observer: Observer | None = None) -> None:
         """Reconcile the objects of `api`, at most `concurrency` at once and each at most once.
 
         `debounce`: a changed object waits for so many seconds of quiet, but at most `max_wait` (default: ten times
         that). `backoff`: how long a failing object waits. `name`: for logs and threads; the kind in lower case by
         default. `sync_timeout`: end with SyncTimeoutError when the stores are not complete after so many seconds
         (default: wait, and warn every 30 s). `watch_backoff`: how long each watch waits after a failure of its own.
-        `observer`: told of its watches, stores, queue and runs (default: the client's). Raises RequestError when a
-        number makes no sense, TypeError for an observer that is none.
+        `predicate`: which changes of the objects lead to a run (see `predicates`); default: all. `modify`: changes each
+        object before it is stored, `strip_managed_fields` for instance. `resync`: also run every object each time so
+        many seconds, more or less a tenth, have passed. `on_gone(ref, ctx)`: is run for a key of which there is no
+        object, after its deletion was seen or when something asks for it; by default nothing is (see
+        controller/gone.py). `observer`: told of its watches, stores, queue and runs (default: the client's). Raises
+        RequestError when a number or a function makes no sense, TypeError for an observer that is none.
         """
-        _check_api(api, "Controller")
-        main = WatchPlan(api, watch, trigger_self(api.resource))
+        check_api(api, "Controller")
+        check_gone(on_gone)
+        clock = getattr(api.client, "clock", SYSTEM_CLOCK)
+        feed = Feed(api.resource, reader_of(api.kind), [one.namespace for one in apis_of(api)], clock)
+        subscription = trigger_self(api.resource, predicate=predicate, run_gone=on_gone is not None)
+        main = WatchPlan(api, watch, subscription, feed, modify)
         self._set_up(main, api.client, concurrency, debounce, max_wait, backoff, name or api.resource.kind.lower(),
                      sync_timeout, observer)
         self._watch_backoff = watch_backoff
+        self._resync = None if resync is None else _period("resync", resync)
+        self._on_gone = on_gone
 
     @classmethod
-    def for_stream(cls, events: Iterable[Event[K]], store: Store[K], *, client: Client, stop: StopToken | None = None,
-                   concurrency: int = 10, debounce: Duration = 0, max_wait: Duration | None = None,
-                   backoff: KeyBackoff = DEFAULT_KEY_BACKOFF, name: str | None = None,
-                   sync_timeout: Duration | None = None, observer: Observer | None = None) -> Controller[K]:
-        """Reconcile the objects of `store`, whenever `events` says that one changed.
+    def for_stream(cls, stream: Iterable[Event[K]] | Iterable[K], store: Store[K], *, client: Client,
+                   stop: StopToken | None = None, concurrency: int = 10, debounce: Duration = 0,
+                   max_wait: Duration | None = None, backoff: KeyBackoff = DEFAULT_KEY_BACKOFF,
+                   name: str | None = None, sync_timeout: Duration | None = None,
+                   observer: Observer | None = None) -> Controller[K]:
+        """Reconcile the objects of `store`, whenever `stream` says that one changed.
 
-        `events` is a `reflector`'s stream, which keeps `store`; the controller pulls and closes it in a thread of its
-        own. `stop` is the token that ends it: the controller sets it when it stops. `observer` is told of its queue and
-        runs.
+        `stream` is a `reflector`'s, which keeps `store`, or what filters make of it: events, or objects; the controller
+        pulls and closes it in a thread of its own, and ends with an error when it ends, or when it has not been through
+        a reflector. An object that is not in the store any more counts as deleted. `stop` is the token that ends it:
+        the controller sets it when it stops. A stream can be used once, and so can the controller. `observer` is told
+        of its queue and runs.
         """
         self: Controller[K] = cls.__new__(cls)
-        self._set_up(StreamPlan(events, store, stop), client, concurrency, debounce, max_wait, backoff,
+        main = MainStream(stream, trigger_self(store.resource), stop, store)
+        self._set_up(main, client, concurrency, debounce, max_wait, backoff,
                      name or store.resource.kind.lower(), sync_timeout, observer)
         return self
 
-    def _set_up(self, main: WatchPlan | StreamPlan, client: Client, concurrency: int, debounce: Duration,
+    @property
+    def store(self) -> Store[K]:
+        """The objects that it reconciles: for mappers, and for whoever looks at them from outside. There before the
+        start, when it is not complete (see `Store`), and the same in each life of the controller."""
+        if isinstance(self._main, MainStream):
+            return self._main.store
+        assert self._main.feed is not None
+        return self._main.feed.store
+
+    def _set_up(self, main: WatchPlan | MainStream, client: Client, concurrency: int, debounce: Duration,
                 max_wait: Duration | None, backoff: KeyBackoff, name: str, sync_timeout: Duration | None,
                 observer: Observer | None) -> None:
         if not isinstance(concurrency, int) or concurrency < 1:
@@ -100,42 +147,76 @@ class Controller(Generic[K]):
         self._related: list[WatchPlan] = []
         self._triggers: list[TriggerSource] = []
         self._bulk_triggers: list[TriggerSource] = []
+        self._streams: list[StreamPlan] = []
         self._watch_backoff = DEFAULT_BACKOFF
+        self._launching = threading.Lock()
+        self._running: Running[K] | None = None
         self._signals, self._grace = False, DEFAULT_GRACE
         self._stop: StopToken | None = None
         self._observer = together(getattr(client, "observer", NO_OBSERVER) if observer is None else observer)
 
-    def owns(self, api: Api[Any], *, watch: WatcherConfig = DEFAULT_CONFIG) -> Controller[K]:
+    def owns(self, api: Api[Any] | Namespaces[Any], *, watch: WatcherConfig = DEFAULT_CONFIG,
+             predicate: Predicate[Any] | None = None, controller_only: bool = False) -> Controller[K]:
         """Objects of `api` are made by the reconciler, with an owner reference; changes of one trigger its owner.
 
-        A deletion is a change as well. Only their metadata is watched and kept. The owner's group and kind decide, not
-        the version.
+        A deletion is a change as well. Only their metadata is watched and kept, so that is all a `predicate` sees. The
+        owner's group and kind decide, not the version. `controller_only`: only the owner whose reference says
+        `controller: true`.
         """
-        _check_api(api, "owns")
-        self._related.append(WatchPlan(api.with_metadata_only(), watch, trigger_owners(self._resource)))
-        return self
+        check_api(api, "owns")
+        subscription = trigger_owners(self._resource, predicate=predicate, controller_only=controller_only)
+        return self._watch(WatchPlan(api.with_metadata_only(), watch, subscription))
 
-    def watches(self, api: Api[Any], mapper: Mapper[Any], *, watch: WatcherConfig = DEFAULT_CONFIG) -> Controller[K]:
-        """Each change or deletion of an object of `api` triggers what `mapper(obj)` returns: refs, one ref, or None.
+    @overload
+    def watches(self, api: Api[R] | Namespaces[R], mapper: Mapper[R], *, watch: WatcherConfig = ...,
+                predicate: Predicate[R] | None = ..., on: Literal["object"] = ...) -> Controller[K]: ...
+    @overload
+    def watches(self, api: Api[R] | Namespaces[R], mapper: EventMapper[R], *, watch: WatcherConfig = ...,
+                predicate: Predicate[R] | None = ..., on: Literal["event"]) -> Controller[K]: ...
+    def watches(self, api: Api[Any] | Namespaces[Any], mapper: Mapper[Any] | EventMapper[Any], *,
+                watch: WatcherConfig = DEFAULT_CONFIG, predicate: Predicate[Any] | None = None,
+                on: On = "object") -> Controller[K]:
+        """Each change or deletion of an object of `api` triggers what `mapper(obj)` returns: refs, one ref, EVERYTHING
+        (each object of the controller), or None.
 
-        The mapper runs in the watch's thread: it must not block. What it raises is logged, and that event triggers
-        nothing.
+        Of a changed object it is asked about the state before too, so that what is no longer concerned hears of it;
+        with `on="event"` it gets one `ObjectEvent` with both. The mapper runs in the watch's thread: it must not block.
+        What it raises is logged, and that event triggers nothing.
         """
-        _check_api(api, "watches")
-        self._related.append(WatchPlan(api, watch, trigger_others(mapper)))
-        return self
+        check_api(api, "watches")
+        check_mapper(mapper, on)
+        return self._watch(WatchPlan(api, watch, trigger_others(mapper, predicate=predicate, on=on)))
+
+    def owns_stream(self, stream: Iterable[Any], *, stop: StopToken | None = None,
+                    controller_only: bool = False) -> Controller[K]:
+        """As `owns`, of a stream that the program makes: of objects (`touched_objects`, so that deletions count) or
+        events. Its own thread pulls and closes it; `stop` is the token that ends it. Runs do not wait for its first
+        list. Raises RequestError while the controller runs."""
+        return self._pull(StreamPlan(stream, trigger_owners(self._resource, controller_only=controller_only), stop))
+
+    def watches_stream(self, stream: Iterable[Any], mapper: Mapper[Any] | EventMapper[Any], *,
+                       stop: StopToken | None = None, on: On = "object") -> Controller[K]:
+        """As `watches`, of a stream that the program makes; see `owns_stream`."""
+        check_mapper(mapper, on)
+        return self._pull(StreamPlan(stream, trigger_others(mapper, on=on), stop))
 
     def reconcile_on(self, source: TriggerSource) -> Controller[K]:
         """Each item of `source`, an iterable or queue pulled by a thread of its own, is an object or ref to reconcile.
+
+        An item that is neither is logged, and the next one follows.
         """
         check_source(source)
         self._triggers.append(source)
+        if (running := self._alive()) is not None:
+            running.add_source(source, bulk=False)
         return self
 
     def reconcile_all_on(self, source: TriggerSource) -> Controller[K]:
         """For each item of `source`, whatever it is, every stored object is reconciled."""
         check_source(source)
         self._bulk_triggers.append(source)
+        if (running := self._alive()) is not None:
+            running.add_source(source, bulk=True)
         return self
 
     def shutdown_on_signal(self, grace: Duration = DEFAULT_GRACE) -> Controller[K]:
@@ -180,15 +261,41 @@ class Controller(Generic[K]):
             resource=self._resource, main=self._main, related=tuple(self._related), triggers=tuple(self._triggers),
             bulk_triggers=tuple(self._bulk_triggers), concurrency=self._concurrency, debounce=self._debounce,
             max_wait=self._max_wait, backoff=self._backoff, sync_timeout=self._sync_timeout,
+            streams=tuple(self._streams), resync=self._resync, on_gone=self._on_gone,
             watch_backoff=self._watch_backoff, grace=self._grace,
             signals=self._signals, stop=self._stop, observer=self._observer)
 
     def _launch(self, reconciler: Reconciler[K] | ReconcileFunction[K], error_policy: ErrorPolicy[K] | None,
                 context: Any, *, signal_thread: bool) -> Running[K]:
         reconcile, policy = functions_of(reconciler, error_policy)
-        running: Running[K] = Running(self.plan(), reconcile, policy, context)
-        running.launch(signal_thread=signal_thread)
+        check_functions(reconcile, policy, context)
+        with self._launching:
+            if self._alive() is not None:
+                raise RequestError(f"controller {self._name} runs already: two lives of it would reconcile each object "
+                                   "at once; stop the first one, and wait for its runs to end")
+            running: Running[K] = Running(self.plan(), reconcile, policy, context)
+            running.launch(signal_thread=signal_thread)
+            self._running = running
         return running
+
+    def _alive(self) -> Running[K] | None:
+        """The life that has not come to its end, if there is one."""
+        running = self._running
+        return None if running is None or running.has_ended else running
+
+    def _watch(self, plan: WatchPlan) -> Controller[K]:
+        self._related.append(plan)
+        if (running := self._alive()) is not None:
+            running.add_watch(plan)
+        return self
+
+    def _pull(self, plan: StreamPlan) -> Controller[K]:
+        if not isinstance(plan.stream, Iterable):
+            raise RequestError(f"a stream is an iterable of objects or events, not {type(plan.stream).__name__}")
+        if self._alive() is not None:
+            raise RequestError(f"controller {self._name} runs: a stream cannot be added now")
+        self._streams.append(plan)
+        return self
 
 
 def _duration(what: str, duration: Duration) -> float:
@@ -199,12 +306,12 @@ def _duration(what: str, duration: Duration) -> float:
     return length
 
 
-def _check_api(api: Any, taker: str) -> None:
-    """Raises RequestError for what is likely to be passed instead of an Api: a kind, or the client."""
-    if isinstance(api, type) or not hasattr(api, "resource"):
-        given = api.__name__ if isinstance(api, type) else repr(api)
-        raise RequestError(f"{taker} takes an Api, such as Api.all(client, Kind) or "
-                           f"Api.namespaced(client, Kind, namespace), not {given}")
+def _period(what: str, duration: Duration) -> float:
+    """`duration` in seconds. Raises RequestError when it is not positive."""
+    length = _duration(what, duration)
+    if not length > 0:
+        raise RequestError(f"{what} must be more than 0 seconds, not {duration}")
+    return length
 
 
 def functions_of(reconciler: Reconciler[Any] | ReconcileFunction[Any],

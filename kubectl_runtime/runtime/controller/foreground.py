@@ -2,7 +2,8 @@
 
     how it ends                                       run()
     a signal, all runs ended within the grace period  returns
-    a signal, a reconciler is stuck                   flushes logs and output, ends the process with status 1
+    a signal, a reconciler is stuck (a call that the  flushes logs and output, ends the process with status 1
+    shutdown ended is not)
     a second signal n                                 the process ends at once with status 128 + n
     KeyboardInterrupt (no shutdown_on_signal)         stops, then raises it
     a stop from elsewhere (a reconciler, say)         returns
@@ -27,8 +28,8 @@ FLUSH_SECONDS = 2.0
 def serve(running: Running[Any], grace: float) -> None:
     """Block until `running` is to stop, then stop it. Signals are obeyed if this is the main thread."""
     try:
-        running.obey_signal()
         obeyed = running.obeys_signals
+        running.obey_signal()
         stuck = running.stop(grace)
     except BaseException:
         _stop_after_interrupt(running, grace)

@@ -1,44 +1,64 @@
 """`Plan`: what a `Controller` was told, frozen. `Assembly` makes the parts from it."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, KeyBackoff
+from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reflector.feed import Feed
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
 from kubectl_runtime.runtime.triggers.sources import TriggerSource
 from kubectl_runtime.runtime.triggers.triggers import Subscription
-from kubectl_runtime.runtime.watcher.event import Event
-from kubectl_runtime.runtime.watcher.watch_api import WatchApi
+from kubectl_runtime.runtime.watcher.watch_api import WatchApi, WatchApis
 from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, WatchBackoff
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client
 
+GoneFunction = Callable[[ObjectRef, Context[Any]], object]
+"""What a controller does for a key of which the store has no object."""
+
 
 @dataclass(frozen=True)
 class WatchPlan:
-    """One watch: what, how, and which requests follow from it."""
+    """One watch (or one for each namespace of an Api of several): what, how, and which requests follow from it.
 
-    api: WatchApi[Any]
+    `feed`: the store of the main objects, which is there before the controller starts; the others get theirs then.
+    `modify` prunes what is stored.
+    """
+
+    api: WatchApi[Any] | WatchApis[Any]
     config: WatcherConfig
     subscription: Subscription
+    feed: Feed[Any] | None = None
+    modify: Modify | None = None
 
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """The main objects come from a stream that somebody else made, in passing a store that somebody else keeps."""
+    """Objects or events that somebody else makes: of the main kind, if they are the main one's, in passing a store that
+    somebody else keeps."""
 
-    events: Iterable[Event[Any]]
-    store: Store[Any]
+    stream: Iterable[Any]
+    subscription: Subscription
     stop: StopToken | None
+
+
+@dataclass(frozen=True)
+class MainStream(StreamPlan):
+    """The main objects' stream."""
+
+    store: Store[Any]
 
 
 @dataclass(frozen=True)
@@ -49,8 +69,9 @@ class Plan:
     client: Client
     clock: Clock
     resource: ApiResource
-    main: WatchPlan | StreamPlan
+    main: WatchPlan | MainStream
     related: tuple[WatchPlan, ...] = ()
+    streams: tuple[StreamPlan, ...] = ()
     triggers: tuple[TriggerSource, ...] = ()
     bulk_triggers: tuple[TriggerSource, ...] = ()
     concurrency: int = 10
@@ -58,6 +79,8 @@ class Plan:
     max_wait: float | None = None
     backoff: KeyBackoff = DEFAULT_KEY_BACKOFF
     sync_timeout: float | None = None
+    resync: float | None = None
+    on_gone: GoneFunction | None = None
     watch_backoff: WatchBackoff = DEFAULT_BACKOFF
     grace: float = DEFAULT_GRACE
     signals: bool = False

@@ -4,17 +4,19 @@
     one per watch                when `draining` is set (the token shuts the sockets down)
     workers                      when `draining` is set and their run is over
     dispatcher                   when `draining` is set
-    one per trigger source       when `draining` is set; one that blocks in the user's iterable does not
+    one per trigger source       when `draining` is set; one that blocks in the user's iterable is left there
     signals (only with start)    when `draining` is set
+    ending, last words           begin when `draining` is set, see `Ending` and `LastWords`
 
     stop(timeout)   sets `draining`; waits for the runs in progress; shortly before the timeout sets `aborted`; waits
                     on; joins the threads; names by key and stack what did not end. Works at any moment, also before the
                     first sync, twice, from several threads at once. From one of the controller's own threads, a
                     reconciler for instance, it only begins the stop, as no thread can wait for itself.
 
-All threads are daemons, so a stuck one cannot keep the process; that the end is graceful nevertheless when the program
-just ends is the work of an `atexit` hook. If a thread of the library dies of a defect, the controller stops and says so
-in `error`: it never goes on half alive.
+However the end begins, it comes to its end by itself: previous signal handlers are back and the name is free, also when
+nobody calls `stop`. All threads are daemons, so a stuck one cannot keep the process; that the end is graceful
+nevertheless when the program just ends is the work of an `atexit` hook. If a thread of the library dies of a defect, or
+the client is closed, the controller stops and says so in `error`: it never goes on half alive.
 """
 from __future__ import annotations
 
@@ -22,34 +24,34 @@ import atexit
 import os
 import random
 import threading
-import time
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from signal import Signals
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.assembly import Assembly
-from kubectl_runtime.runtime.controller.plan import Plan
+from kubectl_runtime.runtime.controller.ending import Ending
+from kubectl_runtime.runtime.controller.last_words import LastWords
+from kubectl_runtime.runtime.controller.names import RUNNING
+from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
 from kubectl_runtime.runtime.controller.signals import ShutdownSignals
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
 from kubectl_runtime.runtime.reconcile.executor import ThreadExecutor
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.reflector.store import Store
-from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE, stack_of
+from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
+from kubectl_runtime.runtime.triggers.sources import TriggerSource
 from kubectl_runtime.runtime.usercode import described
 
 K = TypeVar("K")
 
-JOIN_SECONDS = 2.0
-"""The least time that threads get to end once no reconciler runs any more; real seconds."""
-
-
 class ControllerError(KubeError):
-    """A controller ended by itself: its stores did not fill in time, or one of its threads died of a defect."""
+    """A controller ended by itself: its stores did not fill in time, its client was closed, a stream that it was given
+    ended, or one of its threads died of a defect."""
 
 
 class Running(Generic[K]):
@@ -70,12 +72,15 @@ class Running(Generic[K]):
                                                on_bug=self._fail, rng=rng)
         self._shutdown = self._assembly.shutdown
         self._threads: list[threading.Thread] = []
+        self._source_threads: list[threading.Thread] = []
         self._heard: SimpleQueue[int | None] = SimpleQueue()
         self._signals = ShutdownSignals(self._heard)
         self._process = os.getpid()
-        self._forget_stop: Callable[[], None] = lambda: None
-        self._ending = threading.Lock()
-        self._stuck: list[ObjectRef] | None = None
+        self._forget: list[Callable[[], None]] = []
+        self._words = LastWords(self._assembly.logger, f"{plan.name} last words")
+        self._ending = Ending(plan.name, self._shutdown, self._assembly.runner, plan.clock, self._words,
+                              threads=self._own_threads, sources=lambda: self._source_threads,
+                              after_runs=self._assembly.recorder.close, release=self._release)
 
     @property
     def store(self) -> Store[K]:
@@ -88,6 +93,7 @@ class Running(Generic[K]):
         Raises SyncTimeoutError after that, naming what is missing and why; ControllerError when the controller ends
         before.
         """
+        self._check_here()
         gate, draining = self._assembly.gate, self._shutdown.draining
         if not gate.wait(None if timeout is None else seconds(timeout), draining):
             if draining.is_set():
@@ -99,7 +105,7 @@ class Running(Generic[K]):
     def wait(self, timeout: Duration | None = None) -> bool:
         """Block until the controller begins to stop, for whatever reason, at most `timeout` seconds; whether it does.
         """
-        return self._shutdown.draining.wait(None if timeout is None else seconds(timeout))
+        return self._is_elsewhere or self._shutdown.draining.wait(None if timeout is None else seconds(timeout))
 
     @property
     def reason(self) -> str:
@@ -108,10 +114,12 @@ class Running(Generic[K]):
 
     def trigger(self, item: Any) -> None:
         """Reconcile an object or ObjectRef soon; does not block. Raises RequestError when it is of another kind."""
+        self._check_here()
         self._assembly.inbox.trigger(item)
 
     def trigger_all(self) -> None:
         """Reconcile every stored object soon."""
+        self._check_here()
         self._assembly.inbox.trigger_everything()
 
     def stop(self, timeout: Duration = DEFAULT_GRACE) -> list[ObjectRef]:
@@ -123,16 +131,28 @@ class Running(Generic[K]):
         if self._is_elsewhere:
             return []
         self._shutdown.begin("stop() was called", seconds(timeout))
-        if threading.current_thread() in self._own_threads():
+        self._assembly.runner.wake()
+        if threading.current_thread() in (*self._own_threads(), *self._source_threads):
             return []
-        return self._finish()
+        stuck = self._ending.wait()
+        self._signals.close()  # here it may be the main thread, which alone can put handlers back
+        return stuck
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the end has come to its end: no thread of it runs, but those that are stuck in user code."""
+        return self._ending.is_settled or self._is_elsewhere
 
     def __enter__(self) -> Running[K]:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        self.stop()
+        try:
+            self.stop()
+        except KeyboardInterrupt:  # the person does not want to wait
+            self.abandon()
+            raise
         if error is None:
             self.raise_error()
 
@@ -143,40 +163,61 @@ class Running(Generic[K]):
 
     def launch(self, *, signal_thread: bool) -> None:
         """Start every thread, for `signal_thread` also one that obeys signals; else the caller does, by `obey_signal`.
+
+        Raises RequestError when a controller of this name runs on the client already.
         """
         plan, assembly = self._plan, self._assembly
+        self._forget.append(RUNNING.take(plan.client, plan.name))
         plan.client.grow(plan.concurrency)
         if plan.signals:
             self._signals.install()
         assembly.subscribe()
-        self._shutdown.draining.on_set(self._executor.close)
-        self._shutdown.draining.on_set(lambda: self._heard.put(None))
+        draining = self._shutdown.draining
+        draining.on_set(self._executor.close)
+        draining.on_set(lambda: self._heard.put(None))
+        draining.on_set(self._say_what_is_waited_for)
+        draining.on_set(self._ending.begin)
         for name, watch in assembly.watches.items():
             self._add_thread(f"watch {name}", watch.run)
-        self._add_thread("dispatcher", lambda: assembly.runner.dispatch(assembly.gate.check))
+        self._add_thread("dispatcher", lambda: assembly.runner.dispatch(assembly.housekeeping))
         for name, body in assembly.pulls.items():
-            self._add_thread(name, body)
+            self._add_thread(name, body, source=True)
         if self._signals.installed and signal_thread:
             self._add_thread("signals", self.obey_signal)
         if plan.stop is not None:
-            self._forget_stop = plan.stop.on_set(self._stop_was_set)
+            self._forget.append(plan.stop.on_set(self._stop_was_set))
+        self._forget.append(plan.client.on_close(self._client_was_closed))
         atexit.register(self._at_exit)
         assembly.logger.info("starting: watches %s; %d workers", ", ".join(assembly.watches) or "a given stream",
                              plan.concurrency)
         try:
-            for thread in self._own_threads():
+            for thread in (*self._own_threads(), *self._source_threads):
                 thread.start()
         except BaseException:  # no memory, no more threads: those that were started must not stay
             self.stop(0)
             raise
 
+    def add_watch(self, plan: WatchPlan) -> None:
+        """Watch something more, from now on. While the other stores are not complete, this one is waited for too."""
+        for name, watch in self._assembly.add_watch(plan).items():
+            self._add_thread(f"watch {name}", watch.run).start()
+
+    def add_source(self, source: TriggerSource, *, bulk: bool) -> None:
+        """Pull one more trigger source, from now on."""
+        name, body = self._assembly.add_source(source, bulk=bulk)
+        self._add_thread(name, body, source=True).start()
+
     def obey_signal(self) -> int | None:
         """Block until a signal comes or the controller stops, and begin the stop; the signal's number, None without
         one."""
-        number = self._heard.get()
+        while True:  # in pieces, so that a signal which comes just before the wait is seen
+            try:
+                number = self._heard.get(timeout=MAIN_THREAD_WAIT)
+                break
+            except Empty:
+                pass
         if number is not None:
             self._shutdown.begin(Signals(number).name, self._plan.grace)
-            self._assembly.logger.info("a second signal ends the process at once")
         return number
 
     @property
@@ -186,50 +227,25 @@ class Running(Generic[K]):
 
     def abandon(self) -> None:
         """Tell runs in progress to stop, and wait for nothing any more."""
+        self._shutdown.begin("abandoned", 0)
         self._shutdown.abort("abandoned")
-        self._release()
-
-    def _finish(self) -> list[ObjectRef]:
-        shutdown, runner = self._shutdown, self._assembly.runner
-        if not runner.wait_idle(lambda: shutdown.deadline or 0.0):
-            shutdown.abort("the grace period is over")
-            runner.wait_idle(lambda: shutdown.give_up_at or 0.0)
-        stuck = {run.thread_id: run for run in runner.running()}
-        # After the runs, which may still have something to tell, and before the program can close the client.
-        self._assembly.recorder.close(max(0.0, (shutdown.give_up_at or 0.0) - self._plan.clock.monotonic()))
-        self._join([thread for thread in self._own_threads() if thread.ident not in stuck])
-        with self._ending:
-            first = self._stuck is None
-            if self._stuck is None:
-                self._stuck = [run.request.ref for run in stuck.values()]
-            found = self._stuck
-        if first:  # outside the lock: log handlers are user code
-            self._report([(f"the reconciler of {run.request.ref}", thread) for thread, run in stuck.items()])
-            self._plan.observer.controller_stopped(self.name, len(stuck))
-            self._release()
-        return found
-
-    def _join(self, threads: list[threading.Thread]) -> None:
-        # Real time, whatever the clock is: what is waited for here is the operating system.
-        left = (self._shutdown.give_up_at or 0.0) - self._plan.clock.monotonic()
-        deadline = time.monotonic() + max(JOIN_SECONDS, left)
-        for thread in threads:
-            if thread.ident is not None:  # it was started
-                thread.join(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX))
-
-    def _report(self, stuck: list[tuple[str, int]]) -> None:
-        known = {thread for _, thread in stuck}
-        others = [(f"thread {thread.name!r}", thread.ident) for thread in self._own_threads()
-                  if thread.is_alive() and thread.ident is not None and thread.ident not in known]
-        stuck = stuck + others
-        for what, thread_id in stuck:
-            self._assembly.logger.error("%s does not end; it is here:\n%s", what, stack_of(thread_id))
-        self._assembly.logger.info("stopped%s", f"; stuck: {len(stuck)}" if stuck else "")
-
-    def _release(self) -> None:
-        self._signals.close()
-        self._forget_stop()
         atexit.unregister(self._at_exit)
+
+    def _say_what_is_waited_for(self) -> None:
+        once_more = "; a second signal ends the process at once" if self._signals.installed else ""
+        self._words.info("stopping: %s; %s%s", self._shutdown.draining.reason, self._assembly.drained, once_more)
+
+    def _release(self, stuck: int) -> None:
+        self._plan.observer.controller_stopped(self.name, stuck)
+        self._signals.close()
+        for forget in self._forget:
+            forget()
+        atexit.unregister(self._at_exit)
+
+    def _check_here(self) -> None:
+        if self._is_elsewhere:
+            raise ControllerError(f"controller {self.name} runs in the process that this one was forked from, and "
+                                  "nothing of it here: start another one")
 
     @property
     def _is_elsewhere(self) -> bool:
@@ -240,23 +256,30 @@ class Running(Generic[K]):
     def _own_threads(self) -> list[threading.Thread]:
         return [*self._threads, *self._executor.threads]
 
-    def _add_thread(self, what: str, body: Callable[[], object]) -> None:
+    def _add_thread(self, what: str, body: Callable[[], object], *, source: bool = False) -> threading.Thread:
         def run() -> None:
             try:
                 body()
             except BaseException as error:  # noqa: BLE001 - whatever it is, the controller must not go on half alive
                 self._fail(what, error)
 
-        self._threads.append(threading.Thread(target=run, name=f"{self.name} {what}", daemon=True))
+        thread = threading.Thread(target=run, name=f"{self.name} {what}", daemon=True)
+        (self._source_threads if source else self._threads).append(thread)
+        return thread
 
     def _fail(self, what: str, error: BaseException) -> None:
         if self.error is None:
             self.error = error
-        if isinstance(error, SyncTimeoutError):
-            self._assembly.logger.error("%s", error)
+        self._shutdown.begin(f"{what} failed: {described(error)}", self._plan.grace)
+        if isinstance(error, KubeError):
+            self._assembly.logger.error("%s; the controller ends", error)
         else:
             self._assembly.logger.critical("%s failed; the controller ends", what, exc_info=error)
-        self._shutdown.begin(f"{what} failed: {described(error)}", self._plan.grace)
+
+    def _client_was_closed(self) -> None:
+        if not self._shutdown.draining.is_set():
+            self.error = ControllerError("its client was closed while it ran: stop the controller first")
+            self._shutdown.begin("its client was closed", self._plan.grace)
 
     def _stop_was_set(self) -> None:
         token = self._plan.stop
@@ -267,4 +290,4 @@ class Running(Generic[K]):
         if self._is_elsewhere:
             return
         self._shutdown.begin("the program ends", self._plan.grace)
-        self._finish()
+        self._ending.wait()

@@ -1,22 +1,31 @@
 """SIGINT and SIGTERM become a graceful shutdown; a second one ends the process at once.
 
-    state       signal n                                          the last controller closes
-    installed   told to every controller; -> signalled            previous handlers come back
-    signalled   the program's own handler, if it had one;         previous handlers come back
-                else the process ends with status 128 + n
+    state       signal n                                                  the last controller closes
+    installed   told to every controller; -> signalled                    previous handlers come back
+    signalled   within 0.5 s of the first: taken for the same one         previous handlers come back
+                later: the program's own handler, if it had one; else the
+                process ends with status 128 + n
+    closed      goes to the previous handlers, which come back with it    -
 
-Signals belong to the process, so all controllers that obey them share one pair of handlers.
+Signals belong to the process, so all controllers that obey them share one pair of handlers. A closed state exists
+because handlers may be put back by the main thread only: where the last controller ends in another one, it happens
+when the main thread next asks (`close`), or with the next signal.
+
+One stop may send several signals: `timeout` and terminals signal a process and then its group.
 
 A signal handler runs in the main thread between any two instructions, also while that thread holds a lock. So these
 take none: they put a number into a `SimpleQueue` (which is made for it) and leave the rest to whoever waits there. For
 the same reason the second signal writes one line with `os.write` and ends with `os._exit`. It does not leave this to
 the default disposition, because the kernel ignores that for process 1 of a container.
+
+The child of a fork has no controllers; it gets the previous handlers.
 """
 from __future__ import annotations
 
 import os
 import signal
 import threading
+import time
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any
@@ -26,6 +35,9 @@ from kubectl_runtime.runtime.usercode import guarded_logger
 log = guarded_logger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+SAME_STOP = 0.5
+"""Seconds after the first signal in which others are taken for the same one."""
 
 _DEFAULTS = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler, None)
 
@@ -53,21 +65,27 @@ class ShutdownSignals:
         """Give the signals back to whom they belonged, if no other controller has them. Harmless when nothing was
         installed, or twice.
 
-        Off the main thread this is not allowed; it then happens when the next signal comes.
+        Off the main thread this is not allowed; it then happens when the main thread calls this, or with the next
+        signal.
         """
         _process.remove(self)
 
 
 class _ProcessSignals:
     """The handlers of the process. `previous` belongs to the main thread; `listeners` is replaced under the lock, and
-    read by the handler without it."""
+    read by the handlers without it."""
 
     def __init__(self) -> None:
         self.listeners: tuple[ShutdownSignals, ...] = ()
         self.previous: dict[signal.Signals, Any] = {}
+        self._first_at = 0.0
         self._lock = threading.Lock()
+        self._follows_forks = False
 
     def add(self, listener: ShutdownSignals) -> None:
+        if not self._follows_forks:
+            self._follows_forks = True
+            os.register_at_fork(after_in_child=self.forked)
         if not self.listeners:
             self.restore()  # the last ones were closed in another thread
         with self._lock:
@@ -88,23 +106,41 @@ class _ProcessSignals:
             signal.signal(number, signal.SIG_DFL if previous is None else previous)
             self.previous.pop(number, None)
 
+    def forked(self) -> None:
+        """In the child, whose only thread is its main one now."""
+        self._lock = threading.Lock()  # the parent's may have been held
+        self.listeners = ()
+        self.restore()
+
     def first(self, number: int, _frame: FrameType | None) -> None:
         listeners = self.listeners
-        if not listeners:  # this signal belongs to the handlers of before
-            if not self.previous:  # somebody kept this handler and put it back when its time was over
-                signal.signal(number, signal.SIG_DFL)
-            self.restore()
-            signal.raise_signal(number)
+        if not listeners:
+            self._pass_on(number)
             return
-        for known, previous in self.previous.items():
-            signal.signal(known, _exit_at_once if previous in _DEFAULTS else previous)
+        self._first_at = time.monotonic()
+        for known in self.previous:
+            signal.signal(known, self.second)
         for listener in listeners:
             listener.heard.put(number)
 
+    def second(self, number: int, frame: FrameType | None) -> None:
+        if not self.listeners:
+            self._pass_on(number)
+            return
+        if time.monotonic() - self._first_at < SAME_STOP:
+            return
+        previous = self.previous.get(signal.Signals(number))
+        if previous in _DEFAULTS:
+            os.write(2, f"{signal.Signals(number).name} again: ending at once\n".encode())
+            os._exit(128 + number)
+        previous(number, frame)
+
+    def _pass_on(self, number: int) -> None:
+        """This signal belongs to the handlers of before."""
+        if not self.previous:  # somebody kept this handler and put it back when its time was over
+            signal.signal(number, signal.SIG_DFL)
+        self.restore()
+        signal.raise_signal(number)
+
 
 _process = _ProcessSignals()
-
-
-def _exit_at_once(number: int, _frame: FrameType | None) -> None:
-    os.write(2, f"{signal.Signals(number).name} again: ending at once\n".encode())
-    os._exit(128 + number)

@@ -51,6 +51,12 @@ class SyncGate:
         self._logger.info("all stores are complete after %.1f s: reconciling", self._clock.monotonic() - self._since)
         self._on_open()
 
+    def expect(self, name: str) -> None:
+        """One more store has to be complete, if the gate is not open yet."""
+        with self._changed:
+            if not self.is_open:
+                self._missing[name] = None
+
     def wait(self, timeout: float | None, stop: StopToken) -> bool:
         """Block until the gate is open, `timeout` seconds have passed, or `stop` is set; whether it is open."""
         deadline = None if timeout is None else self._clock.monotonic() + timeout

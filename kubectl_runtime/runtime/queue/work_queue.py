@@ -130,8 +130,7 @@ class WorkQueue:
             run.forgotten = True
 
     def due(self, now: float) -> int:
-        """How many keys are due and not held back by a run of their own (one that began since the last `take` looked is
-        counted yet)."""
+        """How many keys could run now, were there enough workers; those that run already, again, are among them."""
         return self._scheduler.ready_count(now)
 
     def next_due(self) -> float | None:

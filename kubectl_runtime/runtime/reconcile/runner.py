@@ -76,9 +76,10 @@ class Runner:
             self._changed.notify_all()
 
     def drain(self) -> int:
-        """Begin no more runs and drop what is pending; returns how many keys that were."""
+        """Begin no more runs and drop what is pending; returns how many keys were due: timers are no work."""
         with self._lock:
-            dropped = self._queue.close()
+            dropped = self._queue.due(self._clock.monotonic())
+            self._queue.close()
             self._changed.notify_all()
             return dropped
 

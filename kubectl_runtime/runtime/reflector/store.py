@@ -42,12 +42,38 @@ class StoreState:
         self.clock = clock
         self.condition = threading.Condition()
         self.records: dict[Key, Record] = {}
+        self.hidden = False
+        """Whether readers see none of the records, since parts are missing."""
         self.ready = False
         self.ended: str | None = None
         self.trouble = ""
         """The last failure of the watch, for who waits in vain; empty while all is well."""
         self.indexes = Indexes()
-        self.observers: tuple[object, ...] = ()
+        self.on_ready: tuple[Callable[[], None], ...] = ()
+        """To be called once the store is complete, without the lock; must neither block nor raise."""
+
+    def renew(self) -> None:
+        """Another life begins: nothing is stored, nobody has ended it. Indexes stay declared."""
+        with self.condition:
+            for key in self.records:
+                self.indexes.drop(key)
+            self.records = {}
+            self.ready = False
+            self.ended = None
+            self.trouble = ""
+
+    @property
+    def shown(self) -> dict[Key, Record]:
+        """What readers see."""
+        return {} if self.hidden else self.records
+
+    def when_ready(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once the store is complete, now if it is."""
+        with self.condition:
+            if not self.ready:
+                self.on_ready = (*self.on_ready, callback)
+                return
+        callback()
 
 
 class Store(Generic[K]):
@@ -87,6 +113,13 @@ class Store(Generic[K]):
                                         f"{seconds(timeout or 0):g} s{_because(state)}")
                 clock.wait(state.condition, left)
 
+    def when_ready(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called once when the store is complete, by the thread that completes it; now, if it is.
+
+        It must neither block nor raise.
+        """
+        self._state.when_ready(callback)
+
     def get(self, key: ObjectRef | str, namespace: str | None = None) -> K | None:
         """The object with this ref, or this name and namespace; None when the store has none.
 
@@ -100,7 +133,7 @@ class Store(Generic[K]):
         return isinstance(key, ObjectRef) and self._is_own(key) and self._record(key, None) is not None
 
     def __len__(self) -> int:
-        return len(self._state.records)
+        return len(self._state.shown)
 
     def __iter__(self) -> Iterator[K]:
         return iter(self.list())
@@ -114,7 +147,7 @@ class Store(Generic[K]):
     def records(self) -> Records:
         """All objects as of now, in the form they are stored: immutable, and cheaper than readers."""
         with self._state.condition:
-            return [*self._state.records.values()]
+            return [*self._state.shown.values()]
 
     def find(self, predicate: Callable[[K], bool]) -> K | None:
         """Some object for which `predicate` is true, or None. What `predicate` raises is passed on."""
@@ -136,7 +169,8 @@ class Store(Generic[K]):
         state = self._state
         with state.condition:
             keys = state.indexes.keys(index, value)
-            records = None if keys is None else [state.records[key] for key in keys]
+            shown = state.shown
+            records = None if keys is None else [shown[key] for key in keys if key in shown]
             known = sorted(state.indexes.functions)
         if records is None:
             raise RequestError(f"the store of {self.resource.full_name} has no index {index!r} "
@@ -180,9 +214,10 @@ class Store(Generic[K]):
             name = key
         state = self._state
         with state.condition:
-            found = state.records.get(key_of(namespace, name))
+            shown = state.shown
+            found = shown.get(key_of(namespace, name))
             # Objects of a namespaced kind all have a namespace, so this finds cluster-scoped ones only.
-            return found if found is not None or not namespace else state.records.get((None, name))
+            return found if found is not None or not namespace else shown.get((None, name))
 
     def _is_own(self, ref: ObjectRef) -> bool:
         return ref.kind == self.resource.kind and ref.group == self.resource.group

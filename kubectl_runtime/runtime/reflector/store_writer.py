@@ -34,9 +34,13 @@ class StoreWriter(Generic[K]):
 
     def __init__(self, resource: ApiResource, read: Callable[[Record], K], *, clock: Clock = SYSTEM_CLOCK) -> None:
         """`read` makes what readers get of a record."""
-        self._state = StoreState(resource, clock)
+        self._set_up(StoreState(resource, clock), read)
+
+    def _set_up(self, state: StoreState, read: Callable[[Record], K]) -> None:
+        self._state = state
         self.read = read
-        self.store: Store[K] = Store(self._state, read)
+        self.store: Store[K] = Store(state, read)
+        self._observers: Observers = ()
 
     @property
     def resource(self) -> ApiResource:
@@ -65,7 +69,7 @@ class StoreWriter(Generic[K]):
                     else:
                         records[key] = record
                 self._set_indexes(changes, values)
-                return state.observers
+                return self._observers
 
     def replace(self, records: dict[Key, Record], changes: Changes) -> Observers:
         """Make `records`, which the store takes over, all there is; `changes` is how they differ from before."""
@@ -75,24 +79,37 @@ class StoreWriter(Generic[K]):
             with state.condition:
                 if state.indexes.epoch != epoch:
                     continue
-                state.records = records
+                self._replace(records)
                 self._set_indexes(changes, values)
-                state.ready = True
+                callbacks, state.on_ready = (state.on_ready, ()) if state.ready else ((), state.on_ready)
                 state.condition.notify_all()
-                return state.observers
+                observers = self._observers
+            for callback in callbacks:  # the library's own, and outside the lock
+                callback()
+            return observers
+
+    @property
+    def _complete(self) -> bool:
+        """Whether a complete list was written. Under the lock."""
+        return self._state.ready
+
+    def _replace(self, records: dict[Key, Record]) -> None:
+        """A complete list takes the place of everything that this writer wrote. Under the lock."""
+        self._state.records = records
+        self._state.ready = True
 
     def attach(self, observer: object) -> tuple[bool, list[Record]]:
         """Add an observer; whether the store is complete now, and what is in it."""
         state = self._state
         with state.condition:
-            state.observers = (*state.observers, observer)
-            return state.ready, [*state.records.values()]
+            self._observers = (*self._observers, observer)
+            return self._complete, [*self.records().values()]
 
     def detach(self, observer: object) -> None:
         """Remove an observer; commits that are under way may still have it."""
         state = self._state
         with state.condition:
-            state.observers = tuple(other for other in state.observers if other is not observer)
+            self._observers = tuple(other for other in self._observers if other is not observer)
 
     def trouble(self, text: str) -> None:
         """The last failure, for the error of those who wait in vain; empty when it is over."""

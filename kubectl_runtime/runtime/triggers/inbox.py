@@ -3,7 +3,7 @@
     sink                from the watches: requests, of which those of another kind are refused with a line in the log
     trigger             from the program: an object or ref; another kind raises
     trigger_everything  from the program: every stored object
-    external, bulk      the same two as requests, for the threads of trigger sources
+    external, bulk      the same two as requests, for the threads of trigger sources, and for EVERYTHING of a mapper
 
 Safe to use from any thread; never blocks.
 """
@@ -16,7 +16,7 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.reflector.store import Store
-from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink
+from kubectl_runtime.runtime.triggers.triggers import EVERYTHING_REF, ReconcileRequest, Sink
 from kubectl_runtime.runtime.usercode import GuardedLogger
 
 EXTERNAL, BULK = "external trigger", "bulk reconcile requested"
@@ -38,8 +38,9 @@ class Inbox:
         """Schedule these requests. Raises nothing."""
         own = self._resource
         try:
-            accepted = requests if all(request.ref.resource is own for request in requests) else self._own(requests)
-            self._schedule(accepted)
+            accepted = requests if all(_is_own(request.ref, own) for request in requests) else self._own(requests)
+            if accepted:
+                self._schedule(accepted)
         except Exception as error:  # noqa: BLE001 - a defect here: a controller that looks alive and hears nothing
             self._on_bug("the queue", error)
 
@@ -61,13 +62,23 @@ class Inbox:
         return [ReconcileRequest(record.ref.canonical(own), BULK) for record in self._store.records()]
 
     def _own(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
-        accepted = []
+        accepted: list[ReconcileRequest] = []
+        everything = False
         for request in requests:
+            if request.ref is EVERYTHING_REF:
+                accepted += () if everything else self.bulk()
+                everything = True
+                continue
             try:
                 accepted.append(ReconcileRequest(ref_of(request.ref, self._resource), request.reason, request.cause))
             except RequestError as error:
                 self._logger.error("a trigger (%s) is ignored: %s", request.reason, error)
         return accepted
+
+
+def _is_own(ref: ObjectRef, own: ApiResource) -> bool:
+    """Whether nothing has to be done with it: of one object there is one key."""
+    return ref.resource is own and (bool(ref.namespace) if own.namespaced else ref.namespace is None)
 
 
 def ref_of(item: Any, own: ApiResource) -> ObjectRef:
@@ -78,7 +89,7 @@ def ref_of(item: Any, own: ApiResource) -> ObjectRef:
     ref = item if isinstance(item, ObjectRef) else getattr(item, "ref", None)
     if not isinstance(ref, ObjectRef):
         raise RequestError(f"{type(item).__name__} is neither an object nor an ObjectRef of {own.full_name}")
-    if ref.resource is own and (ref.namespace is not None) == own.namespaced:
+    if _is_own(ref, own):
         return ref
     if ref.kind != own.kind or ref.group != own.group:
         raise RequestError(f"{ref} is not of the kind {own.full_name} that this controller reconciles")

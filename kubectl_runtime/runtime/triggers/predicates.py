@@ -1,144 +1,163 @@
 """Predicates: which changes of an object are worth a run.
 
-A predicate gives the *value* of an object that it watches, or None when it has no opinion; the filter lets an object
-pass when its value is another than the last one seen. So `generation` hides changes of status.
-
-    generation          `metadata.generation`; no opinion where the kind has none
+    generation          `metadata.generation` changed; no opinion where the kind has none
     resource_version    any change at all (hides what a list repeats)
     labels, annotations, finalizers
-    a.combine(b)        passes when either value changes
-    a.fallback(b)       b's value where a has no opinion
+    value(fn)           what `fn(obj)` gives changed; None: no opinion
+    selector("app=web") its labels match now, or did before
+    when(fn)            `fn(ObjectEvent)` decides, and nothing else does: deletions included
+    p.combine(q)        one of them changed
+    p.fallback(q)       q where p has no opinion
+    p & q               both pass
 
-What always passes, because missing it does harm: an object without any value, a real deletion, a change of
-`metadata.deletionTimestamp` (it comes without a new generation), a new object of the same name (the uid is part of the
-key), one that could not be decoded, and one that was not seen for the time-to-live.
+Values are compared by `==`, and are of one type where they are equal: 1 is not True. What passes a value in any case,
+because missing it does harm: an object that was not known, another uid (a new object of the same name), a change of
+`metadata.deletionTimestamp` (it comes without a new generation), and a deletion. An object that could not be decoded
+passes everything, without being shown to anybody; so does one for which a predicate raises, which is reported. A
+predicate without an opinion lets pass.
 
-`PredicateCache` decides. It remembers a hash per object, forgets an object when it is deleted, drops those that are
-missing from a complete list, and those not seen for `ttl` seconds; `max_size` bounds it in any case. For one thread
-at a time.
+In a controller the state before comes from the store. `PredicateCache` is for plain streams, see there.
 """
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from cachetools import TTLCache
-
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
-from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 from kubectl_runtime.core.objects.invalid import InvalidObject
 from kubectl_runtime.runtime.usercode import guarded, name_of
-from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, Init, InitApply, InitDone
+from kubectl_runtime.runtime.watcher.event import Apply, Delete, InitApply
 
-TTL = 3600.0
-"""Seconds without being seen after which an object passes again (kube-rs's number)."""
-
-MAX_SIZE = 1_000_000
-"""Objects that are remembered at most; beyond, the one that was not seen for longest passes again."""
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
-class Predicate:
-    """`value(obj)`: something hashable, or None for no opinion. Must depend on nothing but the object."""
+class ObjectEvent(Generic[K]):
+    """What became of an object: `obj` as it is now, or as it was last when it is `deleted`; `old`, what was known of it
+    before, None where that is nothing."""
 
-    value: Callable[[Any], Hashable | None]
-
-    def combine(self, other: "Predicate") -> "Predicate":
-        """Passes when this or the other value changes; no opinion when neither has one."""
-        first, second = self.value, other.value
-
-        def both(obj: Any) -> Hashable | None:
-            values = first(obj), second(obj)
-            return None if values == (None, None) else values
-
-        return Predicate(both)
-
-    def fallback(self, other: "Predicate") -> "Predicate":
-        """The other's value where this one has no opinion."""
-        first, second = self.value, other.value
-
-        def either(obj: Any) -> Hashable | None:
-            value = first(obj)
-            return second(obj) if value is None else value
-
-        return Predicate(either)
+    obj: K
+    old: K | None = None
+    deleted: bool = False
 
 
-def _items(mapping: Any) -> Hashable:
-    return tuple(sorted(mapping.items()))
+Verdict = Callable[[ObjectEvent[Any]], bool | None]
+"""Whether an event is worth a run; None: no opinion."""
 
 
-# Module names on purpose: `predicates.generation`. (That is why `from __future__ import annotations` is not used here.)
-generation = Predicate(lambda obj: obj.generation)
-resource_version = Predicate(lambda obj: obj.resource_version or None)
-labels = Predicate(lambda obj: _items(obj.labels))
-annotations = Predicate(lambda obj: _items(obj.annotations))
-finalizers = Predicate(lambda obj: tuple(obj.finalizers))
-_Seen = tuple[Key, str]
-"""The uid too: a namesake that was created later is seen for the first time."""
+@dataclass(frozen=True, slots=True)
+class Predicate(Generic[K]):
+    """Made by the functions of this module. Immutable; what it calls must depend on nothing but the event."""
 
+    verdict: Callable[[ObjectEvent[K]], bool | None]
+    name: str
 
-class PredicateCache:
-    """The memory of one filter."""
-
-    def __init__(self, predicate: Predicate, *, ttl: Duration = TTL, max_size: int = MAX_SIZE,
-                 clock: Clock = SYSTEM_CLOCK) -> None:
-        self._value = predicate.value
-        self._seen: TTLCache[_Seen, int] = TTLCache(max_size, seconds(ttl), timer=clock.monotonic)
-        self._listed: set[_Seen] | None = None
-
-    def __len__(self) -> int:
-        """How many objects are remembered."""
-        return len(self._seen)
-
-    def passes(self, event: Event[Any]) -> bool:
-        """Whether this event is worth passing on; remembers what it was about. Events without an object pass."""
-        if isinstance(event, Apply | InitApply):
-            return self._changed(event.obj)
-        if isinstance(event, Delete):
-            self._seen.pop(_key(event.obj), None)
-        elif isinstance(event, Init):
-            self._listed = set()
-        elif isinstance(event, InitDone):
-            self._forget_vanished()
-        return True
-
-    def passes_object(self, obj: Any) -> bool:
-        """As `passes`, for streams of objects, where a deletion shows as a deletionTimestamp or not at all."""
-        return self._changed(obj)
-
-    def _changed(self, obj: Any) -> bool:
-        key = _key(obj)
-        if self._listed is not None:
-            self._listed.add(key)
-        if isinstance(obj, InvalidObject):
+    def passes(self, event: ObjectEvent[K]) -> bool:
+        """Whether `event` is worth a run. Raises nothing (see the module)."""
+        if isinstance(event.obj, InvalidObject):
             return True
-        seen = guarded(None, self._named, self._hash, obj)
-        if seen is None:
+        if isinstance(event.old, InvalidObject):
+            event = ObjectEvent(event.obj, None, event.deleted)
+        return guarded(None, self._told, self.verdict, event) is not False
+
+    def combine(self, other: "Predicate[K]") -> "Predicate[K]":
+        """Passes when this or the other one sees a change; no opinion when neither has one."""
+        first, second = self.verdict, other.verdict
+
+        def either(event: ObjectEvent[K]) -> bool | None:
+            verdicts = first(event), second(event)
+            return None if verdicts == (None, None) else True in verdicts
+
+        return Predicate(either, f"{self.name} or {other.name}")
+
+    def fallback(self, other: "Predicate[K]") -> "Predicate[K]":
+        """The other's verdict where this one has no opinion."""
+        first, second = self.verdict, other.verdict
+
+        def one(event: ObjectEvent[K]) -> bool | None:
+            verdict = first(event)
+            return second(event) if verdict is None else verdict
+
+        return Predicate(one, f"{self.name}, else {other.name}")
+
+    def __and__(self, other: "Predicate[K]") -> "Predicate[K]":
+        """Passes when both do; what has no opinion does not hinder."""
+        first, second = self.verdict, other.verdict
+
+        def both(event: ObjectEvent[K]) -> bool | None:
+            verdict = first(event)
+            if verdict is False:
+                return False
+            opinion = second(event)
+            return verdict if opinion is None else opinion
+
+        return Predicate(both, f"{self.name} and {other.name}")
+
+    def _told(self, event: ObjectEvent[K]) -> str:
+        return f"predicate {self.name}, given {event.obj!r},"
+
+
+def value(function: Callable[[K], object]) -> Predicate[K]:
+    """Passes when what `function(obj)` gives changed; where it gives None now and before, it has no opinion."""
+
+    def changed(event: ObjectEvent[K]) -> bool | None:
+        old, now = event.old, event.obj
+        if old is None or event.deleted or _uid(now) != _uid(old) or _deletion(now) != _deletion(old):
             return True
-        before = self._seen.get(key)
-        self._seen[key] = seen
-        return before != seen
+        after, before = function(now), function(old)
+        return None if after is None and before is None else not same(after, before)
 
-    def _hash(self, obj: Any) -> int | None:
-        """What is remembered of `obj`; None when the predicate has no opinion."""
-        value = self._value(obj)
-        return None if value is None else hash((value, _deletion(obj)))
-
-    def _named(self, obj: Any) -> str:
-        return f"predicate {name_of(self._value)}, given {obj!r},"
-
-    def _forget_vanished(self) -> None:
-        listed, self._listed = self._listed, None
-        if listed is not None:
-            for key in [key for key in self._seen if key not in listed]:
-                self._seen.pop(key, None)
+    return Predicate(changed, name_of(function))
 
 
-def _key(obj: Any) -> _Seen:
-    return obj.ref.key, obj.uid
+def selector(selection: LabelSelection) -> Predicate[Any]:
+    """Passes objects whose labels match now or matched before, deleted ones included. Raises RequestError for what is
+    no selector."""
+    matches = Selector.of(selection).matches
+
+    def matched(event: ObjectEvent[Any]) -> bool:
+        return matches(event.obj.labels) or (event.old is not None and matches(event.old.labels))
+
+    return Predicate(matched, f"selector {selection!r}")
+
+
+def when(function: Callable[[ObjectEvent[K]], bool]) -> Predicate[K]:
+    """`function(event)` decides alone."""
+    return Predicate(lambda event: bool(function(event)), name_of(function))
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two values are equal and of one type, inside tuples, lists and mappings too."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(part, other[key]) for key, part in one.items())
+    return bool(one == other)
+
+
+def object_event(event: Apply[K] | InitApply[K] | Delete[K]) -> ObjectEvent[K]:
+    """What a watcher says of an object, as predicates and mappers see it."""
+    return ObjectEvent(event.obj, event.previous if isinstance(event, Apply) else None, isinstance(event, Delete))
+
+
+def _uid(obj: Any) -> object:
+    return obj.uid
 
 
 def _deletion(obj: Any) -> object:
     """The deletionTimestamp as it came: text in the head of a received object, which need not be parsed."""
     record = getattr(obj, "record", None)
     return record.head.deletion_timestamp if record is not None else obj.deletion_timestamp
+
+
+def _named(function: Callable[[Any], object], name: str) -> Predicate[Any]:
+    return Predicate(value(function).verdict, name)
+
+
+# Module names on purpose: `predicates.generation`. (That is why `from __future__ import annotations` is not used here.)
+generation = _named(lambda obj: obj.generation, "generation")
+resource_version = _named(lambda obj: obj.resource_version or None, "resource_version")
+labels = _named(lambda obj: dict(obj.labels), "labels")
+annotations = _named(lambda obj: dict(obj.annotations), "annotations")
+finalizers = _named(lambda obj: tuple(obj.finalizers), "finalizers")

@@ -3,7 +3,7 @@
     applied_objects     the objects of InitApply and Apply
     touched_objects     those and the objects of Delete
     modify              changes each object (pruning) before it reaches a store
-    predicate_filter    only the objects that changed in the sense of a predicate
+    predicate_filter    only the objects, or events, that a predicate lets pass
     trigger_self, trigger_owners, trigger_others    requests
 
 A stage passes on one event at a time, keeps no lock, closes its source when it is closed, and lives on when user code
@@ -20,12 +20,14 @@ from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource
 from kubectl_runtime.core.objects.invalid import InvalidObject
 from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.triggers import triggers
-from kubectl_runtime.runtime.triggers.predicates import TTL, Predicate, PredicateCache
+from kubectl_runtime.runtime.triggers.predicate_cache import TTL, PredicateCache
+from kubectl_runtime.runtime.triggers.predicates import Predicate
 from kubectl_runtime.runtime.triggers.triggers import Mapper, ReconcileRequest, Subscription
 from kubectl_runtime.runtime.usercode import guarded, name_of
-from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, InitApply, with_obj
+from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, InitApply, is_event, with_obj
 
 K = TypeVar("K")
+T = TypeVar("T")
 
 
 def applied_objects(events: Iterable[Event[K]]) -> Iterator[K]:
@@ -46,17 +48,18 @@ def modify(events: Iterable[Event[K]], change: Callable[[K], object]) -> Iterato
             yield with_obj(event, lambda obj: _changed(obj, change))
 
 
-def predicate_filter(objects: Iterable[K], predicate: Predicate, *, ttl: Duration = TTL,
-                     clock: Clock = SYSTEM_CLOCK) -> Iterator[K]:
-    """The objects whose value changed, or that pass in any case (see `predicates`).
+def predicate_filter(stream: Iterable[T], predicate: Predicate[Any], *, ttl: Duration = TTL,
+                     clock: Clock = SYSTEM_CLOCK) -> Iterator[T]:
+    """The objects, or the events, that `predicate` lets pass. It keeps the last state of each object, bounded as
+    `PredicateCache` says; in a controller `predicate=` keeps nothing.
 
-    Deletions cannot be told from changes in a stream of objects: do not filter one whose deletions matter.
+    Deletions cannot be told from changes in a stream of objects: filter the events if they matter.
     """
     cache = PredicateCache(predicate, ttl=ttl, clock=clock)
-    with closing_source(objects):
-        for obj in objects:
-            if cache.passes_object(obj):
-                yield obj
+    with closing_source(stream):
+        for item in stream:
+            if cache.passes(item) if is_event(item) else cache.passes_object(item):
+                yield item
 
 
 def trigger_self(events: Iterable[Event[Any]], resource: HasApiResource | ApiResource) -> Iterator[ReconcileRequest]:
@@ -70,7 +73,7 @@ def trigger_owners(events: Iterable[Event[Any]], owner: HasApiResource | ApiReso
 
 
 def trigger_others(events: Iterable[Event[K]], mapper: Mapper[K]) -> Iterator[ReconcileRequest]:
-    """Requests for what `mapper` makes of each touched object."""
+    """Requests for what `mapper` makes of each touched object; EVERYTHING is `EVERYTHING_REF`."""
     return _requests(events, triggers.trigger_others(mapper))
 
 

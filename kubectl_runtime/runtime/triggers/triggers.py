@@ -4,10 +4,10 @@ A *subscription* is any `Callable[[Event], Iterable[ReconcileRequest]]`. Here ar
 
     trigger_self     the object itself
     trigger_owners   each owner of the wanted group and kind, brought to the owner's own version and scope
-    trigger_others   whatever a mapper names: none, one or many
+    trigger_others   whatever a mapper names: none, one, many, or EVERYTHING
 
 The last two also look at the previous state of a changed object, if the event has it: an owner that lost its child, and
-whatever an object no longer refers to, have to hear of that.
+whatever an object no longer refers to, have to hear of that. A predicate decides which events they look at.
 
 All of them answer to `InitApply`, `Apply` and `Delete`, and to nothing else: a deletion concerns the owners as much
 as a change does, and for the object itself it is how its queue learns that there is nothing left to keep. They keep
@@ -16,15 +16,18 @@ no state and are safe to use from any thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from enum import StrEnum
-from typing import Any, TypeAlias, TypeVar
+from enum import Enum, StrEnum
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.core.meta.metav1 import OwnerReference
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.invalid import InvalidObject
+from kubectl_runtime.runtime.triggers.predicates import ObjectEvent, Predicate, object_event
+from kubectl_runtime.runtime.usercode import misfit, name_of
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, InitApply
 
 K = TypeVar("K")
@@ -35,6 +38,9 @@ class Reason(StrEnum):
 
     OBJECT_UPDATED = "object updated"
     OBJECT_DELETED = "object deleted"
+    """Its queue forgets the object; nothing runs."""
+    OBJECT_GONE = "object gone"
+    """Something is to run for it nevertheless."""
     RELATED_OBJECT_UPDATED = "related object updated"
     RELATED_OBJECT_DELETED = "related object deleted"
 
@@ -53,31 +59,61 @@ Subscription: TypeAlias = Callable[[Event[Any]], Iterable[ReconcileRequest]]
 Sink: TypeAlias = Callable[[list[ReconcileRequest]], None]
 """Takes the requests of one batch of events, in order; never called with an empty list. Must not block or raise."""
 
-Mapper: TypeAlias = Callable[[K], Iterable[ObjectRef] | ObjectRef | None]
-"""From a related object to the refs it concerns: an iterable of them, a single one, or None."""
+class Everything(Enum):
+    """The type of EVERYTHING."""
+
+    EVERYTHING = "everything"
 
 
-def trigger_self(resource: HasApiResource | ApiResource) -> Subscription:
-    """Each touched object of `resource` asks for itself."""
+EVERYTHING = Everything.EVERYTHING
+"""What a mapper returns when the change concerns every object that the controller reconciles."""
+
+EVERYTHING_REF = ObjectRef(ApiResource("", "", "*", "*"), "*")
+"""In a request: all of them. The controller's inbox, which knows them, puts them in its place, once for a batch."""
+
+Mapped: TypeAlias = Iterable[ObjectRef] | ObjectRef | Everything | None
+Mapper: TypeAlias = Callable[[K], Mapped]
+"""From a related object to what it concerns: refs, a single one, EVERYTHING, or None."""
+EventMapper: TypeAlias = Callable[[ObjectEvent[K]], Mapped]
+"""The same from an event: both states at once, and whether it is a deletion."""
+
+On: TypeAlias = Literal["object", "event"]
+
+
+def trigger_self(resource: HasApiResource | ApiResource, *, predicate: Predicate[Any] | None = None,
+                 run_gone: bool = False) -> Subscription:
+    """Each touched object of `resource` asks for itself, if `predicate` lets it pass.
+
+    A deletion always asks its queue to forget the object. With `run_gone` one that passes asks for a run as well.
+    """
     own = api_resource_of(resource)
 
     def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:
         if not isinstance(event, Apply | InitApply | Delete):
             return ()
         obj = event.obj
-        reason = Reason.OBJECT_DELETED if isinstance(event, Delete) else Reason.OBJECT_UPDATED
+        passes = predicate is None or predicate.passes(object_event(event))
+        deleted = isinstance(event, Delete)
+        if not passes and not deleted:
+            return ()
+        reason = Reason.OBJECT_DELETED if deleted else Reason.OBJECT_UPDATED
         ref = ObjectRef(own, obj.name, obj.namespace if own.namespaced else None)
-        return (ReconcileRequest(ref, reason, _version(obj)),)
+        request = ReconcileRequest(ref, reason, _version(obj))
+        if deleted and run_gone and passes:
+            return (request, ReconcileRequest(ref, Reason.OBJECT_GONE))
+        return (request,)
 
     return requests
 
 
-def trigger_owners(owner: HasApiResource | ApiResource) -> Subscription:
-    """Each touched object asks for its owners of this group and kind.
+def trigger_owners(owner: HasApiResource | ApiResource, *, predicate: Predicate[Any] | None = None,
+                   controller_only: bool = False) -> Subscription:
+    """Each touched object that passes asks for its owners of this group and kind, with `controller_only` for the one
+    that controls it.
 
     The version in an owner reference is ignored, and a cluster-scoped owner gets no namespace. The uid is not
     compared: a reference to a namesake that is gone leads to a run that finds nothing to do, which is cheaper than a
-    missed one.
+    missed one (the namesake may wait for this name to become free).
     """
     own = api_resource_of(owner)
 
@@ -85,30 +121,37 @@ def trigger_owners(owner: HasApiResource | ApiResource) -> Subscription:
         if not isinstance(event, Apply | InitApply | Delete):
             return ()
         obj = event.obj
-        if isinstance(obj, InvalidObject):
+        if isinstance(obj, InvalidObject) or (predicate is not None and not predicate.passes(object_event(event))):
             return ()
         namespace = obj.namespace if own.namespaced else None
         reason = _related(event)
-        return [ReconcileRequest(ObjectRef(own, reference.name, namespace), reason, _version(obj))
-                for reference in _owners(event) if reference.kind == own.kind and reference.group == own.group]
+        names = dict.fromkeys(reference.name for reference in _owners(event)
+                              if reference.kind == own.kind and reference.group == own.group
+                              and (reference.controller or not controller_only))
+        return [ReconcileRequest(ObjectRef(own, name, namespace), reason, _version(obj)) for name in names]
 
     return requests
 
 
-def trigger_others(mapper: Mapper[Any]) -> Subscription:
-    """Each touched object asks for what `mapper` makes of it. Objects that could not be decoded are not shown to it.
+def trigger_others(mapper: Mapper[Any] | EventMapper[Any], *, predicate: Predicate[Any] | None = None,
+                   on: On = "object") -> Subscription:
+    """Each touched object that passes asks for what `mapper` makes of it: of each of its states, or with `on="event"`
+    of the `ObjectEvent`. Objects that could not be decoded are not shown to it.
 
     The mapper is user code: it runs in the watch's thread, without a lock, must not block, and what it raises is
     reported and does not end the watch.
     """
+    given: Callable[[Any], Mapped] = mapper
 
     def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:
         if not isinstance(event, Apply | InitApply | Delete) or isinstance(event.obj, InvalidObject):
             return
+        if predicate is not None and not predicate.passes(object_event(event)):
+            return
         reason, cause = _related(event), _version(event.obj)
         seen = set()
-        for obj in _states(event):
-            for ref in _refs(mapper(obj)):
+        for shown in (_valid(object_event(event)),) if on == "event" else _states(event):
+            for ref in _refs(given(shown)):
                 if ref not in seen:
                     seen.add(ref)
                     yield ReconcileRequest(ref, reason, cause)
@@ -116,14 +159,28 @@ def trigger_others(mapper: Mapper[Any]) -> Subscription:
     return named_after(mapper, requests)
 
 
-def _refs(found: Iterable[ObjectRef] | ObjectRef | None) -> Iterator[ObjectRef]:
+def check_mapper(mapper: object, on: object) -> None:
+    """Raises RequestError for what cannot be called with one argument, and for another `on`."""
+    if on not in ("object", "event"):
+        raise RequestError(f'a mapper is called on="object" or on="event", not {on!r}')
+    if not callable(mapper):
+        raise RequestError("a mapper is a function from an object to ObjectRefs, one ref, EVERYTHING or None, not "
+                           f"{mapper!r}")
+    if (wrong := misfit(mapper, ("an event" if on == "event" else "an object",))) is not None:
+        raise RequestError(f"the mapper {name_of(mapper)} {wrong}")
+
+
+def _refs(found: Mapped) -> Iterator[ObjectRef]:
     """What a mapper returned, one by one. Raises TypeError for what is no ref: it comes from user code."""
     if found is None:
         return
+    if found is EVERYTHING:
+        yield EVERYTHING_REF
+        return
     for ref in found if isinstance(found, Iterable) else (found,):
         if not isinstance(ref, ObjectRef) or not isinstance(ref.resource, ApiResource):
-            raise TypeError("a mapper returns ObjectRefs, one or many, or None: ObjectRef.of(Kind, name, namespace); "
-                            f"not {type(ref).__name__}")
+            raise TypeError("a mapper returns ObjectRefs, one or many, EVERYTHING, or None: "
+                            f"ObjectRef.of(Kind, name, namespace); not {type(ref).__name__}")
         yield ref
 
 
@@ -132,6 +189,11 @@ def named_after(function: Any, wrapper: Subscription) -> Subscription:
     for attribute in ("__module__", "__name__", "__qualname__"):
         setattr(wrapper, attribute, getattr(function, attribute, None) or getattr(type(function), attribute))
     return wrapper
+
+
+def _valid(event: ObjectEvent[Any]) -> ObjectEvent[Any]:
+    """Without a previous state that could not be decoded."""
+    return ObjectEvent(event.obj, None, event.deleted) if isinstance(event.old, InvalidObject) else event
 
 
 def _states(event: Apply[Any] | InitApply[Any] | Delete[Any]) -> Iterator[Any]:
@@ -143,7 +205,7 @@ def _states(event: Apply[Any] | InitApply[Any] | Delete[Any]) -> Iterator[Any]:
 
 
 def _owners(event: Apply[Any] | InitApply[Any] | Delete[Any]) -> Iterable[OwnerReference]:
-    return dict.fromkeys(reference for obj in _states(event) for reference in obj.owner_references)
+    return (reference for obj in _states(event) for reference in obj.owner_references)
 
 
 def _related(event: Event[Any]) -> Reason:

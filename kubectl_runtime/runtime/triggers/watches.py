@@ -23,6 +23,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
@@ -77,9 +78,10 @@ class Watch(Generic[K]):
 
     def __init__(self, api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *, stop: StopToken,
                  backoff: WatchBackoff = DEFAULT_BACKOFF, relist_triggers: bool = False, modify: Modify | None = None,
-                 clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None, name: str | None = None,
-                 observer: Observer = NO_OBSERVER) -> None:
-        """Nothing is requested yet. `modify` prunes each object before it is stored; `rng` draws all jitter.
+                 writer: StoreWriter[K] | None = None, clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None,
+                 name: str | None = None, observer: Observer = NO_OBSERVER) -> None:
+        """Nothing is requested yet. `modify` prunes each object before it is stored, by `writer` if there is one
+        already; `rng` draws all jitter.
 
         `observer` is told what happens to the watch `name` (by default what it watches, in words); it raises nothing
         (see `together`).
@@ -95,7 +97,7 @@ class Watch(Generic[K]):
         self._driver = WatchDriver(api, config, stop, clock, rng)
         self._backoff = Backoff(backoff, rng=rng)
         self._failures = FailureLog(self.target)
-        self._writer = StoreWriter(api.resource, self._read, clock=clock)
+        self._writer = writer or StoreWriter(api.resource, self._read, clock=clock)
         self._relist_triggers = relist_triggers
         self._reflector = Reflector(self._writer, relist_triggers=relist_triggers)
         self._resume_at = 0.0
@@ -120,8 +122,12 @@ class Watch(Generic[K]):
         that.
 
         What is stored already is passed through before this returns, by the calling thread. `on_complete` is called
-        whenever the store holds a complete list, and now if it does already. It must neither block nor raise.
+        whenever the store holds a complete list, and now if it does already. It must neither block nor raise. Raises
+        RequestError when the watch has stopped: nothing would ever come.
         """
+        if self.stopped:
+            raise RequestError(f"{self.target}: the watch has stopped ({self.stop.reason or 'its token was set'}), so "
+                               "nothing can be subscribed to")
         subscriber = Subscriber(subscription, sink, self._read, self._clock, self.stop, on_complete)
         ready, records = self._writer.attach(subscriber)
         subscriber.begin([*map(Apply, records), INIT_DONE] if ready else [])

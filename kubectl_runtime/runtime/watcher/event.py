@@ -16,7 +16,7 @@ Immutable, equal by content. `obj` is a `Record` inside the runtime and a fresh 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar
 
 import msgspec
 
@@ -71,6 +71,11 @@ INIT, INIT_DONE, IDLE = Init(), InitDone(), Idle()
 
 RawStep: TypeAlias = Event[T] | Failed | Idle
 """What the raw steps of a watcher yield."""
+
+
+def is_event(item: object) -> TypeGuard[Event[Any]]:
+    """Whether this is an `Event`, and not an object."""
+    return isinstance(item, Apply | Delete | InitApply | Init | InitDone)
 
 
 def obj_of(event: Event[Any]) -> Any:

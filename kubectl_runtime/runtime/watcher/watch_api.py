@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar, cast
 
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
@@ -12,6 +12,7 @@ from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.requests.params import ListParams, WatchParams
 from kubectl_runtime.core.requests.request import Retry
 
+K = TypeVar("K")
 K_co = TypeVar("K_co", covariant=True)
 
 
@@ -49,3 +50,20 @@ class WatchApi(Protocol[K_co]):
     def list_page(self, params: ListParams, *, stop: StopToken, retry: Retry) -> tuple[ListMeta, list[Record]]: ...
 
     def open_watch(self, params: WatchParams, resource_version: str, stop: StopToken) -> Iterator[WatchBatch]: ...
+
+
+class WatchApis(Protocol[K_co]):
+    """`Namespaces`: several places to watch, whose objects belong into one store."""
+
+    @property
+    def resource(self) -> ApiResource: ...
+    @property
+    def kind(self) -> type[K_co]: ...
+    @property
+    def apis(self) -> Sequence[WatchApi[K_co]]: ...
+
+
+def apis_of(api: WatchApi[K] | WatchApis[K]) -> Sequence[WatchApi[K]]:
+    """What is watched, one place at a time."""
+    apis: Sequence[WatchApi[K]] = getattr(api, "apis", None) or (cast(WatchApi[K], api),)
+    return apis

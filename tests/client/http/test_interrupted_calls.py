@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
-from kubectl_runtime import Api, ApiResource, RetryPolicy, StopToken, TransportError
+from kubectl_runtime import Api, ApiError, ApiResource, Client, Config, RetryPolicy, StopToken, TransportError
 from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.certificates.contexts import server_context
+from kubectl_runtime.client.http.interrupt import Interrupt, connects, released, waits_on
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
+from kubectl_runtime.core.base.scope import CallScope, FirstOf, call_scope
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import ConfigMap
 from tests.client.wire_server import Peer, WireServer, config_map
@@ -119,3 +126,187 @@ def test_a_write_under_way_gets_its_answer() -> None:
                    body=b"{}")
     with WireServer(serve) as server, server.client(client={"retry": RetryPolicy.never()}) as client:
         assert b'"uid-a"' in client.request(post, stop=stop)
+
+
+POST = Request("POST", "/api/v1/namespaces/default/configmaps", "create", RESOURCE, "create configmaps default/a",
+               body=b"{}")
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """The port of a server that accepts connections, and no more."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+@pytest.fixture
+def deaf() -> Iterator[int]:
+    """The port of a server to which no connection comes about: its queue is full."""
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
+        yield listening.getsockname()[1]
+
+
+def set_soon(stop: StopToken) -> threading.Timer:
+    """Set by another thread when this one is likely to be in the kernel; if it is not yet, the test is only easier."""
+    timer = threading.Timer(0.15, stop.set, ["the test says so"])
+    timer.start()
+    return timer
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_connection_that_does_not_come_about_is_given_up_at_once(deaf: int, scheme: str) -> None:
+    stop = StopToken()
+    with Client(Config(cluster_url=f"{scheme}://127.0.0.1:{deaf}", timeout=TOO_LONG)) as client:
+        timer, began = set_soon(stop), time.monotonic()
+        with pytest.raises(TransportError, match="given up, as the test says so"):
+            client.request(LIST, stop=stop)
+        assert time.monotonic() - began < TOO_LONG / 2
+        timer.join()
+
+
+def test_a_tls_handshake_that_is_not_answered_is_given_up_at_once(silent: int) -> None:
+    stop = StopToken()
+    with Client(Config(cluster_url=f"https://127.0.0.1:{silent}", timeout=TOO_LONG)) as client:
+        timer, began = set_soon(stop), time.monotonic()
+        with pytest.raises(TransportError, match="given up, as the test says so"):
+            client.request(LIST, stop=stop)
+        assert time.monotonic() - began < TOO_LONG / 2
+        timer.join()
+
+
+def test_a_stop_that_comes_late_to_a_read_does_not_break_the_write_that_has_its_connection_now() -> None:
+    """The token's callbacks run one after the other: one before may take long, a log handler's say."""
+    stop, listed, posted, ended = StopToken(), threading.Event(), threading.Event(), threading.Event()
+
+    def serve(peer: Peer) -> None:
+        peer.receive()
+        listed.set()
+        told.wait(TOO_LONG)
+        peer.answer(200, {"metadata": {}, "items": []})
+        peer.receive()
+        posted.set()
+        ended.wait(TOO_LONG)
+        peer.answer(201, config_map())
+
+    told = threading.Event()
+
+    def slow() -> None:
+        told.set()
+        posted.wait(TOO_LONG)
+
+    def end() -> None:
+        stop.set("the test says so")
+        ended.set()
+
+    stop.on_set(slow)
+    with WireServer(serve) as server, server.client(client={"retry": RetryPolicy.never()}) as client:
+        ending = threading.Thread(target=lambda: (listed.wait(TOO_LONG), end()))
+        ending.start()
+        assert b'"items"' in client.request(LIST, stop=stop)
+        assert b'"uid-a"' in client.request(POST)
+        ending.join()
+        assert server.connections == 1
+
+
+def test_a_socket_that_was_given_back_is_not_shut_down_and_one_that_was_shut_down_is_known() -> None:
+    for order in ("given back first", "shut down first"):
+        stop = StopToken()
+        one, other = socket.socketpair()
+        with one, other, Interrupt(stop) as interrupt:
+            waits_on(one)
+            if order == "given back first":
+                assert not released()
+                stop.set()
+                one.send(b"x")
+                assert other.recv(1) == b"x"
+                assert not interrupt.stopped
+            else:
+                stop.set()
+                assert released()
+                assert other.recv(1) == b""
+                assert interrupt.stopped
+
+
+def test_a_socket_whose_descriptor_tls_took_is_reached_all_the_same() -> None:
+    stop = StopToken()
+    one, other = socket.socketpair()
+    with other, Interrupt(stop):
+        connects(one)
+        with socket.socket(fileno=one.detach()):
+            stop.set()
+            assert other.recv(1) == b""
+
+
+# Within a controller's run
+
+def test_reads_of_a_scope_end_with_its_stop_and_writes_with_its_cut() -> None:
+    scope = CallScope(StopToken(), StopToken())
+
+    def serve(peer: Peer) -> None:
+        request = peer.receive()
+        (scope.stop if request is not None and request.method == "GET" else scope.cut).set("its time is over")
+        peer.hold()
+
+    entered = scope.enter()
+    try:
+        with WireServer(serve) as server, server.client(timeout=TOO_LONG) as client:
+            with pytest.raises(TransportError, match=r"given up, as its time is over$"):
+                client.request(LIST)
+            with pytest.raises(TransportError, match="as its time is over; whether the server has carried it out is "
+                                                     "not known"):
+                client.request(POST)
+    finally:
+        scope.leave(entered)
+    assert call_scope() is None
+
+
+def test_a_write_under_way_outlives_the_stop_of_its_scope() -> None:
+    scope = CallScope(StopToken(), StopToken())
+
+    def serve(peer: Peer) -> None:
+        peer.receive()
+        scope.stop.set("its time is over")
+        peer.answer(201, config_map())
+
+    entered = scope.enter()
+    try:
+        with WireServer(serve) as server, server.client(client={"retry": RetryPolicy.never()}) as client:
+            assert b'"uid-a"' in client.request(POST)
+    finally:
+        scope.leave(entered)
+
+
+def test_the_wait_for_another_attempt_ends_with_the_scope_also_when_the_call_has_a_token_of_its_own() -> None:
+    scope = CallScope(StopToken(), StopToken())
+
+    def serve(peer: Peer) -> None:
+        while peer.receive():
+            peer.answer(503, b"{}", headers=("Retry-After: 60",))
+            threading.Timer(0.05, scope.stop.set, ["its time is over"]).start()
+
+    entered = scope.enter()
+    try:
+        with WireServer(serve) as server, server.client(timeout=100) as client:
+            began = time.monotonic()
+            with pytest.raises(ApiError):
+                client.request(LIST, stop=StopToken())
+            assert time.monotonic() - began < TOO_LONG
+    finally:
+        scope.leave(entered)
+
+
+def test_the_first_of_several_tokens_is_set_as_soon_as_one_is_and_leaves_nothing_behind() -> None:
+    tokens = [StopToken(), StopToken()]
+    first = FirstOf(*tokens, clock=SYSTEM_CLOCK)
+    assert (first.is_set(), first.reason, first.wait(0)) == (False, "", False)
+    calls: list[int] = []
+    first.on_set(lambda: calls.append(1))()
+    tokens[1].set("enough")
+    assert (first.is_set(), first.reason, first.wait(None), calls) == (True, "enough", True, [])
+    with pytest.raises(TypeError, match="set by its owner"):
+        first.set("no")

@@ -5,15 +5,18 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 from itertools import count
 from typing import Any
 
-from kubectl_runtime import Action, Context, Controller
+from kubectl_runtime import Action, Api, Client, Config, Context, Controller, ControllerError, Running
+from kubectl_runtime.resources import ConfigMap
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
 forever = threading.Event()
@@ -43,6 +46,13 @@ def patient(obj: Parent, ctx: Context[Any]) -> Action:
     return Action.await_change()
 
 
+def slow(obj: Parent, ctx: Context[Any]) -> Action:
+    """Takes longer than two signals are taken for one."""
+    say("begun")
+    threading.Event().wait(2)
+    return Action.await_change()
+
+
 def stuck_in_here(obj: Parent, ctx: Context[Any]) -> Action:
     say("begun")
     forever.wait(60)
@@ -69,8 +79,55 @@ class SayStages(logging.Handler):
             say(word)
 
 
-def controller() -> Controller[Parent]:
-    return Controller(cluster.api(Parent), concurrency=3, name="story").owns(cluster.api(Child))
+def controller(name: str = "story") -> Controller[Parent]:
+    return Controller(cluster.api(Parent), concurrency=3, name=name).owns(cluster.api(Child))
+
+
+def ended_by_itself() -> None:
+    """The controller stops from inside a run; nobody calls `stop`, and the program goes on."""
+    signal.signal(signal.SIGTERM, lambda *_: say("custom-handler"))
+    holder: list[Running[Parent]] = []
+    started = threading.Event()
+
+    def stop_it(obj: Parent, ctx: Context[Any]) -> Action:
+        started.wait(10)
+        holder[0].stop()
+        return Action.await_change()
+
+    holder.append(controller().shutdown_on_signal().start(stop_it))
+    started.set()
+    while not holder[0].has_ended:
+        threading.Event().wait(0.01)
+    os.kill(os.getpid(), signal.SIGTERM)
+    say("custom-is-back" if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL else "lost")
+
+
+def pool_of_children() -> None:
+    """Forked children of a program whose controller obeys signals."""
+    with controller().shutdown_on_signal().start(patient) as running:
+        running.wait_until_ready(10)
+        context = multiprocessing.get_context("fork")
+        child = context.Process(target=forever.wait, args=(60,))
+        child.start()
+        child.terminate()
+        child.join(10)
+        say(f"child-{child.exitcode}")
+        with context.Pool(1) as pool:
+            say(f"pool-{pool.apply(abs, (-3,))}")
+        say("left-the-pool")
+
+
+def frozen_call() -> None:
+    """A run that is in a call which is never answered."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = Client(Config(cluster_url=f"http://127.0.0.1:{silent.getsockname()[1]}"))
+
+        def call(obj: Parent, ctx: Context[Any]) -> Action:
+            say("begun")
+            Api.namespaced(client, ConfigMap, "default").get("never")
+            return Action.await_change()
+
+        controller().shutdown_on_signal(grace=1).run(call)
 
 
 def main(scenario: str) -> None:
@@ -111,6 +168,15 @@ def main(scenario: str) -> None:
             running.wait_until_ready(10)
             child = os.fork()
             if not child:
+                try:
+                    running.trigger_all()
+                except ControllerError as error:
+                    say("it-says-so" if running.wait() and running.has_ended and not running.stop() else str(error))
+                # Neither the name nor a lock of the parent's is in the way.
+                cluster.changed = threading.Condition()
+                with controller().start(patient) as own:
+                    own.wait_until_ready(10)
+                    say("child-runs-its-own")
                 sys.exit(3)  # with everything that ends a program
             say(f"child-{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
             cluster.put(Parent, "born-later")
@@ -118,18 +184,31 @@ def main(scenario: str) -> None:
                 pass
             say("goes-on")
     elif scenario == "two":
-        both = [controller().shutdown_on_signal(grace=5).start(busy) for _ in range(2)]
+        both = [controller(name).shutdown_on_signal(grace=5).start(busy) for name in ("one", "other")]
         for running in both:
             assert running.wait(10)
             say("noticed")
         for running in both:
             running.stop()
+    elif scenario == "ended-by-itself":
+        ended_by_itself()
+    elif scenario == "pool":
+        pool_of_children()
+    elif scenario == "frozen-call":
+        frozen_call()
+    elif scenario == "embedded-interrupts":
+        try:
+            with controller().start(stuck_in_here) as running:
+                running.wait()
+        except KeyboardInterrupt:
+            say("interrupted")
+            return
     elif scenario == "embedded-signal":
         with controller().shutdown_on_signal(grace=5).start(busy) as running:
             running.wait()
             say("noticed")
     else:
-        reconcilers = {"busy": busy, "patient": patient, "custom-handler": patient, "stuck": stuck_in_here,
+        reconcilers = {"busy": busy, "patient": patient, "custom-handler": slow, "stuck": stuck_in_here,
                        "stuck-for-long": stuck_in_here, "inside": kills_itself, "unready": busy, "backoff": failing}
         try:
             if scenario == "keyboard":

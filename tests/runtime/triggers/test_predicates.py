@@ -1,15 +1,18 @@
 """Predicates, and the stages that flatten, prune and filter a stream."""
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.reflector.reflector import reflector
 from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
 from kubectl_runtime.runtime.triggers import predicates
-from kubectl_runtime.runtime.triggers.predicates import Predicate, PredicateCache
+from kubectl_runtime.runtime.triggers.predicate_cache import PredicateCache
+from kubectl_runtime.runtime.triggers.predicates import ObjectEvent, Predicate
 from kubectl_runtime.runtime.triggers.stages import applied_objects, modify, predicate_filter, touched_objects
 from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, Event, InitApply
 from kubectl_runtime.runtime.watcher.readers import reader_of
@@ -21,7 +24,7 @@ def obj(name: str = "a", rv: int = 1, **more: Any) -> Thing:
     return Thing.from_record(thing(name, rv, **more))
 
 
-def passed(predicate: Predicate, *objects: Thing) -> list[bool]:
+def passed(predicate: Predicate[Any], *objects: Thing) -> list[bool]:
     cache = PredicateCache(predicate)
     return [cache.passes(Apply(o)) for o in objects]
 
@@ -46,7 +49,7 @@ def test_resource_version_hides_repetitions() -> None:
     (predicates.labels, "labels", {"a": "1", "b": "2"}, {"a": "2", "b": "2"}),
     (predicates.annotations, "annotations", {"a": "1"}, {}),
     (predicates.finalizers, "finalizers", ["x"], ["x", "y"])])
-def test_each_predicate_watches_its_part(predicate: Predicate, key: str, first: Any, second: Any) -> None:
+def test_each_predicate_watches_its_part(predicate: Predicate[Any], key: str, first: Any, second: Any) -> None:
     states = [
         obj(rv=1, **{key: first}),
         obj(rv=2, **{key: first}),
@@ -67,7 +70,7 @@ def test_combine_passes_when_either_changes() -> None:
 
 
 def test_combine_has_no_opinion_when_neither_has_one() -> None:
-    silent = Predicate(lambda obj: None)
+    silent = predicates.value(lambda obj: None)
     assert passed(silent.combine(silent), obj(), obj()) == [True, True]
 
 
@@ -128,7 +131,7 @@ def test_a_predicate_that_raises_is_reported_and_lets_pass(
     def value(obj: Thing) -> int:
         raise failure("no")
 
-    assert passed(Predicate(value), obj(), obj()) == [True, True]
+    assert passed(predicates.value(value), obj(), obj()) == [True, True]
     assert "predicate" in caplog.text
 
 
@@ -204,3 +207,110 @@ def test_every_stage_closes_its_source() -> None:
     assert len(closed) == len(stages)
 
 
+
+
+# Values
+
+@pytest.mark.parametrize(("before", "now"), [(-1, -2), (1, True), (0, False), (1, 1.0), ((1,), (True,)), ([-1], [-2]),
+                                             ({"a": -1}, {"a": -2}), ({"a": [1]}, {"a": [True]}), ("", None),
+                                             ((1,), [1]), ({"a": 1}, {"b": 1})])
+def test_values_are_compared_and_not_their_hashes_and_are_of_one_type(before: Any, now: Any) -> None:
+    values = iter([now, before])
+    assert predicates.value(lambda obj: next(values)).passes(ObjectEvent(obj(rv=2), obj()))
+
+
+@pytest.mark.parametrize("same", [None, -1, True, "x", (1, "a"), [1, [2]], {"a": {"b": [1]}}])
+def test_an_equal_value_is_hidden_whatever_its_type(same: Any) -> None:
+    seen = iter([same, copy.deepcopy(same)])
+    assert predicates.value(lambda obj: next(seen)).passes(ObjectEvent(obj(rv=2), obj())) is (same is None)
+
+
+def test_each_of_a_row_of_levels_passes_also_where_their_hashes_are_equal() -> None:
+    levels = [obj(rv=n + 1, spec={"level": level}) for n, level in enumerate((0, -1, -2, -3))]
+    assert passed(predicates.value(lambda o: o.spec["level"]), *levels) == [True] * 4
+
+
+def test_what_is_done_to_an_object_later_does_not_change_what_is_remembered() -> None:
+    """The value may be a part of the object itself."""
+    cache = PredicateCache(predicates.value(lambda o: o.spec))
+    first = obj(spec={"level": 1})
+    assert cache.passes(Apply(first))
+    first.spec["level"] = 2
+    assert not cache.passes(Apply(obj(rv=2, spec={"level": 1})))
+
+
+# From the state before, as a controller knows it
+
+def test_without_a_state_before_a_value_passes() -> None:
+    assert predicates.generation.passes(ObjectEvent(obj(generation=1)))
+
+
+def test_a_deletion_passes_every_value() -> None:
+    assert predicates.generation.passes(ObjectEvent(obj(generation=1), obj(generation=1), deleted=True))
+
+
+@pytest.mark.parametrize(("before", "now", "expected"), [
+    ("web", "web", True), ("web", "db", True), ("db", "web", True), ("db", "db", False), (None, "web", True),
+    (None, "db", False)])
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_selector_passes_what_matches_now_or_matched_before(before: str | None, now: str, expected: bool,
+                                                              deleted: bool) -> None:
+    old = None if before is None else obj(labels={"app": before})
+    assert predicates.selector("app=web").passes(ObjectEvent(obj(rv=2, labels={"app": now}), old, deleted)) is expected
+
+
+def test_what_is_no_selector_is_refused_when_the_predicate_is_made() -> None:
+    with pytest.raises(RequestError):
+        predicates.selector("app=web=db")
+
+
+@pytest.mark.parametrize("verdict", [True, False])
+@pytest.mark.parametrize("event", [ObjectEvent(obj()), ObjectEvent(obj(rv=2, uid="other"), obj()),
+                                   ObjectEvent(obj(), None, deleted=True)])
+def test_when_decides_alone_deletions_included(event: ObjectEvent[Thing], verdict: bool) -> None:
+    seen: list[ObjectEvent[Thing]] = []
+
+    def decide(given: ObjectEvent[Thing]) -> bool:
+        seen.append(given)
+        return verdict
+
+    assert predicates.when(decide).passes(event) is verdict
+    assert seen == [event]
+
+
+YES: Predicate[Any] = predicates.when(lambda event: True)
+NO: Predicate[Any] = predicates.when(lambda event: False)
+SILENT: Predicate[Any] = predicates.value(lambda obj: None)
+AGAIN: ObjectEvent[Any] = ObjectEvent(obj(rv=2), obj())
+
+
+@pytest.mark.parametrize(("predicate", "expected"), [
+    (YES & YES, True), (YES & NO, False), (NO & YES, False), (SILENT & NO, False), (NO & SILENT, False),
+    (SILENT & YES, True), (SILENT & SILENT, True),
+    (YES.combine(NO), True), (NO.combine(YES), True), (NO.combine(NO), False), (SILENT.combine(NO), False),
+    (SILENT.combine(SILENT), True),
+    (NO.fallback(YES), False), (YES.fallback(NO), True), (SILENT.fallback(NO), False), (SILENT.fallback(YES), True)])
+def test_and_or_and_else(predicate: Predicate[Any], expected: bool) -> None:
+    assert predicate.passes(AGAIN) is expected
+
+
+def test_and_does_not_ask_the_second_when_the_first_says_no() -> None:
+    def never(event: ObjectEvent[Any]) -> bool:
+        raise AssertionError("asked")
+
+    assert not (NO & predicates.when(never)).passes(AGAIN)
+
+
+def test_an_object_or_a_state_before_that_does_not_decode_is_shown_to_no_predicate() -> None:
+    bad = reader_of(Thing)(broken("bad", 1))
+    seen: list[ObjectEvent[Any]] = []
+    ask = predicates.when(lambda event: bool(seen.append(event)))
+    assert ask.passes(ObjectEvent(bad, obj()))
+    assert not ask.passes(ObjectEvent(obj(), bad))
+    assert [event.old for event in seen] == [None]
+
+
+def test_the_filter_of_a_stream_of_events_lets_lists_and_deletions_through() -> None:
+    events: list[Event[Thing]] = [INIT, InitApply(obj(generation=1)), INIT_DONE, Apply(obj(rv=2, generation=1)),
+                                  Apply(obj(rv=3, generation=2)), Delete(obj(rv=4, generation=2))]
+    assert list(predicate_filter(events, predicates.generation)) == [*events[:3], *events[4:]]

@@ -13,7 +13,7 @@ from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.codec.prune import strip_managed_fields
 from kubectl_runtime.runtime.reflector.store import StoreNotReady
 from kubectl_runtime.runtime.triggers import predicates
-from kubectl_runtime.runtime.triggers.predicates import PredicateCache
+from kubectl_runtime.runtime.triggers.predicate_cache import PredicateCache
 from kubectl_runtime.runtime.triggers.subscribers import Subscriber
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, trigger_others, trigger_self
 from kubectl_runtime.runtime.triggers.watches import Phase, Watch

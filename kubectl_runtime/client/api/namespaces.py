@@ -1,0 +1,56 @@
+"""`Namespaces`: one kind in several namespaces, as one thing to watch. Made by `Api.namespaces`.
+
+A controller makes one watch of each namespace and one store of all. For verbs take an `Api.namespaced`, or `Api.all` where
+the rights are for all namespaces.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.objects.partial import PartialObjectMeta
+from kubectl_runtime.core.requests.params import ListParams
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True)
+class Namespaces(Generic[K]):
+    """Immutable; use it from any thread. `apis`: the `Api` of each namespace, in the order given, at least one."""
+
+    apis: tuple[Any, ...]  # each an `Api[K]`, which makes this class and cannot be known here
+
+    @property
+    def client(self) -> Client:
+        return self.apis[0].client  # type: ignore[no-any-return]
+
+    @property
+    def resource(self) -> ApiResource:
+        return self.apis[0].resource  # type: ignore[no-any-return]
+
+    @property
+    def kind(self) -> type[K]:
+        return self.apis[0].kind  # type: ignore[no-any-return]
+
+    @property
+    def namespaces(self) -> tuple[str | None, ...]:
+        return tuple(api.namespace for api in self.apis)
+
+    def with_metadata_only(self) -> Namespaces[PartialObjectMeta]:
+        """As `Api.with_metadata_only`, of each."""
+        return Namespaces(tuple(api.with_metadata_only() for api in self.apis))
+
+    def with_fields(self, view: type[Any]) -> Namespaces[Any]:
+        """As `Api.with_fields`, of each."""
+        return Namespaces(tuple(api.with_fields(view) for api in self.apis))
+
+    def list_all(self, params: ListParams | None = None) -> Iterator[K]:
+        """All objects, namespace by namespace and page by page. Blocks and raises as `Api.list_all`."""
+        for api in self.apis:
+            yield from api.list_all(params)
+
+    def __repr__(self) -> str:
+        return f"<Api of {self.resource.full_name} in the namespaces {', '.join(map(str, self.namespaces))}>"

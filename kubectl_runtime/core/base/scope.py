@@ -1,0 +1,80 @@
+"""Which stop tokens the calls of a thread obey, beyond those that they are given: what a controller says for its runs.
+
+    reads, streams, waits    end when `stop` is set
+    writes                   end when `cut` is set, which comes later: whether one that was interrupted has happened,
+                             nobody could know
+
+A scope belongs to the thread (or other context) that entered it. Threads that a run starts do not inherit it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
+
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.stop import StopToken
+
+
+@dataclass(frozen=True, slots=True)
+class CallScope:
+    """The tokens of one thread's calls. Immutable; may be entered by any number of threads."""
+
+    stop: StopToken
+    cut: StopToken
+
+    def enter(self) -> Token[CallScope | None]:
+        """From now on this thread's calls obey it; `leave` takes the answer."""
+        return _scope.set(self)
+
+    @staticmethod
+    def leave(entered: Token[CallScope | None]) -> None:
+        """As before `enter`."""
+        _scope.reset(entered)
+
+
+_scope: ContextVar[CallScope | None] = ContextVar("kubectl_runtime_call_scope", default=None)
+
+
+def call_scope() -> CallScope | None:
+    """What this thread's calls obey; None outside of runs."""
+    return _scope.get()
+
+
+class FirstOf(StopToken):
+    """Set as soon as one of several tokens is. Costs nothing until somebody waits or asks to be called."""
+
+    def __init__(self, *tokens: StopToken, clock: Clock) -> None:
+        """`clock`: for waits with a timeout."""
+        super().__init__(clock=clock)
+        self._tokens = tokens
+
+    @property
+    def reason(self) -> str:
+        return next((token.reason for token in self._tokens if token.is_set()), "")
+
+    def is_set(self) -> bool:
+        return any(token.is_set() for token in self._tokens)
+
+    def set(self, reason: str = "") -> None:
+        """Not its own to set: raises TypeError."""
+        raise TypeError(f"one of several tokens is set by its owner, not here ({reason})")
+
+    def wait(self, timeout: float | None = None) -> bool:
+        woken = StopToken(clock=self._clock)
+        forget = self.on_set(woken.set)
+        try:
+            woken.wait(timeout)
+            return self.is_set()  # a token may set itself when it is looked at
+        finally:
+            forget()
+
+    def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """As `StopToken.on_set`; the callback may be called once for each token that is set."""
+        each = [token.on_set(callback) for token in self._tokens]
+
+        def forget() -> None:
+            for take_back in each:
+                take_back()
+
+        return forget

@@ -1,0 +1,153 @@
+"""`Ending`: what happens from the moment a controller is to stop until nothing of it runs, in a thread of its own.
+
+    draining is set    `begin`: says what is waited for, and until when
+    waiting            for the runs in progress, until they are told to stop: `aborted`
+    aborted            their reads and waits end; a little later their writes: `cut`
+    given up           what still runs is stuck
+    joining            the threads of the library end within milliseconds; those in which user code blocks are not
+                       waited for: stuck runs, and trigger sources
+    settled            `stuck` is known; the signals and the name are given back; what is left is said
+
+Nobody waits for a log handler here (see `LastWords`). Where no thread can be started any more, because the interpreter
+ends, the first who waits does the work.
+"""
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+
+from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Clock
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.runtime.controller.last_words import LastWords
+from kubectl_runtime.runtime.queue.runs import Run
+from kubectl_runtime.runtime.reconcile.runner import Runner
+from kubectl_runtime.runtime.shutdown import Shutdown, stack_of
+
+JOIN_SECONDS = 2.0
+"""The most that the library's threads get to end once no reconciler runs any more; real seconds. They need
+milliseconds; one that asks a name server may need longer."""
+
+SOURCE_SECONDS = 0.06
+"""The same for threads of trigger sources, all together: a queue is looked at that often, any other source may block
+for ever."""
+
+LAST_WORDS_SECONDS = 1.0
+"""The least time that log handlers get for the last lines."""
+
+NAMED_RUNS = 10
+"""Runs that are named at the beginning of the wait; the others are counted."""
+
+
+class Ending:
+    """The end of one life of a controller. Safe to use from any thread."""
+
+    def __init__(self, name: str, shutdown: Shutdown, runner: Runner, clock: Clock, words: LastWords, *,
+                 threads: Callable[[], Iterable[threading.Thread]], sources: Callable[[], Iterable[threading.Thread]],
+                 after_runs: Callable[[float], object], release: Callable[[int], None]) -> None:
+        """`threads` of the library and of user's `sources`. `after_runs` is called with the seconds that are left when
+        no run goes on any more, `release` with the number of stuck runs when everything has ended."""
+        self._shutdown = shutdown
+        self._runner = runner
+        self._clock = clock
+        self._words = words
+        self._threads = threads
+        self._sources = sources
+        self._after_runs = after_runs
+        self._release = release
+        self._settled = threading.Event()
+        self._claim = threading.Lock()
+        self._thread = threading.Thread(target=self._work, name=f"{name} ending", daemon=True)
+        self.stuck: list[ObjectRef] = []
+        """The keys whose runs did not end. Complete once the end is settled."""
+        self.also_stuck = False
+        """Whether other threads of the library did not end either."""
+
+    def begin(self) -> None:
+        """Draining has begun. Does not block."""
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._thread = threading.current_thread()  # `wait` does it
+
+    @property
+    def is_settled(self) -> bool:
+        return self._settled.is_set()
+
+    def wait(self) -> list[ObjectRef]:
+        """Block until it is settled, which the grace period bounds, and for a moment for the last lines; the stuck
+        keys."""
+        if self._thread is threading.current_thread() or not self._thread.is_alive():
+            self._work()
+        # In pieces, so that a signal which comes just before the wait is seen.
+        while not self._settled.wait(MAIN_THREAD_WAIT):
+            pass
+        left = (self._shutdown.give_up_at or 0.0) - self._clock.monotonic()
+        self._words.finish(time.monotonic() + max(LAST_WORDS_SECONDS, min(left, JOIN_SECONDS)))
+        return self.stuck
+
+    def _work(self) -> None:
+        if not self._claim.acquire(blocking=False):
+            return
+        try:
+            self._end()
+        finally:
+            self._settled.set()
+
+    def _end(self) -> None:
+        shutdown, runner = self._shutdown, self._runner
+        if not runner.wait_idle(lambda: shutdown.deadline or 0.0):
+            shutdown.abort("the grace period is over")
+            if not runner.wait_idle(lambda: shutdown.cut_at or 0.0):
+                shutdown.cut.set("the grace period is over")
+                runner.wait_idle(lambda: shutdown.give_up_at or 0.0)
+        shutdown.abort("the controller has ended")  # for threads of users that look at `ctx.stop`
+        stuck = {run.thread_id: run for run in runner.running()}
+        # After the runs, which may still have something to tell, and before the program can close the client.
+        self._after_runs(max(0.0, (shutdown.give_up_at or 0.0) - self._clock.monotonic()))
+        self._join([thread for thread in self._threads() if thread.ident not in stuck], JOIN_SECONDS)
+        self._join(self._sources(), SOURCE_SECONDS)
+        self.stuck = [run.request.ref for run in stuck.values()]
+        self._report(stuck)
+        self._release(len(stuck))
+
+    def _join(self, threads: Iterable[threading.Thread], limit: float) -> None:
+        # Real time, whatever the clock is: what is waited for here is the operating system.
+        deadline = time.monotonic() + limit
+        for thread in threads:
+            if thread.ident is not None and thread is not threading.current_thread():  # it was started
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _report(self, stuck: dict[int, Run]) -> None:
+        for thread_id, run in stuck.items():
+            self._words.error("the reconciler of %s does not end; it is here:\n%s", run.request.ref,
+                              stack_of(thread_id))
+        others = [thread for thread in self._threads() if thread.ident not in stuck and _lives(thread)]
+        for thread in others:
+            self._words.error("thread %r does not end; it is here:\n%s", thread.name, stack_of(thread.ident))
+        self.also_stuck = bool(others)
+        for thread in self._sources():
+            if _lives(thread):
+                self._words.info("thread %r is left where it is: it blocks in a source that the program gave",
+                                 thread.name)
+        count = len(stuck) + len(others)
+        self._words.info("stopped%s", f"; stuck: {count}" if count else "")
+
+
+def _lives(thread: threading.Thread) -> bool:
+    return thread.is_alive() and thread.ident is not None and thread is not threading.current_thread()
+
+
+def what_is_waited_for(runs: list[Run], shutdown: Shutdown, clock: Clock) -> str:
+    """For people, at the beginning of the end: which runs, and until when."""
+    if not runs:
+        return "nothing is running"
+    left = max(0.0, (shutdown.give_up_at or 0.0) - clock.monotonic())
+    named = ", ".join(str(run.request.ref) for run in runs[:NAMED_RUNS])
+    more = f" and {len(runs) - NAMED_RUNS} more" if len(runs) > NAMED_RUNS else ""
+    try:
+        until = f"until {(clock.now() + timedelta(seconds=left)).astimezone():%H:%M:%S} ({left:.0f} s)"
+    except OverflowError:
+        until = "without a limit"
+    return f"waits {until} for {len(runs)} run{'s' if len(runs) > 1 else ''}: {named}{more}"

@@ -1,0 +1,65 @@
+"""`LastWords`: what a controller logs while it ends, written by a thread that nobody has to wait for.
+
+    say(...)        puts a line in; the thread starts with the first one, writes them in order, and ends after `finish`
+    finish(until)   no more lines; blocks until all are written, at most until that moment
+
+A log handler is user code and may block. What keeps the time of a shutdown must not stand in one.
+"""
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from queue import SimpleQueue
+from typing import Any
+
+from kubectl_runtime.runtime.usercode import GuardedLogger
+
+_Line = tuple[int, str, tuple[object, ...]]
+
+
+class LastWords:
+    """Safe to use from any thread. Blocks only in `finish`."""
+
+    def __init__(self, logger: GuardedLogger, name: str) -> None:
+        """`name` of the thread."""
+        self._logger = logger
+        self._lines: SimpleQueue[_Line | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._write, name=name, daemon=True)
+        self._begun = False
+        self._finished = False
+
+    def info(self, text: str, *arguments: object) -> None:
+        self._say(logging.INFO, text, arguments)
+
+    def error(self, text: str, *arguments: object) -> None:
+        self._say(logging.ERROR, text, arguments)
+
+    def finish(self, until: float) -> None:
+        """Wait for the lines at most until this moment of `time.monotonic`: what is waited for is real."""
+        with self._lock:
+            begun = self._begun
+            if not self._finished:
+                self._finished = True
+                self._lines.put(None)
+        if begun and self._thread is not threading.current_thread():  # it is, where a log handler stops the controller
+            self._thread.join(max(0.0, until - time.monotonic()))
+
+    def _say(self, level: int, text: str, arguments: tuple[Any, ...]) -> None:
+        self._lines.put((level, text, arguments))
+        with self._lock:
+            begun, self._begun = self._begun, True
+        if not begun:
+            try:
+                self._thread.start()
+            except RuntimeError:  # the interpreter ends, or there are no more threads: then it is written here
+                with self._lock:
+                    self._begun = False
+                self._lines.put(None)
+                self._write()
+
+    def _write(self) -> None:
+        while (line := self._lines.get()) is not None:
+            level, text, arguments = line
+            self._logger.log(level, text, *arguments)

@@ -1,0 +1,218 @@
+"""Controllers in each phase of their life in which nothing runs, and how long `stop()` takes there.
+
+    python -m tests.runtime.controller.stop_phases [ROUNDS]     prints the largest time of each phase, and of all
+
+Each phase is a context manager that gives a started controller, once it is in the phase (as far as that can be seen
+from outside: a thread that is not yet in the kernel makes it only easier).
+"""
+from __future__ import annotations
+
+import logging
+import queue
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Running, StopToken
+from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.resources import ConfigMap, Secret
+from kubectl_runtime.runtime.reflector.reflector import reflector
+from kubectl_runtime.runtime.reflector.store_writer import store
+from kubectl_runtime.runtime.watcher.watcher import watcher
+from tests.client.wire_server import Peer, WireServer
+from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+
+GRACE = 20.0
+SETTLE = 0.15
+"""Seconds until a thread is surely in the call in which it is to be interrupted."""
+
+Phase = Callable[[], AbstractContextManager[Running[Any]]]
+PHASES: dict[str, Phase] = {}
+
+
+def phase(enter: Callable[[], Iterator[Running[Any]]]) -> None:
+    PHASES[enter.__name__.replace("_", " ")] = contextmanager(enter)
+
+
+def do_nothing(obj: Any, ctx: Context[Any]) -> Action:
+    return Action.await_change()
+
+
+def on(client: Client) -> Controller[ConfigMap]:
+    api = Api.namespaced(client, ConfigMap, "default")
+    return Controller(api).owns(Api.namespaced(client, Secret, "default"))
+
+
+def of(port: int, scheme: str = "http") -> Client:
+    return Client(Config(cluster_url=f"{scheme}://127.0.0.1:{port}"))
+
+
+@phase
+def just_started() -> Iterator[Running[Any]]:
+    yield Controller(FakeCluster(blocking=True).api(Parent)).start(do_nothing)
+
+
+@phase
+def connecting() -> Iterator[Running[Any]]:
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
+        running = on(of(listening.getsockname()[1])).start(do_nothing)
+        time.sleep(SETTLE)
+        yield running
+
+
+@phase
+def in_a_TLS_handshake() -> Iterator[Running[Any]]:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        running = on(of(silent.getsockname()[1], "https")).start(do_nothing)
+        time.sleep(SETTLE)
+        yield running
+
+
+@phase
+def a_frozen_server() -> Iterator[Running[Any]]:
+    def serve(peer: Peer) -> None:
+        peer.receive()
+        peer.hold()
+
+    with WireServer(serve) as server, server.client() as client:
+        running = on(client).start(do_nothing)
+        time.sleep(SETTLE)
+        yield running
+
+
+@phase
+def half_a_list() -> Iterator[Running[Any]]:
+    def serve(peer: Peer) -> None:
+        peer.receive()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+        peer.hold()
+
+    with WireServer(serve) as server, server.client() as client:
+        running = on(client).start(do_nothing)
+        time.sleep(SETTLE)
+        yield running
+
+
+@phase
+def a_server_that_refuses() -> Iterator[Running[Any]]:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    running = on(of(port)).start(do_nothing)
+    time.sleep(SETTLE)
+    yield running
+
+
+@phase
+def converged_with_open_watches() -> Iterator[Running[Any]]:
+    with ApiServer() as server, server.client() as client:
+        running = on(client).start(lambda obj, ctx: Action.requeue(300))
+        running.wait_until_ready(GRACE)
+        time.sleep(SETTLE)
+        yield running
+
+
+@phase
+def keys_in_backoff() -> Iterator[Running[Any]]:
+    cluster = FakeCluster(blocking=True)
+    for number in range(20):
+        cluster.put(Parent, f"p{number}")
+
+    def fail(obj: Any, ctx: Context[Any]) -> Action:
+        raise ValueError("planned")
+
+    running = Controller(cluster.api(Parent)).start(fail, error_policy=lambda obj, error, ctx: Action.requeue(60))
+    running.wait_until_ready(GRACE)
+    time.sleep(SETTLE)
+    yield running
+
+
+@phase
+def a_store_is_missing() -> Iterator[Running[Any]]:
+    cluster = FakeCluster(blocking=True)
+    cluster.failing.add(Child.api_resource)
+    yield Controller(cluster.api(Parent)).owns(cluster.api(Child)).start(do_nothing)
+
+
+def _with_source(source: Any, *, bulk: bool = False) -> Running[Any]:
+    controller = Controller(FakeCluster(blocking=True).api(Parent))
+    running = (controller.reconcile_all_on if bulk else controller.reconcile_on)(source).start(do_nothing)
+    running.wait_until_ready(GRACE)
+    time.sleep(SETTLE)
+    return running
+
+
+@phase
+def a_source_that_blocks_for_ever() -> Iterator[Running[Any]]:
+    items: queue.SimpleQueue[ObjectRef | None] = queue.SimpleQueue()
+    yield _with_source(iter(items.get, None))
+    items.put(None)
+
+
+@phase
+def a_generator_that_sleeps() -> Iterator[Running[Any]]:
+    end = threading.Event()
+
+    def now_and_then() -> Iterator[Any]:
+        while not end.wait(60):
+            yield None
+
+    yield _with_source(now_and_then(), bulk=True)
+    end.set()
+
+
+@phase
+def a_queue_without_items() -> Iterator[Running[Any]]:
+    yield _with_source(queue.Queue[Any]())
+
+
+@phase
+def a_watcher_as_a_source() -> Iterator[Running[Any]]:
+    with ApiServer() as server, server.client() as client:
+        after = StopToken()  # which the controller does not know
+        yield _with_source(watcher(Api.namespaced(client, ConfigMap, "default"), stop=after), bulk=True)
+        after.set()
+
+
+@phase
+def a_stream_without_a_token() -> Iterator[Running[Any]]:
+    with ApiServer() as server, server.client() as client:
+        maps, writer = store(ConfigMap)
+        after = StopToken()
+        stream = reflector(writer, watcher(Api.namespaced(client, ConfigMap, "default"), stop=after))
+        running = Controller.for_stream(stream, maps, client=client).start(do_nothing)
+        running.wait_until_ready(GRACE)
+        time.sleep(SETTLE)
+        yield running
+        after.set()
+
+
+def measure(enter: Phase) -> float:
+    """Real seconds that `stop()` takes in this phase."""
+    with enter() as running:
+        began = time.perf_counter()
+        stuck = running.stop(GRACE)
+        took = time.perf_counter() - began
+        assert stuck == []
+    return took
+
+
+def main(rounds: int) -> None:
+    logging.disable(logging.CRITICAL)
+    largest = {name: max(measure(enter) for _ in range(rounds)) for name, enter in PHASES.items()}
+    for name, took in largest.items():
+        print(f"{took * 1000:7.1f} ms  {name}")
+    print(f"{max(largest.values()) * 1000:7.1f} ms  the largest of {rounds} rounds of {len(largest)} phases")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)

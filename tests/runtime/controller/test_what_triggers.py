@@ -1,0 +1,542 @@
+"""What a controller's options and relations make it run: predicates, mappers, streams, deletions, time, namespaces."""
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.prune import strip_managed_fields
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.resources import ConfigMap, Namespace, Secret
+from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.controller.running import ControllerError
+from kubectl_runtime.runtime.reconcile.action import Action
+from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reflector.reflector import reflector
+from kubectl_runtime.runtime.reflector.store_writer import StoreWriter, store
+from kubectl_runtime.runtime.triggers import predicates
+from kubectl_runtime.runtime.triggers.inbox import ref_of
+from kubectl_runtime.runtime.triggers.predicates import ObjectEvent
+from kubectl_runtime.runtime.triggers.stages import applied_objects, predicate_filter, touched_objects
+from kubectl_runtime.runtime.triggers.triggers import EVERYTHING
+from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, InitApply
+from kubectl_runtime.runtime.watcher.readers import reader_of
+from kubectl_runtime.runtime.watcher.watcher import watcher
+from kubectl_runtime.testing.clock import SimClock
+from kubectl_runtime.testing.simulation import SimulatedController, Simulation
+from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.watcher.watch_fakes import Foo
+
+LIMIT = 20.0
+
+
+class Story:
+    """A controller in a simulation, and what ran."""
+
+    def __init__(self) -> None:
+        self.sim = Simulation(1)
+        self.cluster = FakeCluster(self.sim.clock)
+        self.ran: list[str] = []
+
+    def reconcile(self, obj: Parent, ctx: Context[Any]) -> Action:
+        self.ran.append(obj.name)
+        return Action.await_change()
+
+    def start(self, controller: Controller[Parent]) -> SimulatedController[Parent]:
+        started = self.sim.start(controller, self.reconcile)
+        self.after()
+        return started
+
+    def after(self, limit: float = 0) -> list[str]:
+        """What runs until nothing is left to do."""
+        self.ran.clear()
+        self.sim.settle(limit)
+        return sorted(self.ran)
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story()
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster(blocking=True)
+
+
+class Ran:
+    """A reconciler for threads, which lets a test wait for its runs."""
+
+    def __init__(self) -> None:
+        self.names: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def __call__(self, obj: Any, ctx: Context[Any]) -> Action:
+        self.names.put(obj.name)
+        return Action.await_change()
+
+    def until(self, *names: str) -> None:
+        left = set(names)
+        while left:
+            left.discard(self.names.get(timeout=LIMIT))
+
+
+# Predicates
+
+def test_a_predicate_of_the_controller_compares_with_the_state_in_the_store(story: Story) -> None:
+    predicate = predicates.value(lambda obj: obj.spec["value"])
+    story.cluster.put(Parent, "a", -1)
+    story.start(Controller(story.cluster.api(Parent), predicate=predicate))
+    story.cluster.put(Parent, "a", -1)
+    assert story.after() == []
+    story.cluster.put(Parent, "a", -2)
+    assert story.after() == ["a"]
+
+
+def test_the_initial_objects_and_a_namesake_that_is_made_anew_pass_a_predicate(story: Story) -> None:
+    story.cluster.put(Parent, "a", 1)
+    simulated = story.sim.start(Controller(story.cluster.api(Parent), predicate=predicates.value(lambda obj: 1)),
+                                story.reconcile)
+    assert story.after() == ["a"]
+    story.cluster.delete(Parent, "a")
+    story.cluster.put(Parent, "a", 1)
+    assert story.after() == ["a"]
+    assert simulated.is_ready
+
+
+def test_a_predicate_of_one_watch_does_not_affect_the_others(story: Story) -> None:
+    story.cluster.put(Parent, "a")
+    story.cluster.put(Child, "c", 1, owner="a")
+    never = predicates.when(lambda event: False)
+    story.start(Controller(story.cluster.api(Parent)).owns(story.cluster.api(Child), predicate=never))
+    story.cluster.put(Child, "c", 2, owner="a")
+    assert story.after() == []
+    story.cluster.put(Parent, "a", 2)
+    assert story.after() == ["a"]
+
+
+def test_a_deletion_that_a_predicate_holds_back_still_frees_what_is_known_of_the_key(story: Story) -> None:
+    story.cluster.put(Parent, "a")
+    never = predicates.when(lambda event: not event.deleted)
+    simulated = story.start(Controller(story.cluster.api(Parent), predicate=never, on_gone=lambda ref, ctx: 1 / 0))
+    simulated.trigger(ObjectRef.of(Parent, "a", "default"))
+    story.cluster.delete(Parent, "a")
+    story.after()
+    assert simulated.scheduled == 0
+
+
+# Owners and mappers
+
+def test_with_controller_only_other_owners_are_not_triggered() -> None:
+    with ApiServer() as server, server.client() as client:
+        maps = Api.namespaced(client, ConfigMap, "default")
+        owners = {name: maps.create({"metadata": {"name": name}}) for name in ("boss", "friend")}
+        ran = Ran()
+        controller = Controller(maps).owns(Api.namespaced(client, Secret, "default"), controller_only=True)
+        with controller.start(ran):
+            ran.until("boss", "friend")
+            references = [{"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": owner.uid,
+                           "controller": name == "boss"} for name, owner in owners.items()]
+            Api.namespaced(client, Secret, "default").create({"metadata": {"name": "s", "ownerReferences": references}})
+            assert ran.names.get(timeout=LIMIT) == "boss"
+        assert ran.names.empty()
+
+
+def test_a_mapper_may_say_everything(story: Story) -> None:
+    for name in "abc":
+        story.cluster.put(Parent, name)
+    mapper: Callable[[Child], Any] = lambda child: EVERYTHING  # noqa: E731
+    story.start(Controller(story.cluster.api(Parent)).watches(story.cluster.api(Child), mapper))
+    story.cluster.put(Child, "settings", 1)
+    assert story.after() == ["a", "b", "c"]
+
+
+def test_a_mapper_may_look_into_the_store_which_is_there_before_the_start(story: Story) -> None:
+    for number, name in enumerate("abc"):
+        story.cluster.put(Parent, name, number)
+    controller = Controller(story.cluster.api(Parent))
+    parents = controller.store
+    assert not parents.is_ready
+
+    def mapper(child: Child) -> list[ObjectRef]:
+        return [obj.ref for obj in parents if obj.spec["value"] >= child.spec["value"]]
+
+    simulated = story.start(controller.watches(story.cluster.api(Child), mapper))
+    assert simulated.store.is_ready
+    assert parents.is_ready
+    story.cluster.put(Child, "limit", 1)
+    assert story.after() == ["b", "c"]
+
+
+def test_the_store_is_the_same_in_each_life_and_empty_at_its_beginning(cluster: FakeCluster) -> None:
+    cluster.put(Parent, "a")
+    controller = Controller(cluster.api(Parent))
+    parents = controller.store
+    parents.add_index("value", lambda obj: obj.spec["value"])
+    for name in ("a", "b"):
+        with controller.start(Ran()) as running:
+            running.wait_until_ready(LIMIT)
+            assert [obj.name for obj in parents.by_index("value", 0)] == [name]
+        cluster.delete(Parent, name)
+        cluster.put(Parent, "b")
+    cluster.failing.add(Parent.api_resource)
+    with controller.start(Ran()):
+        assert not parents.is_ready
+        assert (len(parents), parents.by_index("value", 0)) == (0, [])
+
+
+def test_a_mapper_on_events_gets_both_states_at_once(story: Story) -> None:
+    story.cluster.put(Child, "c", 1)
+    seen: list[tuple[int, int | None, bool]] = []
+
+    def mapper(event: ObjectEvent[Child]) -> None:
+        seen.append((event.obj.spec["value"], event.old.spec["value"] if event.old else None, event.deleted))
+
+    story.start(Controller(story.cluster.api(Parent)).watches(story.cluster.api(Child), mapper, on="event"))
+    story.cluster.put(Child, "c", 2)
+    story.after()
+    story.cluster.delete(Child, "c")
+    story.after()
+    assert seen == [(1, None, False), (2, 1, False), (2, None, True)]
+
+
+@pytest.mark.parametrize("namespace", [None, "", "default"])
+def test_a_ref_of_a_cluster_scoped_kind_is_one_key_whatever_namespace_it_carries(namespace: str | None) -> None:
+    assert ref_of(ObjectRef(Foo.api_resource, "team", namespace), Foo.api_resource).key == (None, "team")
+
+
+@pytest.mark.parametrize("namespace", [None, ""])
+def test_a_mappers_ref_without_a_namespace_is_refused_with_a_line(story: Story, caplog: pytest.LogCaptureFixture,
+                                                                  namespace: str | None) -> None:
+    story.cluster.put(Parent, "a")
+    story.start(Controller(story.cluster.api(Parent)).watches(
+        story.cluster.api(Child), lambda child: ObjectRef(Parent.api_resource, "a", namespace)))
+    story.cluster.put(Child, "c")
+    assert story.after() == []
+    assert "Parent.v1.test.example/a has no namespace" in caplog.text
+
+
+def test_a_mapper_of_a_controller_of_namespaces_may_spell_no_namespace_as_it_likes() -> None:
+    """Three spellings of one key are one run."""
+    with ApiServer() as server, server.client() as client:
+        running_at_once: list[int] = []
+        active, lock = [0], threading.Lock()
+        ran = Ran()
+
+        def reconcile(obj: Namespace, ctx: Context[Any]) -> Action:
+            with lock:
+                active[0] += 1
+                running_at_once.append(active[0])
+            ran(obj, ctx)
+            threading.Event().wait(0.05)
+            with lock:
+                active[0] -= 1
+            return Action.await_change()
+
+        def mapper(obj: ConfigMap) -> list[ObjectRef]:
+            own = Namespace.api_resource
+            return [ObjectRef(own, "default", spelling) for spelling in (None, "", "default")]
+
+        only_default = predicates.when(lambda event: event.obj.name == "default")
+        controller = Controller(Api.all(client, Namespace), predicate=only_default)
+        controller.watches(Api.namespaced(client, ConfigMap, "default"), mapper)
+        with controller.start(reconcile) as running:
+            running.wait_until_ready(LIMIT)
+            ran.until("default")
+            Api.namespaced(client, ConfigMap, "default").create({"metadata": {"name": "team"}})
+            ran.until("default")
+        assert max(running_at_once) == 1
+
+
+# Objects that are gone
+
+def test_on_gone_runs_once_for_a_deleted_object_and_never_beside_its_reconciler(story: Story) -> None:
+    gone: list[ObjectRef] = []
+    story.cluster.put(Parent, "a")
+    story.start(Controller(story.cluster.api(Parent), on_gone=lambda ref, ctx: gone.append(ref)))
+    story.cluster.delete(Parent, "a")
+    assert story.after() == []
+    assert gone == [ObjectRef.of(Parent, "a", "default")]
+
+
+def test_on_gone_that_raises_is_logged_and_tried_again(story: Story, caplog: pytest.LogCaptureFixture) -> None:
+    attempts: list[int] = []
+
+    def let_go(ref: ObjectRef, ctx: Context[Any]) -> None:
+        attempts.append(ctx.attempt)
+        if ctx.attempt < 3:
+            raise ValueError("planned")
+
+    story.cluster.put(Parent, "a")
+    story.start(Controller(story.cluster.api(Parent), on_gone=let_go))
+    story.cluster.delete(Parent, "a")
+    story.after(10)
+    assert attempts == [1, 2, 3]
+    assert "Parent.v1.test.example/a.default: reconcile failed (attempt 2" in caplog.text
+
+
+def test_on_gone_runs_for_whatever_asks_for_an_object_that_is_not_there(story: Story) -> None:
+    gone: list[str] = []
+    simulated = story.start(Controller(story.cluster.api(Parent), on_gone=lambda ref, ctx: gone.append(ref.name)))
+    simulated.trigger(ObjectRef.of(Parent, "never-was", "default"))
+    story.after()
+    assert gone == ["never-was"]
+
+
+@pytest.mark.parametrize("wrong", [5, lambda: None, lambda ref: None])
+def test_what_is_no_function_of_a_ref_and_a_context_is_refused(story: Story, wrong: Any) -> None:
+    with pytest.raises(RequestError, match="on_gone"):
+        Controller(story.cluster.api(Parent), on_gone=wrong)
+
+
+# Time
+
+def test_a_resync_runs_everything_each_period_more_or_less_a_tenth(story: Story) -> None:
+    for name in "ab":
+        story.cluster.put(Parent, name)
+    story.start(Controller(story.cluster.api(Parent), resync=100))
+    assert story.after(80) == []
+    assert story.after(40) == ["a", "b"]
+    assert story.after(1000).count("a") in (9, 10, 11)
+
+
+@pytest.mark.parametrize("period", [0, -1, float("nan")])
+def test_a_resync_that_makes_no_sense_is_refused(story: Story, period: float) -> None:
+    with pytest.raises(RequestError, match=r"^resync"):
+        Controller(story.cluster.api(Parent), resync=period)
+
+
+# What is stored
+
+def test_modify_changes_what_is_stored_and_strips_managed_fields() -> None:
+    with ApiServer() as server, server.client() as client:
+        maps = Api.namespaced(client, ConfigMap, "default")
+        maps.apply({"metadata": {"name": "a"}, "data": {"x": "y"}}, field_manager="me")
+        assert maps.get("a").metadata.managed_fields
+        ran = Ran()
+        controller = Controller(maps, modify=strip_managed_fields)
+        with controller.start(ran):
+            ran.until("a")
+            stored = controller.store.get("a", "default")
+            assert stored is not None
+            assert stored.metadata.managed_fields is None
+            assert stored.data == {"x": "y"}
+            stored.data["x"] = "z"
+            assert maps.replace(stored).metadata.managed_fields, "the server keeps its own"
+
+        def shrink(obj: ConfigMap) -> None:
+            strip_managed_fields(obj)
+            obj.data.clear()
+
+        controller = Controller(maps, modify=shrink)
+        with controller.start(ran) as running:
+            running.wait_until_ready(LIMIT)
+            stored = controller.store.get("a", "default")
+            assert stored is not None
+            assert (stored.metadata.managed_fields, dict(stored.data)) == (None, {})
+
+
+# Streams of one's own
+
+def test_the_chain_of_a_watcher_a_reflector_flattened_and_filtered_drives_a_controller(cluster: FakeCluster) -> None:
+    cluster.put(Parent, "a", 1)
+    parents, writer = store(Parent)
+    stop = StopToken()
+    stream = predicate_filter(applied_objects(reflector(writer, watcher(cluster.api(Parent), stop=stop))),
+                              predicates.value(lambda obj: obj.spec["value"]))
+    ran = Ran()
+    controller = Controller.for_stream(stream, parents, client=cluster.client, stop=stop)
+    with controller.start(ran) as running:
+        running.wait_until_ready(LIMIT)
+        ran.until("a")
+        cluster.put(Parent, "a", 1)
+        cluster.put(Parent, "b", 1)
+        assert ran.names.get(timeout=LIMIT) == "b"
+    assert stop.is_set()
+
+
+def test_a_stream_of_objects_without_any_is_ready_when_its_store_is(cluster: FakeCluster) -> None:
+    parents, writer = store(Parent)
+    stop = StopToken()
+    stream = applied_objects(reflector(writer, watcher(cluster.api(Parent), stop=stop)))
+    with Controller.for_stream(stream, parents, client=cluster.client, stop=stop).start(Ran()) as running:
+        running.wait_until_ready(LIMIT)
+
+
+def test_an_object_of_a_stream_that_is_not_in_the_store_any_more_counts_as_deleted(cluster: FakeCluster) -> None:
+    a = Parent.from_record(cluster.put(Parent, "a"))
+    writer = StoreWriter(Parent.api_resource, reader_of(Parent))
+    end = StopToken()
+
+    def events() -> Iterator[Any]:
+        yield from (INIT, InitApply(a), INIT_DONE, Delete(a), Apply(Parent.from_record(cluster.put(Parent, "b"))))
+        end.wait(LIMIT)
+
+    ran = Ran()
+    stream = touched_objects(reflector(writer, events()))
+    with Controller.for_stream(stream, writer.store, client=cluster.client, stop=end, concurrency=1).start(ran):
+        ran.until("b")
+    assert ran.names.empty()
+
+
+@pytest.mark.parametrize("events", [[INIT, INIT_DONE], [INIT_DONE]])
+def test_a_stream_without_a_reflector_ends_the_controller_and_says_what_is_missing(cluster: FakeCluster,
+                                                                                   events: list[Any]) -> None:
+    parents, _ = store(Parent)
+    controller = Controller.for_stream(iter(events), parents, client=cluster.client)
+    with pytest.raises(ControllerError, match=r"not been through a reflector.*pass reflector\(writer, events\)"):
+        controller.run(Ran())
+
+
+@pytest.mark.parametrize("flat", [False, True], ids=["events", "objects"])
+def test_streams_of_owned_and_of_related_objects_trigger_as_watches_do(cluster: FakeCluster, flat: bool) -> None:
+    for name in ("owner", "related"):
+        cluster.put(Parent, name)
+    stops = StopToken(), StopToken()
+    streams = [watcher(cluster.api(Child), stop=stop) for stop in stops]
+    owned, related = map(touched_objects, streams) if flat else streams
+    ran = Ran()
+    controller = Controller(cluster.api(Parent)).owns_stream(owned, stop=stops[0])
+    controller.watches_stream(related, lambda child: ObjectRef.of(Parent, "related", "default"), stop=stops[1])
+    with controller.start(ran):
+        ran.until("owner", "related")
+        cluster.put(Child, "c", owner="owner")
+        ran.until("owner", "related")
+    assert all(stop.is_set() for stop in stops)
+
+
+# While it runs
+
+def test_a_watch_that_is_added_to_a_running_controller_starts(cluster: FakeCluster) -> None:
+    cluster.put(Parent, "a")
+    ran = Ran()
+    controller = Controller(cluster.api(Parent))
+    with controller.start(ran) as running:
+        ran.until("a")
+        controller.owns(cluster.api(Child))
+        cluster.put(Child, "c", owner="a")
+        ran.until("a")
+        more: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        controller.reconcile_on(more)
+        more.put(ObjectRef.of(Parent, "a", "default"))
+        ran.until("a")
+        with pytest.raises(RequestError, match="a stream cannot be added now"):
+            controller.owns_stream([])
+        assert running._assembly.store_of(Child).is_ready
+
+
+def test_a_controller_that_runs_cannot_be_started_again_before_its_end(cluster: FakeCluster) -> None:
+    controller = Controller(cluster.api(Parent))
+    with controller.start(Ran()), pytest.raises(RequestError, match="runs already"):
+        controller.start(Ran())
+    controller.start(Ran()).stop()
+
+
+def test_two_controllers_of_one_name_on_one_client_are_refused(cluster: FakeCluster) -> None:
+    with Controller(cluster.api(Parent)).start(Ran()):
+        with pytest.raises(RequestError, match=r"named 'parent' is running on this client already.*another name="):
+            Controller(cluster.api(Parent)).start(Ran())
+        Controller(cluster.api(Parent), name="other").start(Ran()).stop()
+        Controller(FakeCluster(blocking=True).api(Parent)).start(Ran()).stop()
+    Controller(cluster.api(Parent)).start(Ran()).stop()
+
+
+def test_a_watch_that_has_stopped_takes_no_subscriber(cluster: FakeCluster) -> None:
+    running = Controller(cluster.api(Parent)).start(Ran())
+    (watch,) = running._assembly.watches.values()
+    running.stop()
+    with pytest.raises(RequestError, match="the watch has stopped"):
+        watch.subscribe(lambda event: (), lambda requests: None)
+
+
+# Several namespaces
+
+def test_several_namespaces_are_one_store_with_a_watch_each_and_the_gate_waits_for_all() -> None:
+    with ApiServer() as server, server.client() as client:
+        for name in ("one", "two", "three"):
+            Api.all(client, Namespace).create({"metadata": {"name": name}})
+            Api.namespaced(client, ConfigMap, name).create({"metadata": {"name": f"in-{name}"}})
+        api = Api.namespaces(client, ConfigMap, ["one", "two"])
+        assert {obj.name for obj in api.list_all()} - {"kube-root-ca.crt"} == {"in-one", "in-two"}
+        server.faults.on("list", resource="configmaps", namespace="two").status(500).first(2)
+        ran, sizes = Ran(), []
+        controller = Controller(api)
+
+        def reconcile(obj: ConfigMap, ctx: Context[Any]) -> Action:
+            sizes.append({found.name for found in ctx.store(ConfigMap)} >= {"in-one", "in-two"})
+            return ran(obj, ctx)
+
+        with controller.start(reconcile) as running:
+            running.wait_until_ready(LIMIT)
+            ran.until("in-one", "in-two")
+            assert sorted(running._assembly.watches) == ["configmaps in namespace one", "configmaps in namespace two"]
+            Api.namespaced(client, ConfigMap, "two").create({"metadata": {"name": "later"}})
+            ran.until("later")
+            Api.namespaced(client, ConfigMap, "one").delete("in-one")
+            server.expire_history()
+            server.drop_connections()
+            Api.namespaced(client, ConfigMap, "one").create({"metadata": {"name": "last"}})
+            ran.until("last")
+            names = {obj.name for obj in controller.store} - {"kube-root-ca.crt"}
+            assert names == {"in-two", "later", "last"}
+        assert sizes[:2] == [True, True]
+
+
+@pytest.mark.parametrize("names", [[], "default"])
+def test_namespaces_are_a_list_of_at_least_one(names: Any) -> None:
+    with ApiServer() as server, server.client() as client, pytest.raises(RequestError, match="at least one name"):
+        Api.namespaces(client, ConfigMap, names)
+
+
+# What is refused at the start
+
+def no_argument() -> Action:
+    return Action.await_change()
+
+
+def one_argument(obj: Any) -> Action:
+    return Action.await_change()
+
+
+def three_arguments(obj: Any, ctx: Any, more: Any) -> Action:
+    return Action.await_change()
+
+
+def needs_data(obj: Parent, ctx: Context[SimClock]) -> Action:
+    return Action.await_change()
+
+
+def takes_anything(obj: Parent, ctx: Context[Any]) -> Action:
+    return Action.await_change()
+
+
+@pytest.mark.parametrize("reconcile", [no_argument, one_argument, three_arguments])
+def test_a_reconciler_of_the_wrong_signature_is_refused(cluster: FakeCluster, reconcile: Any) -> None:
+    with pytest.raises(RequestError, match="cannot be called with 2 arguments, obj and ctx"):
+        Controller(cluster.api(Parent)).start(reconcile)
+
+
+@pytest.mark.parametrize("policy", [takes_anything, one_argument, 5])
+def test_an_error_policy_of_the_wrong_signature_is_refused(cluster: FakeCluster, policy: Any) -> None:
+    with pytest.raises(RequestError, match="error policy"):
+        Controller(cluster.api(Parent)).start(takes_anything, error_policy=policy)
+
+
+def test_a_context_that_the_reconciler_needs_and_nobody_gave_is_refused(cluster: FakeCluster) -> None:
+    with pytest.raises(RequestError, match=r"needs_data takes a Context\[SimClock\], but no context= was given"):
+        Controller(cluster.api(Parent)).start(needs_data)
+    Controller(cluster.api(Parent)).start(needs_data, context=SimClock()).stop()
+
+
+@pytest.mark.parametrize("mapper", [None, "x", no_argument, three_arguments])
+def test_what_is_no_mapper_is_refused_when_it_is_given(cluster: FakeCluster, mapper: Any) -> None:
+    with pytest.raises(RequestError, match="mapper"):
+        Controller(cluster.api(Parent)).watches(cluster.api(Child), mapper)
+    with pytest.raises(RequestError, match='on="object" or on="event"'):
+        Controller(cluster.api(Parent)).watches(cluster.api(Child), one_argument, on="both")  # type: ignore[call-overload]
