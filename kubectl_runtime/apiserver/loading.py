@@ -25,7 +25,7 @@ from kubectl_runtime.manifests.objects import objects_of
 from kubectl_runtime.manifests.problems import ManifestError
 
 Object = dict[str, Any]
-Manifests = str | Path | Object | Iterable[Object | Resource]
+Manifests = str | Path | Object | Resource | Iterable[Object | Resource]
 
 _CRD = "CustomResourceDefinition"
 
@@ -45,6 +45,8 @@ def _values(manifests: Manifests) -> Iterator[tuple[Any, str]]:
     """The values of the documents, each with where it stands."""
     if isinstance(manifests, dict):
         yield manifests, "the object given"
+    elif isinstance(manifests, Resource):
+        yield manifests.to_dict(), "the object given"
     elif isinstance(manifests, str | Path):
         for document in _documents(manifests):
             yield document.value, document.place
