@@ -53,7 +53,8 @@ def test_using_the_client_costs_at_most_40_mib_and_loads_nothing_heavy() -> None
 
 def test_importing_the_facade_loads_only_the_version() -> None:
     code = "import sys, kubectl_runtime; print(*sorted(name for name in sys.modules if name.startswith('kubectl_')))"
-    assert python(code).split() == ["kubectl_runtime", "kubectl_runtime.core", "kubectl_runtime.core.base.version"]
+    assert python(code).split() == ["kubectl_runtime", "kubectl_runtime.core", "kubectl_runtime.core.base",
+                                    "kubectl_runtime.core.base.version"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

@@ -162,10 +162,6 @@ class PartialObjectMeta(Resource):
         self._check_held(key)
         return super().__getitem__(key)
 
-    def __contains__(self, key: object) -> bool:
-        self._check_held(key)
-        return super().__contains__(key)
-
     def get(self, key: str, default: Any = None) -> Any:
         """`obj[key]`. Raises PartialObjectError for what is not held: it may well be there on the server."""
         self._check_held(key)

@@ -26,12 +26,13 @@ def chosen(given: P | None, kind: type[P], **keywords: Any) -> P:
 def params_or_default(given: P | None, kind: type[P]) -> P:
     """The parameters, or the defaults. Raises RequestError for anything else, such as a namespace or a selector."""
     if given is None:
-        return _default(kind)
+        default: P = _default(kind)
+        return default
     if not isinstance(given, kind):
         raise RequestError(f"{given!r} stands where {kind.__name__}(…) is expected")
     return given
 
 
 @cache
-def _default(kind: type[Any]) -> Any:
+def _default(kind: Any) -> Any:
     return kind()

@@ -30,6 +30,17 @@ class Placed(Protocol):
     def namespace(self) -> str | None: ...
 
 
+class HasRef(Protocol):
+    """An object: it says which one it is."""
+
+    @property
+    def ref(self) -> ObjectRef: ...
+
+
+Named = str | HasRef | ObjectRef
+"""What verbs take for a name: the name, or the object."""
+
+
 def segment(text: str, what: str) -> str:
     """`text` as it stands in a path. Raises RequestError, naming `what`, for what is no single segment."""
     if not isinstance(text, str):

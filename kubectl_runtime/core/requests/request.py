@@ -19,7 +19,7 @@ from kubectl_runtime.core.codec.encode import encode_plain
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.requests import body as bodies
 from kubectl_runtime.core.requests.choice import params_or_default
-from kubectl_runtime.core.requests.names import object_name, segment
+from kubectl_runtime.core.requests.names import Named, object_name, segment
 from kubectl_runtime.core.requests.params import (
     DeleteParams,
     GetParams,
@@ -108,7 +108,7 @@ class Place:
             path = f"{path}/{segment(name, 'name')}"
         return path if subresource is None else f"{path}/{segment(subresource, 'subresource')}"
 
-    def words(self, verb: str, name: str | None = None, subresource: str | None = None) -> str:
+    def words(self, verb: str, name: object = None, subresource: str | None = None) -> str:
         """`get deployments.apps/scale default/a`."""
         return _words(self.resource, self.namespace, verb, name, subresource)
 
@@ -122,14 +122,15 @@ def _root(group: str, version: str, plural: str) -> tuple[str, str]:
 
 
 def _words(resource: ApiResource, namespace: str | None, verb: str, name: object, subresource: str | None) -> str:
+    """`name`: as it was given; an object is not shown here."""
     what = resource.full_name + (f"/{subresource}" if subresource else "")
-    where = "/".join(str(part) for part in (namespace, name) if part)
+    where = "/".join(part for part in (namespace, name) if part and isinstance(part, str))
     if where:
         return f"{verb} {what} {where}"
     return f"{verb} {what} in all namespaces" if resource.namespaced else f"{verb} {what}"
 
 
-def get(place: Place, name: str, params: GetParams | None = None, *, subresource: str | None = None) -> Request:
+def get(place: Place, name: Named, params: GetParams | None = None, *, subresource: str | None = None) -> Request:
     """Read one object, or a subresource of it."""
     return _on_object(place, "GET", "get", name, subresource, query=params_or_default(params, GetParams).query())
 
@@ -149,7 +150,7 @@ def watch(place: Place, params: WatchParams | None = None, resource_version: str
     return dataclasses.replace(request, headers=(*request.headers, ("Accept-Encoding", "identity")))
 
 
-def create(place: Place, body: Any, params: PostParams | None = None, *, name: str | None = None,
+def create(place: Place, body: Any, params: PostParams | None = None, *, name: Named | None = None,
            subresource: str | None = None) -> Request:
     """Create an object; with `name` and `subresource`, POST to a subresource (`eviction`, `token`, `binding`).
 
@@ -161,14 +162,14 @@ def create(place: Place, body: Any, params: PostParams | None = None, *, name: s
                           body=encode_plain(bodies.plain_body(body)), retry=Retry.UNSENT_ONLY)
     content = _placed(place, bodies.object_body(body, place.resource), "create")
     metadata = content["metadata"]
-    if not has_name(content) and place.resource.group not in _NAMELESS_GROUPS:
+    if not (metadata.get("name") or metadata.get("generateName")) and place.resource.group not in NAMELESS_GROUPS:
         raise RequestError(f"{place.words('create')}: the object has neither a name nor a generateName")
     return _on_kind(place, "POST", "create", query=query, body=encode_plain(content), name=metadata.get("name"),
                     retry=Retry.UNSENT_ONLY)
 
 
 def replace(place: Place, body: Any, params: PostParams | None = None, *, subresource: str | None = None,
-            name: str | None = None) -> Request:
+            name: Named | None = None) -> Request:
     """Replace an object by the one given; its resourceVersion guards against lost updates."""
     content = bodies.plain_body(body) if subresource not in (None, "status") else \
         _placed(place, bodies.whole_body(body, place.resource), "replace")
@@ -180,7 +181,7 @@ def replace(place: Place, body: Any, params: PostParams | None = None, *, subres
                       query=params_or_default(params, PostParams).query(), body=encode_plain(content))
 
 
-def patch(place: Place, name: str, patch: Patch, params: PatchParams | None = None, *,
+def patch(place: Place, name: Named, patch: Patch, params: PatchParams | None = None, *,
           subresource: str | None = None) -> Request:
     """Patch an object or a subresource. `force` needs server-side apply, and that a field manager."""
     if not isinstance(patch, Patch):
@@ -198,7 +199,7 @@ def patch(place: Place, name: str, patch: Patch, params: PatchParams | None = No
                       content_type=patch.content_type, retry=_patch_retry(patch, content))
 
 
-def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | None = None, name: str | None = None,
+def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | None = None, name: Named | None = None,
           defaults: bool = False, kind: ApiResource | None = None) -> Request:
     """Server-side apply of `body`, by default under its own name. Without `defaults` a typed object that was made here
     leaves out what equals its class's default. `kind`: of the body, if it is not the place's (a Scale)."""
@@ -216,7 +217,7 @@ def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | No
                       content_type=APPLY)
 
 
-def delete(place: Place, name: str, params: DeleteParams | None = None) -> Request:
+def delete(place: Place, name: Named, params: DeleteParams | None = None) -> Request:
     """Delete one object."""
     return _on_object(place, "DELETE", "delete", name, None, body=_delete_options(params))
 
@@ -262,25 +263,18 @@ def _placed(place: Place, content: dict[str, Any], verb: str) -> dict[str, Any]:
     raise RequestError(f"{operation}: the body is in namespace {named!r}")
 
 
-def has_name(content: Mapping[str, Any]) -> bool:
-    """Whether a body names its object, or has the server name it."""
-    metadata = content.get("metadata") or {}
-    return bool(metadata.get("name") or metadata.get("generateName"))
-
-
-_NAMELESS_GROUPS = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
+NAMELESS_GROUPS = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
 """Groups whose kinds are questions: TokenReview, SelfSubjectAccessReview, …"""
 
 
-def _on_object(place: Place, method: str, verb: str, name: str, subresource: str | None, *,
+def _on_object(place: Place, method: str, verb: str, name: Named, subresource: str | None, *,
                query: Iterable[tuple[str, str]] = (), body: bytes | None = None, content_type: str = JSON_TYPE,
                retry: Retry = Retry.SAFE) -> Request:
     try:
         named = object_name(place, name)
         path = place.path(named, subresource)
     except RequestError as error:
-        shown = name if isinstance(name, str) else None
-        raise RequestError(f"{place.words(verb, shown, subresource)}: {error}") from None
+        raise RequestError(f"{place.words(verb, name, subresource)}: {error}") from None
     if place.namespace is None and place.resource.namespaced:
         raise RequestError(f"{place.words(verb, named, subresource)}: which namespace? "
                            "Use Api.namespaced(client, kind, namespace)")
