@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from http import HTTPStatus
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.codecs import Form, MetadataForm, WholeForm

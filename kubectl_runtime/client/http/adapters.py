@@ -11,6 +11,7 @@ import queue
 import socket
 import ssl
 import threading
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.response import HTTPResponse
 
+from kubectl_runtime.client.http.heads import QuickResponse, quick_answer
 from kubectl_runtime.client.http.interrupt import waits_on
 
 KEEPALIVE_IDLE = 30
@@ -37,42 +39,57 @@ def _socket_options() -> list[tuple[int, int, int]]:
     return options
 
 
-class _IdleConnections(queue.LifoQueue[Any]):
-    """The idle connections of a pool: unbounded to urllib3, which would log each one too many, but keeps only
-    `limit`.
-    """
+class _IdleConnections:
+    """The idle connections of a pool, the one used last first: without limit to urllib3, which would log each one too
+    many, but only `limit` are kept. As much of a LifoQueue as urllib3 uses, without its locks: nobody waits for a
+    connection here, and a deque's ends are safe from any thread."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__()
         self.limit = limit
+        self._idle: deque[Any] = deque()
 
-    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        if item is not None and self.qsize() >= self.limit:
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002 - urllib3's
+        if item is None:  # urllib3 fills its queues with places for connections; here a place is no thing
+            return
+        if len(self._idle) >= self.limit:
             item.close()
         else:
-            super().put(item, block, timeout)
+            self._idle.append(item)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: ARG002 - urllib3's signature
+        try:
+            return self._idle.pop()
+        except IndexError:
+            raise queue.Empty from None
+
+    def qsize(self) -> int:
+        return len(self._idle)
 
 
 class _HttpConnection(HTTPConnection):
+    response_class = QuickResponse
+
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
         waits_on(self.sock)
-        return super().getresponse()
+        return quick_answer(self)
 
 
 class _HttpsConnection(HTTPSConnection):
+    response_class = QuickResponse
+
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
         waits_on(self.sock)
-        return super().getresponse()
+        return quick_answer(self)
 
 
 class _HttpPool(HTTPConnectionPool):
     ConnectionCls = _HttpConnection
-    QueueCls = _IdleConnections  # type: ignore[assignment] # stricter than the base class, which names only LifoQueue
+    QueueCls = _IdleConnections  # type: ignore[assignment] # what urllib3 uses of a LifoQueue
 
 
 class _HttpsPool(HTTPSConnectionPool):
     ConnectionCls = _HttpsConnection
-    QueueCls = _IdleConnections  # type: ignore[assignment] # stricter than the base class, which names only LifoQueue
+    QueueCls = _IdleConnections  # type: ignore[assignment] # what urllib3 uses of a LifoQueue
 
 
 class ApiAdapter(HTTPAdapter):
