@@ -120,7 +120,7 @@ class ApiAdapter(HTTPAdapter):
         """Keep at least `size` idle connections from now on."""
         with self._resize:
             self._limit = max(self._limit, size)
-            idle = self._pool.pool
+            idle: Any = self._pool.pool
             if isinstance(idle, _IdleConnections):  # None once the pool is closed
                 idle.limit = self._limit
 

@@ -1,8 +1,8 @@
-"""`QuickResponse` and `quick_answer`: http.client's response, urllib3's around it, whose head is read without the e-mail parser that the standard library uses.
+"""`QuickResponse` and `quick_answer`: http.client's response and urllib3's around it, for less.
 
-That parser took a sixth of the CPU time of a call. Heads of the usual form, `Name: value` lines, are split here; any
-other (folded lines, lines without a colon, empty names) goes to the standard parser as it came. The limits are the
-standard library's.
+The e-mail parser with which the standard library reads heads took a sixth of the CPU time of a call. Heads of the usual
+form, `Name: value` lines, are split here; any other (folded lines, lines without a colon, empty names) goes to the
+standard parser as it came. The limits are the standard library's.
 """
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def quick_answer(connection: Any) -> HTTPResponse:
     shutdown = getattr(connection.sock, "shutdown", None)
     answer = http.client.HTTPConnection.getresponse(connection)
     return HTTPResponse(
-        body=answer, headers=HTTPHeaderDict(answer.headers.raw_items()),  # type: ignore[attr-defined] # for parsers
+        body=answer, headers=HTTPHeaderDict(answer.headers.raw_items()),
         status=answer.status, version=answer.version, reason=answer.reason, preload_content=options.preload_content,
         decode_content=options.decode_content, original_response=answer,
         enforce_content_length=options.enforce_content_length, request_method=options.request_method,
@@ -84,7 +84,7 @@ def _read_headers(file: Any) -> http.client.HTTPMessage:
     if not usual:
         return http.client.parse_headers(io.BytesIO(b"".join(lines) + b"\r\n"))
     message = http.client.HTTPMessage()
-    keep: Any = message.set_raw  # type: ignore[attr-defined] # it is there for parsers
+    keep: Any = message.set_raw
     for line in lines:
         name, _, value = line.decode("latin-1").partition(":")
         keep(name, value.strip(" \t\r\n"))

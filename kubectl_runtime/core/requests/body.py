@@ -105,9 +105,10 @@ def apply_body(body: Any, resource: ApiResource, name: str | None, namespace: st
 
 def _check_model(body: Any, resource: ApiResource) -> None:
     """Models of the official client do not say their kind unless told to; their class does."""
-    if type(body).__module__.startswith("kubernetes.") and (found := _MODEL.fullmatch(type(body).__name__)):
-        if found[1] != resource.kind:
-            raise RequestError(f"the body is a {type(body).__name__}, but the request is for a {resource.kind}")
+    cls = type(body)
+    found = _MODEL.fullmatch(cls.__name__) if cls.__module__.startswith("kubernetes.") else None
+    if found is not None and found[1] != resource.kind:
+        raise RequestError(f"the body is a {cls.__name__}, but the request is for a {resource.kind}")
 
 
 _SERVERS_OWN = frozenset((

@@ -26,7 +26,7 @@ def chosen(given: P | None, kind: type[P], **keywords: Any) -> P:
 def params_or_default(given: P | None, kind: type[P]) -> P:
     """The parameters, or the defaults. Raises RequestError for anything else, such as a namespace or a selector."""
     if given is None:
-        default: P = _default(kind)
+        default: P = _default(kind)  # type: ignore[arg-type] # classes are hashable
         return default
     if not isinstance(given, kind):
         raise RequestError(f"{given!r} stands where {kind.__name__}(…) is expected")

@@ -68,7 +68,7 @@ class Request:
 
     @property
     def operation(self) -> str:
-        """The request in words, for errors: `get pods default/a`. Made when it is asked for, which is when one fails."""
+        """The request in words, for errors: `get pods default/a`. Made when it is asked for: when one fails."""
         if self.said or self.resource is None:
             return self.said or f"{self.method} {self.path}"
         return _words(self.resource, self.namespace, self.verb, self.name, self.subresource)

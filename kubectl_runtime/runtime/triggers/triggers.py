@@ -118,7 +118,8 @@ def trigger_others(mapper: Mapper[Any]) -> Subscription:
 
 
 def _refs(found: Iterable[ObjectRef] | ObjectRef | None) -> Iterator[ObjectRef]:
-    """What a mapper returned, one by one; an object stands for its ref. Raises TypeError for what is no ref: it comes from user code."""
+    """What a mapper returned, one by one; an object stands for its ref. Raises TypeError for what is no ref: it comes
+    from user code."""
     if found is None:
         return
     for item in found if isinstance(found, Iterable) else (found,):
