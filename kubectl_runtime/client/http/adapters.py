@@ -124,6 +124,11 @@ class ApiAdapter(HTTPAdapter):
             if isinstance(idle, _IdleConnections):  # None once the pool is closed
                 idle.limit = self._limit
 
+    def close(self) -> None:
+        """Close the idle connections, and those in use when their answer has been read."""
+        super().close()  # which forgets its pools and leaves their connections to the garbage collector
+        self._pool.close()
+
     def _make_pool(self) -> HTTPConnectionPool:
         if self._proxy is None:
             manager: PoolManager = self.poolmanager

@@ -72,7 +72,7 @@ def decode_status(body: bytes) -> Status | None:
     """
     try:
         marks = _marks(body)
-        is_status = marks.kind == "Status" or (not marks.kind and marks.status == b'"Failure"')
+        is_status = marks.kind == "Status" or (not marks.kind and bytes(marks.status) == b'"Failure"')
         return _status(body) if is_status else None
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
