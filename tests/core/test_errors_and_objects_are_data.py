@@ -93,7 +93,7 @@ def test_an_error_raised_in_another_process_is_raised_here() -> None:
 
 
 class NameView(PartialView, frozen=True):
-    spec: dict[str, Any] = {}
+    spec: dict[str, Any] | None = None
 
 
 def changed() -> Widget:

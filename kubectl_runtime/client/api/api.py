@@ -10,8 +10,8 @@ a dict, a resource object or an official model.
 Options are keywords, or one prepared value (`params`), not both. A name may be given as the object itself. Every verb
 blocks until the answer is there, `timeout` at most (seconds or a timedelta, retries included; by default the client's,
 60 s), and raises RequestError for arguments that cannot work, ApiError for an error of the server, TransportError for
-no answer (UnexpectedAnswer for a web page), AuthError for no credentials. An object whose metadata does not decode comes
-as an `InvalidObject`. An Api holds no state: use it from any thread.
+no answer (UnexpectedAnswer for a web page), AuthError for no credentials. An object whose metadata does not decode
+comes as an `InvalidObject`. An Api holds no state: use it from any thread.
 """
 from __future__ import annotations
 

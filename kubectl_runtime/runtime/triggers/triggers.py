@@ -25,7 +25,6 @@ from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resou
 from kubectl_runtime.core.meta.metav1 import OwnerReference
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.invalid import InvalidObject
-from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, InitApply
 
 K = TypeVar("K")
@@ -118,12 +117,10 @@ def trigger_others(mapper: Mapper[Any]) -> Subscription:
 
 
 def _refs(found: Iterable[ObjectRef] | ObjectRef | None) -> Iterator[ObjectRef]:
-    """What a mapper returned, one by one; an object stands for its ref. Raises TypeError for what is no ref: it comes
-    from user code."""
+    """What a mapper returned, one by one. Raises TypeError for what is no ref: it comes from user code."""
     if found is None:
         return
-    for item in found if isinstance(found, Iterable) else (found,):
-        ref = item.ref if isinstance(item, Resource) else item
+    for ref in found if isinstance(found, Iterable) else (found,):
         if not isinstance(ref, ObjectRef) or not isinstance(ref.resource, ApiResource):
             raise TypeError("a mapper returns ObjectRefs, one or many, or None: ObjectRef.of(Kind, name, namespace); "
                             f"not {type(ref).__name__}")

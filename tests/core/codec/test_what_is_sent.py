@@ -19,7 +19,7 @@ from kubectl_runtime.resources import ConfigMap, Pod, Secret
 from tests.core.examples import NODES, PODS, Widget, metadata, widget
 
 PLACE = Place(ConfigMap.api_resource, "ns")
-NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001 - what is refused
+NAIVE = datetime(2026, 1, 1)
 NAN, INF = float("nan"), float("inf")
 
 
