@@ -26,6 +26,7 @@ from uuid import UUID
 import msgspec
 import msgspec.structs
 
+from kubectl_runtime.core.base.plain import to_plain
 from kubectl_runtime.core.base.wire import (
     alternatives,
     field_types,
@@ -33,7 +34,6 @@ from kubectl_runtime.core.base.wire import (
     map_keys,
     marks_of,
     plain_type,
-    to_plain,
     wire_names,
 )
 from kubectl_runtime.core.codec.views import MISSING

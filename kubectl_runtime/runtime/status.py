@@ -22,7 +22,7 @@ import msgspec
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError, RequestError
-from kubectl_runtime.core.base.wire import to_plain
+from kubectl_runtime.core.base.plain import Omit, to_plain
 from kubectl_runtime.core.meta.metav1 import Condition
 from kubectl_runtime.core.objects.conditions import set_condition
 from kubectl_runtime.core.objects.owned_fields import applied_fields
@@ -70,7 +70,7 @@ def apply_if_changed(api: Api[K], obj: K, new_status: Any, *, field_manager: str
     equals its class's default is left out. When the manager has applied exactly this before and it still stands,
     nothing is sent and `obj` is returned; likewise when the object is gone.
     """
-    wanted = to_plain(new_status, sparse=not isinstance(new_status, Mapping))
+    wanted = to_plain(new_status, omit=Omit.NOTHING if isinstance(new_status, Mapping) else Omit.DEFAULTS)
     if not isinstance(wanted, dict):
         raise RequestError(f"{obj.ref}: a status is a map, a Struct or a dataclass, not {type(new_status).__name__}")
     if not is_partial(obj):

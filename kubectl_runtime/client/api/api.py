@@ -8,10 +8,11 @@
 `kind` is a resource class, which types what comes back, or an `ApiResource`, which gives `DynamicObject`s. Writes take
 a dict, a resource object or an official model.
 
-Every verb blocks until the answer is there (60 s at most by default, retries included) and raises RequestError for
-arguments that cannot work, ApiError for an error of the server, TransportError for no answer, AuthError for no
-credentials. An object whose metadata does not decode comes as an `InvalidObject`. An Api holds no state: use it from
-any thread.
+Options are keywords, or one prepared value (`params`), not both. A name may be given as the object itself. Every verb
+blocks until the answer is there, `timeout` at most (seconds or a timedelta, retries included; by default the client's,
+60 s), and raises RequestError for arguments that cannot work, ApiError for an error of the server, TransportError for
+no answer (UnexpectedAnswer for a web page), AuthError for no credentials. An object whose metadata does not decode
+comes as an `InvalidObject`. An Api holds no state: use it from any thread.
 """
 from __future__ import annotations
 
@@ -19,29 +20,35 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar, overload
 
-from kubectl_runtime.client.api.api_base import dry
+from kubectl_runtime.client.api.api_base import checked_timeout
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.namespaces import Namespaces
 from kubectl_runtime.client.api.paging import ObjectList, Page, walk
 from kubectl_runtime.client.api.subresources import Subresources
 from kubectl_runtime.client.api.watch import WatchEvent, WatchStream, open_watch
 from kubectl_runtime.client.http.failures import KindNotServedError, decode_status
-from kubectl_runtime.core.base.clock import seconds
+from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, RequestError, TransportError
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, api_resource_of
 from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialObjectMeta, PartialView
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.choice import chosen, params_or_default
+from kubectl_runtime.core.requests.names import Named
 from kubectl_runtime.core.requests.params import (
     IDLE_MARGIN,
     DeleteParams,
+    FieldValidation,
     GetParams,
     ListParams,
     PatchParams,
     PostParams,
+    Preconditions,
+    Propagation,
     WatchParams,
 )
 from kubectl_runtime.core.requests.patch import Patch
@@ -118,14 +125,14 @@ class Api(Subresources[K]):
 
     # Reading
 
-    def get(self, name: str, params: GetParams | None = None) -> K:
+    def get(self, name: Named, params: GetParams | None = None, *, timeout: Duration | None = None) -> K:
         """One object. Raises ApiError (`is_not_found`) when there is none."""
-        return self._object(self._read(build.get(self.place, name, params)))
+        return self._object(self._read(build.get(self.place, name, params), timeout))
 
-    def get_opt(self, name: str, params: GetParams | None = None) -> K | None:
+    def get_opt(self, name: Named, params: GetParams | None = None, *, timeout: Duration | None = None) -> K | None:
         """One object, or None when there is none of this name. A kind that the server does not serve is an error."""
         try:
-            return self.get(name, params)
+            return self.get(name, params, timeout=timeout)
         except KindNotServedError:
             raise
         except ApiError as error:
@@ -133,39 +140,43 @@ class Api(Subresources[K]):
                 return None
             raise
 
-    def list(self, params: ListParams | None = None) -> ObjectList[K]:
+    def list(self, params: ListParams | None = None, *, timeout: Duration | None = None) -> ObjectList[K]:
         """One page: everything, unless `params` has a limit. `pages` and `list_all` follow the pages."""
-        meta, records = self.list_page(params)
+        meta, records = self.list_page(params, timeout=timeout)
         return ObjectList([self._object(record) for record in records], meta)
 
-    def pages(self, params: ListParams | None = None) -> Iterator[ObjectList[K]]:
-        """All pages, each requested when it is needed; 500 objects each unless `params` has a limit."""
-        chosen = build.params_or_default(params, ListParams)
-        for meta, records in walk(self.list_page, chosen, self.place.words("list")):
+    def pages(self, params: ListParams | None = None, *,
+              timeout: Duration | None = None) -> Iterator[ObjectList[K]]:
+        """All pages, each requested when it is needed; 500 objects each unless `params` has a limit. `timeout`: for
+        each page."""
+
+        def fetch(page: ListParams) -> Page:
+            return self.list_page(page, timeout=timeout)
+
+        for meta, records in walk(fetch, params_or_default(params, ListParams), self.place.words("list")):
             yield ObjectList([self._object(record) for record in records], meta)
 
-    def list_all(self, params: ListParams | None = None) -> Iterator[K]:
-        """All objects, page by page."""
-        for page in self.pages(params):
+    def list_all(self, params: ListParams | None = None, *, timeout: Duration | None = None) -> Iterator[K]:
+        """All objects, page by page. `timeout`: for each page."""
+        for page in self.pages(params, timeout=timeout):
             yield from page.items
 
     def list_page(self, params: ListParams | None = None, *, stop: StopToken | None = None,
-                  retry: Retry = Retry.SAFE) -> Page:
+                  retry: Retry = Retry.SAFE, timeout: Duration | None = None) -> Page:
         """As `list`, but records: what stores hold. `stop` ends the waiting between attempts."""
-        request = replace(build.list_(self.place, params), retry=retry)
-        return self.form.decode_list(self.client.request(request, stop=stop))
+        return self._decoded(build.list_(self.place, params, retry=retry), self.form.decode_list, timeout, stop)
 
     def watch(self, params: WatchParams | None = None, resource_version: str | None = None,
-              stop: StopToken | None = None) -> Iterator[WatchEvent[K]]:
+              stop: StopToken | None = None, *, timeout: Duration | None = None) -> Iterator[WatchEvent[K]]:
         """The events of one watch request, which opens when the first is asked for. `runtime.watcher` is the one that
         recovers.
 
         `resource_version`: where to begin, usually that of a list; None begins with an ADDED for each present object.
-        Ends when the connection does (after 290 s by default), or `stop` is set. Raises RequestTimeout for a dead
-        connection.
+        Ends when the connection does (after 290 s by default), or `stop` is set. `timeout`: for its opening;
+        `WatchParams(timeout=…)` says how long it stays open. Raises RequestTimeout for a dead connection.
         """
         try:
-            opened = self.open_watch(params, resource_version, stop)
+            opened = self.open_watch(params, resource_version, stop, timeout=timeout)
         except TransportError:
             if stop is not None and stop.is_set():
                 return
@@ -177,67 +188,100 @@ class Api(Subresources[K]):
                     yield WatchEvent(event.type, found, event.resource_version, event.status)
 
     def open_watch(self, params: WatchParams | None = None, resource_version: str | None = None,
-                   stop: StopToken | None = None) -> WatchStream:
+                   stop: StopToken | None = None, *, timeout: Duration | None = None) -> WatchStream:
         """As `watch`, but open on return, and batches of records: what watchers read. See client/watch.py.
 
         A failure is not retried: watchers wait as their own backoff says, and show what they wait for.
         """
-        chosen = build.params_or_default(params, WatchParams)
-        timeout = WATCH_TIMEOUT if chosen.timeout is None else seconds(chosen.timeout)
-        request = build.watch(self.place, replace(chosen, timeout=timeout), resource_version)
-        request = replace(request, retry=Retry.NEVER)
-        return open_watch(self.client, request, self.form, stop, read_timeout=timeout + IDLE_MARGIN)
+        params = params_or_default(params, WatchParams)
+        lasting = WATCH_TIMEOUT if params.timeout is None else seconds(params.timeout)
+        request = build.watch(self.place, replace(params, timeout=lasting), resource_version, retry=Retry.NEVER)
+        deadline = None if timeout is None else self.client.clock.monotonic() + checked_timeout(timeout)
+        return open_watch(self.client, request, self.form, stop, read_timeout=lasting + IDLE_MARGIN, deadline=deadline)
 
     # Writing
 
-    def create(self, body: Any, params: PostParams | None = None) -> K:
+    def create(self, body: Any, params: PostParams | None = None, *, field_manager: str | None = None,
+               field_validation: FieldValidation | None = None, dry_run: bool = False,
+               timeout: Duration | None = None) -> K:
         """Create an object; it comes back with what the server added. Raises ApiError (`is_already_exists`)."""
-        return self._written("create", build.create(self.place, body, params), dry(params))
+        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run)
+        return self._written("create", build.create(self.place, body, params), params.dry_run, timeout)
 
-    def replace(self, body: Any, params: PostParams | None = None) -> K:
+    def replace(self, body: Any, params: PostParams | None = None, *, field_manager: str | None = None,
+                field_validation: FieldValidation | None = None, dry_run: bool = False,
+                timeout: Duration | None = None) -> K:
         """Replace an object, which must not have changed since it was read (`is_conflict`), if it has a
         resourceVersion.
         """
-        return self._written("replace", build.replace(self.place, body, params), dry(params))
+        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run)
+        return self._written("replace", build.replace(self.place, body, params), params.dry_run, timeout)
 
-    def patch(self, name: str, patch: Patch, params: PatchParams | None = None) -> K:
+    def patch(self, name: Named, patch: Patch, params: PatchParams | None = None, *, field_manager: str | None = None,
+              field_validation: FieldValidation | None = None, dry_run: bool = False, force: bool = False,
+              timeout: Duration | None = None) -> K:
         """Patch an object: `Patch.merge({...})`, `Patch.json([...])`, `Patch.strategic({...})`, `Patch.apply(...)`."""
-        return self._written("patch", build.patch(self.place, name, patch, params), dry(params))
+        params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run, force=force)
+        return self._written("patch", build.patch(self.place, name, patch, params), params.dry_run, timeout)
 
-    def apply(self, body: Any, *, field_manager: str, force: bool = False, dry_run: bool = False) -> K:
+    def apply(self, body: Any, *, field_manager: str, force: bool = False,
+              field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
+              timeout: Duration | None = None) -> K:
         """Server-side apply of the fields in `body`, creating the object if need be. Raises ApiError (`is_conflict`)
-        when another manager owns one of them, unless `force` takes them over."""
-        request, params = self._apply(body, field_manager, force, dry_run, None)
-        return self._written("apply", request, dry(params))
+        when another manager owns one of them, unless `force` takes them over.
 
-    def delete(self, name: str, params: DeleteParams | None = None) -> K | Status:
+        A typed object that was made here leaves out what equals its class's default, at any depth; `defaults` sends,
+        and so owns, these too. A dict is sent as it is.
+        """
+        params = PatchParams(field_manager=field_manager, force=force, field_validation=field_validation,
+                             dry_run=dry_run)
+        return self._written("apply", build.apply(self.place, body, params, defaults=defaults), dry_run, timeout)
+
+    def delete(self, name: Named, params: DeleteParams | None = None, *,
+               propagation_policy: Propagation | None = None, grace_period_seconds: int | None = None,
+               preconditions: Preconditions | None = None, dry_run: bool = False,
+               timeout: Duration | None = None) -> K | Status:
         """Delete an object. The object comes back while it waits for finalizers or its grace period, a Status when it
         is gone (some kinds answer with the object even then)."""
-        body = self.client.request(build.delete(self.place, name, params))
-        status = decode_status(body) if body else Status(status="Success")
-        record = None if status is not None else self.form.decode_object(body)
-        if not dry(params):
-            uid = (status.details.uid if status is not None and status.details is not None else None) or ""
-            self._tell("delete", name, record, uid, None)
-        if record is not None:
-            return self._object(record)
-        assert status is not None
-        return status
+        params = chosen(params, DeleteParams, propagation_policy=propagation_policy, preconditions=preconditions,
+                        grace_period_seconds=grace_period_seconds, dry_run=dry_run)
+        request = build.delete(self.place, name, params)
+        answer = self._decoded(request, self._deleted, timeout)
+        record = answer if isinstance(answer, Record) else None
+        if not params.dry_run:
+            uid = (answer.details.uid if isinstance(answer, Status) and answer.details is not None else None) or ""
+            self._tell("delete", request.name or "", record, uid, None)
+        return answer if isinstance(answer, Status) else self._object(answer)
 
-    def delete_collection(self, params: DeleteParams | None = None,
-                          selection: ListParams | None = None) -> ObjectList[K] | Status:
+    def delete_collection(self, params: DeleteParams | None = None, selection: ListParams | None = None, *,
+                          propagation_policy: Propagation | None = None, grace_period_seconds: int | None = None,
+                          preconditions: Preconditions | None = None, dry_run: bool = False,
+                          timeout: Duration | None = None) -> ObjectList[K] | Status:
         """Delete every object that `selection` selects, by default all of this place; what was deleted, or a Status."""
-        body = self.client.request(build.delete_collection(self.place, params, selection))
-        status = decode_status(body) if body else Status(status="Success")
-        if status is not None:
-            return status
-        meta, records = self.form.decode_list(body)
+        params = chosen(params, DeleteParams, propagation_policy=propagation_policy, preconditions=preconditions,
+                        grace_period_seconds=grace_period_seconds, dry_run=dry_run)
+        request = build.delete_collection(self.place, params, selection)
+        answer = self._decoded(request, lambda body: _gone(body) or self.form.decode_list(body), timeout)
+        if isinstance(answer, Status):
+            return answer
+        meta, records = answer
         return ObjectList([self._object(record) for record in records], meta)
+
+    def _deleted(self, body: bytes) -> Status | Record:
+        return _gone(body) or self.form.decode_object(body)
 
     def __repr__(self) -> str:
         everywhere = "all namespaces" if self.resource.namespaced else "the cluster"
         where = f"namespace {self.namespace}" if self.namespace else everywhere
         return f"<Api of {self.resource.full_name} in {self.resource.api_version}, {where}>"
+
+
+def _gone(body: bytes) -> Status | None:
+    """What a delete says when nothing is left of what was deleted."""
+    return decode_status(body) if body else Status(status="Success")
 
 
 def _api(client: Client, kind: type[Any] | ApiResource, namespace: str | None) -> Api[Any]:

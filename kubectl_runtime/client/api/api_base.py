@@ -1,31 +1,37 @@
 """`ApiBase`: what an `Api` is made of, and what all of its verbs share.
 
     a request -> `_read`      -> the record of the answered object
-              -> `_written`   -> the same for a write, of which the client's observer and those of its writes are told
-                                 before it returns
+               -> `_written`   -> the same for a write, of which the client's observer and those of its writes are told
+                                  before it returns
+               -> `_decoded`   -> whatever a function makes of the answer's body
 
 It holds no state beyond what it was made with: use it from any thread.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Generic, TypeVar
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.codecs import Form, MetadataForm, WholeForm
+from kubectl_runtime.client.api.served import explained
 from kubectl_runtime.client.api.writes import Write
+from kubectl_runtime.client.http.failures import unexpected_answer
+from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.invalid import InvalidObject
-from kubectl_runtime.core.requests import body as bodies
-from kubectl_runtime.core.requests import request as build
-from kubectl_runtime.core.requests.params import DeleteParams, PatchParams, PostParams
-from kubectl_runtime.core.requests.patch import Patch
-from kubectl_runtime.core.requests.request import Place, Request
+from kubectl_runtime.core.requests.request import NAMELESS_GROUPS, Place, Request
 
 K = TypeVar("K")
+T = TypeVar("T")
 
 
 class ApiBase(Generic[K]):
@@ -51,25 +57,42 @@ class ApiBase(Generic[K]):
         """None: all of them, or the kind has none."""
         return self.place.namespace
 
-    def _read(self, request: Request) -> Record:
-        return self.form.decode_object(self.client.request(request))
+    def _read(self, request: Request, timeout: Duration | None = None) -> Record:
+        return self._decoded(request, self.form.decode_object, timeout)
+
+    def _decoded(self, request: Request, decode: Callable[[bytes], T], timeout: Duration | None = None,
+                 stop: StopToken | None = None) -> T:
+        """What `decode` makes of the answer to `request`. A 404 and a body that does not decode are looked into."""
+        client = self.client
+        deadline = None if timeout is None else client.clock.monotonic() + checked_timeout(timeout)
+        try:
+            answer = client.answer(request, deadline=deadline, stop=stop)
+        except ApiError as error:
+            if error.code == HTTPStatus.NOT_FOUND and request.subresource is not None:
+                raise explained(client, request, error) from None
+            raise
+        try:
+            return decode(answer.body)
+        except DecodeError as error:
+            unexpected = unexpected_answer(request, answer.status, answer.headers, answer.body)
+            if unexpected is not None:
+                raise unexpected from None
+            if error.ref is None:  # it does not say what was asked for
+                raise DecodeError(None, error.path, f"{request.operation}: {error.problem}") from None
+            raise
 
     def _object(self, record: Record) -> K:
         if record.problem is not None:
             return InvalidObject(record)  # type: ignore[return-value] # its content raises what is wrong with it
         return self._from_record(record)
 
-    def _apply(self, body: Any, field_manager: str, force: bool, dry_run: bool,
-               subresource: str | None) -> tuple[Request, PatchParams]:
-        content = bodies.plain_body(body)
-        params = PatchParams(field_manager=field_manager, force=force, dry_run=dry_run)
-        name = (content.get("metadata") or {}).get("name") or ""
-        return build.patch(self.place, name, Patch.apply(content), params, subresource=subresource), params
-
-    def _written(self, verb: str, request: Request, dry_run: bool, subresource: str | None = None) -> K:
-        record = self._read(request)
+    def _written(self, verb: str, request: Request, dry_run: bool, timeout: Duration | None) -> K:
+        if request.name is None and self.resource.group in NAMELESS_GROUPS:  # a review, which nobody stores
+            decode: Callable[[bytes], K] = self.kind.from_bytes  # type: ignore[attr-defined] # as in __init__
+            return self._decoded(request, decode, timeout)
+        record = self._decoded(request, self.form.decode_object, timeout)
         if not dry_run:
-            self._tell(verb, record.name, record, record.uid, subresource)
+            self._tell(verb, record.name, record, record.uid, request.subresource)
         return self._object(record)
 
     def _tell(self, verb: str, name: str, record: Record | None, uid: str, subresource: str | None) -> None:
@@ -82,6 +105,8 @@ class ApiBase(Generic[K]):
         client.observer.object_written(ref.resource.full_name, ref.key, verb, version)
 
 
-def dry(params: PostParams | PatchParams | DeleteParams | None) -> bool:
-    """Whether the write is only tried: nothing is stored, so nobody is told of it."""
-    return params is not None and params.dry_run
+def checked_timeout(timeout: Duration) -> float:
+    """A verb's timeout in seconds. Raises RequestError."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float | timedelta) or not seconds(timeout) > 0:
+        raise RequestError(f"timeout={timeout!r}: seconds or a timedelta above 0 are expected; None is the default")
+    return seconds(timeout)

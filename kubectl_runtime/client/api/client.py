@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
 
 import msgspec
 import requests
@@ -22,32 +21,35 @@ import requests
 from kubectl_runtime.client.api.writes import WriteObserver, WriteObservers
 from kubectl_runtime.client.config.auth import ClientCertificate, FixedCredentials
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.client.config.impersonation import Impersonation
 from kubectl_runtime.client.http.failures import ConnectionFailed, error_of
+from kubectl_runtime.client.http.headers import fixed_headers
 from kubectl_runtime.client.http.middleware import (
     Answer,
     Call,
-    Layer,
+    Send,
     authenticating,
     base_url,
     extra_headers,
     retrying,
-    stacked,
 )
 from kubectl_runtime.client.http.observed import ObservedCredentials, observed
+from kubectl_runtime.client.http.rate_limit import RateLimit, limiting
 from kubectl_runtime.client.http.retry import Failure, RetryPolicy
 from kubectl_runtime.client.http.send import exchange
 from kubectl_runtime.client.http.session import Adapters, SessionRules
+from kubectl_runtime.client.http.stack import AUTH, BASE_URL, HEADERS, RATE_LIMIT, RETRY, Layers, Stack, with_layers
 from kubectl_runtime.client.http.streams import ByteStream
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
-from kubectl_runtime.core.base.errors import ConfigError
+from kubectl_runtime.core.base.errors import ApiError, ConfigError
 from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.scope import FirstOf, call_scope
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.base.version import VERSION
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.request import Request
+
+if TYPE_CHECKING:
+    from kubectl_runtime.client.api.discovery import Discovery
 
 log = logging.getLogger(__name__)
 
@@ -78,15 +80,17 @@ class Client:
     """The way to one API server. A context manager; `close` it when it is no longer needed."""
 
     def __init__(self, config: Config, *, session: requests.Session | None = None, retry: RetryPolicy | None = None,
-                 layers: Iterable[Layer] = (), workers: int = 10, clock: Clock = SYSTEM_CLOCK,
-                 use_session_send: bool = False, observer: Observer = NO_OBSERVER) -> None:
+                 layers: Layers = (), rate_limit: RateLimit | None = None, workers: int = 10,
+                 clock: Clock = SYSTEM_CLOCK, use_session_send: bool = False,
+                 observer: Observer = NO_OBSERVER) -> None:
         """Opens no connection.
 
-        `session`: taken as client/session.py says. `retry`: None is the default `RetryPolicy`. `layers`: the user's
-        middleware, closest to the adapter, the first outermost. `workers`: how many threads will call at once; a
+        `session`: taken as client/http/session.py says. `retry`: None is the default `RetryPolicy`. `layers`: the
+        user's middleware, as a list next to the adapter, the first outermost, or as a function that puts it anywhere in
+        the `Stack`. `rate_limit`: of this client's own; None is none. `workers`: how many threads will call at once; a
         Controller raises it. `use_session_send`: send through `Session.send`, for mocks of it. `observer`: told of
-        attempts, retries, writes and credentials, and of what this client's controllers do. Raises ConfigError and
-        AuthError for what cannot work, TypeError for an observer that is none.
+        attempts, retries, writes and credentials, and of what this client's controllers do. Raises ConfigError,
+        RequestError (headers) and AuthError for what cannot work, TypeError for an observer that is none.
         """
         if not isinstance(config, Config):
             raise ConfigError(f"a Client is made from a Config, not from {type(config).__name__}: "
@@ -101,7 +105,10 @@ class Client:
                                         through_session=use_session_send)
         self._timeout = seconds(config.timeout)
         self._connections = self._connect(config.certificate())
-        self._send = stacked(self._layers(retry or RetryPolicy(), layers), exchange(self._rules, self._adapters, clock))
+        stack = with_layers(self._stack(retry or RetryPolicy(), rate_limit), layers)
+        self._send = stack.around(self._adapted())
+        self._refused = False
+        self._discovery: Discovery | None = None
         self._writes = WriteObservers()
         self._warned: set[str] = set()
 
@@ -117,13 +124,17 @@ class Client:
     # Calls
 
     def request(self, request: Request, *, deadline: float | None = None, stop: StopToken | None = None) -> bytes:
-        """Send one request; the body of its answer.
+        """As `answer`, the body alone."""
+        return self.answer(request, deadline=deadline, stop=stop).body
+
+    def answer(self, request: Request, *, deadline: float | None = None, stop: StopToken | None = None) -> Answer:
+        """Send one request; its answer.
 
         `deadline`: a point on the client's clock; by default the Config's `timeout` from now. When `stop` is set,
         retries end, and so does waiting for the answer of a GET. Raises ApiError for an answer that is an error,
         TransportError (RequestTimeout) for none, AuthError.
         """
-        return self._answer(self._call(request, deadline, stop)).body
+        return self._answer(self._call(request, deadline, stop))
 
     def stream(self, request: Request, *, stop: StopToken | None = None, read_timeout: float | None = None,
                deadline: float | None = None) -> ByteStream:
@@ -157,6 +168,16 @@ class Client:
         return self._writes.add(observer)
 
     @property
+    def discovery(self) -> Discovery:
+        """What the server serves, asked for when it is needed and kept for some minutes."""
+        found = self._discovery
+        if found is None:
+            from kubectl_runtime.client.api.discovery import Discovery  # few programs need it, none to start
+
+            self._discovery = found = Discovery(self)
+        return found
+
+    @property
     def writes(self) -> WriteObservers:
         """Who is told of writes; `Api` tells them."""
         return self._writes
@@ -177,8 +198,16 @@ class Client:
         if (warning := answer.headers.get("Warning")) is not None:
             self._warn(warning, call.request)
         if answer.status >= 300:
-            raise error_of(call.request, answer.status, answer.headers, answer.body, self.clock.now())
+            raise self._error(call.request, answer)
+        self._refused = False
         return answer
+
+    def _error(self, request: Request, answer: Answer) -> ApiError:
+        error = error_of(request, answer.status, answer.headers, answer.body, self.clock.now(), self.config.origin)
+        if error.is_unauthorized and not self._refused:  # once until a call is answered well
+            self._refused = True
+            log.warning("%s", error)
+        return error
 
     def _warn(self, header: str, request: Request) -> None:
         """Log each warning of the server once in this client's life."""
@@ -244,47 +273,27 @@ class Client:
                 self._connections = self._connect(certificate)
                 before.adapters.close()
 
-    def _layers(self, retry: RetryPolicy, layers: Iterable[Layer]) -> list[Layer]:
+    def _stack(self, retry: RetryPolicy, rate_limit: RateLimit | None) -> Stack:
         observer, clock, url = self.observer, self.clock, self.config.cluster_url
         host = urlsplit(url).netloc.rpartition("@")[2]
-        fixed = _fixed_headers(self.config, self._rules)
-        stack = [base_url(url), retrying(retry, clock, host, observer)]
+        fixed = fixed_headers(self.config, self._rules.headers)
         credentials = None if self._rules.auth or "Authorization" in fixed else self.config.credentials(clock)
         if credentials is not None and observer is not NO_OBSERVER and not isinstance(credentials, FixedCredentials):
             credentials = ObservedCredentials(credentials, observer, host, clock)
-        if credentials is not None:
-            stack.append(authenticating(credentials, self._use_certificate))
-        watching = [] if observer is NO_OBSERVER else [observed(observer, host, clock)]
-        return [*stack, extra_headers(fixed), *layers, *watching]
+        return Stack((
+            (BASE_URL, base_url(url)),
+            (RETRY, retrying(retry, clock, host, observer)),
+            (AUTH, None if credentials is None else authenticating(credentials, self._use_certificate)),
+            (HEADERS, extra_headers(fixed)),
+            (RATE_LIMIT, None if rate_limit is None else limiting(rate_limit, clock)),
+        ))
+
+    def _adapted(self) -> Send:
+        """The innermost step; outside it, where somebody observes, what tells of each attempt."""
+        send = exchange(self._rules, self._adapters, self.clock)
+        if self.observer is NO_OBSERVER:
+            return send
+        return observed(self.observer, urlsplit(self.config.cluster_url).netloc.rpartition("@")[2], self.clock)(send)
 
     def __repr__(self) -> str:
         return f"<Client of {self.config.cluster_url}>"
-
-
-def _fixed_headers(config: Config, rules: SessionRules) -> Mapping[str, str | tuple[str, ...]]:
-    """What every call carries: the session's headers outrank the Config's, which outrank the library's."""
-    headers: dict[str, str | tuple[str, ...]] = {
-        "User-Agent": f"kubectl_runtime/{VERSION} (python {platform.python_version()})",
-        "Accept-Encoding": "gzip" if config.compression else "identity",
-    }
-    if config.impersonate is not None:
-        headers.update(_impersonation(config.impersonate))
-    for name, value in [*config.headers.items(), *rules.headers]:
-        headers["-".join(word.capitalize() for word in name.split("-"))] = value
-    return headers
-
-
-def _impersonation(who: Impersonation) -> dict[str, str | tuple[str, ...]]:
-    headers: dict[str, str | tuple[str, ...]] = {"Impersonate-User": who.user}
-    if who.groups:
-        headers["Impersonate-Group"] = who.groups
-    if who.uid:
-        headers["Impersonate-Uid"] = who.uid
-    for key, values in who.extra.items():
-        headers[f"Impersonate-Extra-{_encoded(key)}"] = values
-    return headers
-
-
-def _encoded(key: str) -> str:
-    """An extra key as part of a header's name: percent-encoded where a name may not hold the character."""
-    return quote(key.lower(), safe="!#$&'*+-.^_`|~")

@@ -10,19 +10,18 @@ from __future__ import annotations
 import difflib
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 from cachetools import TTLCache
 
+from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import DiscoveryError, KubeError
 from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope, split_api_version
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.request import Request
-
-if TYPE_CHECKING:
-    from kubectl_runtime.client.api.client import Client
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +50,20 @@ class ServedKind:
                        for suffix in (resource.group, f"{resource.version}.{resource.group}")}
 
 
+class Asked(Protocol):
+    """What is asked of a `Client`."""
+
+    @property
+    def config(self) -> Config: ...
+    @property
+    def clock(self) -> Clock: ...
+    def request(self, request: Request) -> bytes: ...
+
+
 class Discovery:
     """The kinds that a client's server serves. Safe to use from any thread; blocks while it asks the server."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Asked) -> None:
         self._client = client
         self._lock = ForkSafeLock()
         self._found: TTLCache[str, tuple[ServedKind, ...]] = TTLCache(1, TTL, timer=client.clock.monotonic)

@@ -1,7 +1,7 @@
 """`Namespaces`: one kind in several namespaces, as one thing to watch. Made by `Api.namespaces`.
 
-A controller makes one watch of each namespace and one store of all. For verbs take an `Api.namespaced`, or `Api.all` where
-the rights are for all namespaces.
+A controller makes one watch of each namespace and one store of all. For verbs take an `Api.namespaced`, or `Api.all`
+where the rights are for all namespaces.
 """
 from __future__ import annotations
 

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from kubectl_runtime.client.api.api_base import ApiBase, dry
+from kubectl_runtime.client.api.api_base import ApiBase
 from kubectl_runtime.client.api.writes import Write
+from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.codec.views import plain_object
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
 from kubectl_runtime.core.requests import request as build
-from kubectl_runtime.core.requests.params import PatchParams, PostParams
+from kubectl_runtime.core.requests.choice import chosen
+from kubectl_runtime.core.requests.names import Named
+from kubectl_runtime.core.requests.params import FieldValidation, PatchParams, PostParams
 from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.core.requests.request import Request
 
@@ -28,53 +31,87 @@ class Subresources(ApiBase[K]):
 
     __slots__ = ()
 
-    def get_status(self, name: str) -> K:
+    def get_status(self, name: Named, *, timeout: Duration | None = None) -> K:
         """The object, read through its status subresource."""
-        return self._object(self._read(build.get(self.place, name, subresource="status")))
+        return self._object(self._read(build.get(self.place, name, subresource="status"), timeout))
 
-    def replace_status(self, body: Any, params: PostParams | None = None) -> K:
+    def replace_status(self, body: Any, params: PostParams | None = None, *, field_manager: str | None = None,
+                       field_validation: FieldValidation | None = None, dry_run: bool = False,
+                       timeout: Duration | None = None) -> K:
         """Replace the status; everything else in `body` is ignored by the server."""
+        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run)
         request = build.replace(self.place, body, params, subresource="status")
-        return self._written("replace", request, dry(params), "status")
+        return self._written("replace", request, params.dry_run, timeout)
 
-    def patch_status(self, name: str, patch: Patch, params: PatchParams | None = None) -> K:
+    def patch_status(self, name: Named, patch: Patch, params: PatchParams | None = None, *,
+                     field_manager: str | None = None, field_validation: FieldValidation | None = None,
+                     dry_run: bool = False, force: bool = False, timeout: Duration | None = None) -> K:
         """Patch the status."""
+        params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run, force=force)
         request = build.patch(self.place, name, patch, params, subresource="status")
-        return self._written("patch", request, dry(params), "status")
+        return self._written("patch", request, params.dry_run, timeout)
 
-    def apply_status(self, body: Any, *, field_manager: str, force: bool = False, dry_run: bool = False) -> K:
-        """Server-side apply of the status in `body`."""
-        request, params = self._apply(body, field_manager, force, dry_run, "status")
-        return self._written("apply", request, dry(params), "status")
+    def apply_status(self, body: Any, *, field_manager: str, force: bool = False,
+                     field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
+                     timeout: Duration | None = None) -> K:
+        """Server-side apply of the status in `body`. `defaults` as for `apply`."""
+        params = PatchParams(field_manager=field_manager, force=force, field_validation=field_validation,
+                             dry_run=dry_run)
+        request = build.apply(self.place, body, params, subresource="status", defaults=defaults)
+        return self._written("apply", request, dry_run, timeout)
 
-    def get_scale(self, name: str) -> DynamicObject:
+    def get_scale(self, name: Named, *, timeout: Duration | None = None) -> DynamicObject:
         """The `Scale` of an object: `.spec["replicas"]`."""
-        return self._scale(build.get(self.place, name, subresource="scale"), None, dry_run=True)
+        return self._scale(build.get(self.place, name, subresource="scale"), None, True, timeout)
 
-    def replace_scale(self, name: str, body: Any, params: PostParams | None = None) -> DynamicObject:
+    def replace_scale(self, name: Named, body: Any, params: PostParams | None = None, *,
+                      field_manager: str | None = None, field_validation: FieldValidation | None = None,
+                      dry_run: bool = False, timeout: Duration | None = None) -> DynamicObject:
         """Replace the `Scale` of an object."""
+        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run)
         request = build.replace(self.place, body, params, subresource="scale", name=name)
-        return self._scale(request, "replace", dry_run=dry(params))
+        return self._scale(request, "replace", params.dry_run, timeout)
 
-    def patch_scale(self, name: str, patch: Patch, params: PatchParams | None = None) -> DynamicObject:
+    def patch_scale(self, name: Named, patch: Patch, params: PatchParams | None = None, *,
+                    field_manager: str | None = None, field_validation: FieldValidation | None = None,
+                    dry_run: bool = False, force: bool = False, timeout: Duration | None = None) -> DynamicObject:
         """Patch the `Scale` of an object: `Patch.merge({"spec": {"replicas": 3}})`."""
+        params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run, force=force)
         request = build.patch(self.place, name, patch, params, subresource="scale")
-        return self._scale(request, "patch", dry_run=dry(params))
+        return self._scale(request, "patch", params.dry_run, timeout)
 
-    def create_subresource(self, name: str, subresource: str, body: Any,
-                           params: PostParams | None = None) -> dict[str, Any]:
+    def apply_scale(self, body: Any, *, field_manager: str, force: bool = False,
+                    field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
+                    timeout: Duration | None = None) -> DynamicObject:
+        """Server-side apply of a `Scale`, named as the object that it scales:
+        `{"metadata": {"name": "web"}, "spec": {"replicas": 3}}`. `defaults` as for `apply`."""
+        params = PatchParams(field_manager=field_manager, force=force, field_validation=field_validation,
+                             dry_run=dry_run)
+        request = build.apply(self.place, body, params, subresource="scale", defaults=defaults, kind=_SCALE)
+        return self._scale(request, "apply", dry_run, timeout)
+
+    def create_subresource(self, name: Named, subresource: str, body: Any, params: PostParams | None = None, *,
+                           field_manager: str | None = None, field_validation: FieldValidation | None = None,
+                           dry_run: bool = False, timeout: Duration | None = None) -> dict[str, Any]:
         """POST to a subresource (`eviction`, `token`, `binding`); the answer as plain JSON values.
 
         Raises DecodeError when it is no JSON object.
         """
+        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run)
         request = build.create(self.place, body, params, name=name, subresource=subresource)
-        answer = self.client.request(request)
-        if not dry(params):
-            self._tell("create", name, None, "", subresource)
-        return plain_object(answer, False, ObjectRef(self.resource, name, self.namespace)) if answer else {}
+        ref = ObjectRef(self.resource, request.name or "", self.namespace)
+        answer = self._decoded(request, lambda raw: plain_object(raw, False, ref) if raw else {}, timeout)
+        if not params.dry_run:
+            self._tell("create", ref.name, None, "", subresource)
+        return answer
 
-    def _scale(self, request: Request, verb: str | None, *, dry_run: bool) -> DynamicObject:
-        scale = dynamic(_SCALE).from_bytes(self.client.request(request))
+    def _scale(self, request: Request, verb: str | None, dry_run: bool, timeout: Duration | None) -> DynamicObject:
+        scale = self._decoded(request, dynamic(_SCALE).from_bytes, timeout)
         if verb is not None and not dry_run:
             ref = ObjectRef(self.resource, scale.name, self.namespace)
             self.client.writes.tell(Write(ref, verb, scale.resource_version, scale.uid, None, "scale"))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 import msgspec
 
 from kubectl_runtime.client.api.codecs import Form
-from kubectl_runtime.client.http.failures import decode_status
+from kubectl_runtime.client.http.failures import decode_status, unexpected_answer
 from kubectl_runtime.client.http.streams import ByteStream, LineSplitter
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
 from kubectl_runtime.core.base.status import Status
@@ -93,18 +93,20 @@ class WatchStream:
 
 
 def open_watch(client: Client, request: Request, form: Form, stop: StopToken | None = None, *,
-               read_timeout: float | None = None) -> WatchStream:
+               read_timeout: float | None = None, deadline: float | None = None) -> WatchStream:
     """Send the watch `request` and wait for the head of its answer.
 
-    `read_timeout`: the longest silence, in seconds. Raises ApiError when the server refuses (410 too), TransportError
-    when it cannot be reached. Iterating raises RequestTimeout after too long a silence and DecodeError for what is no
-    watch event, after the events before it; otherwise it ends. Close it when leaving early.
+    `read_timeout`: the longest silence, in seconds. `deadline` is for its opening. Raises ApiError when the server
+    refuses (410 too), TransportError when it cannot be reached. Iterating raises RequestTimeout after too long a
+    silence, DecodeError for what is no watch event, after the events before it, and UnexpectedAnswer for a web page;
+    otherwise it ends. Close it when leaving early.
     """
-    return WatchStream(client.stream(request, stop=stop, read_timeout=read_timeout), request, form)
+    return WatchStream(client.stream(request, stop=stop, read_timeout=read_timeout, deadline=deadline), request, form)
 
 
 def _batches(stream: ByteStream, request: Request, form: Form) -> Generator[list[RecordEvent]]:
     splitter = LineSplitter()
+    begun = False
     with closing(stream), closing(_pieces(stream)) as pieces:
         for piece in pieces:
             batch = [line for line in splitter.feed(piece) if line and not line.isspace()]
@@ -114,10 +116,14 @@ def _batches(stream: ByteStream, request: Request, form: Form) -> Generator[list
             events, failure = _decoded(batch, form)
             if events or not piece:
                 yield events
+            begun = begun or bool(events)
             if failure is not None:
-                raise failure
-    if (status := decode_status(splitter.rest())) is not None:
+                raise (None if begun else unexpected_answer(request, stream.status, stream.headers, piece)) or failure
+    rest = splitter.rest()
+    if (status := decode_status(rest)) is not None:
         yield [RecordEvent("ERROR", status=status)]
+    elif rest and not begun and (unexpected := unexpected_answer(request, stream.status, stream.headers, rest)):
+        raise unexpected
 
 
 def _pieces(stream: ByteStream) -> Generator[bytes]:

@@ -55,7 +55,9 @@ class WriteObservers:
         for observer in self._observers.values():
             try:
                 observer(write)
-            except Exception:  # an observer's mistake must not look like a failed write
+            except KeyboardInterrupt:  # from the person at the keyboard, not from the observer
+                raise
+            except BaseException:  # an observer's mistake, SystemExit included, must not look like a failed write
                 log.exception("a write observer failed on %s", write.ref)
 
     def __bool__(self) -> bool:

@@ -11,6 +11,7 @@ import queue
 import socket
 import ssl
 import sys
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +24,7 @@ from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConn
 from urllib3.response import HTTPResponse
 
 from kubectl_runtime.client.http.connect import dial
+from kubectl_runtime.client.http.heads import QuickResponse, quick_answer
 from kubectl_runtime.client.http.interrupt import released, waits_on
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.core.base.forks import ForkSafeLock
@@ -41,33 +43,48 @@ def _socket_options() -> list[tuple[int, int, int]]:
     return options
 
 
-class _IdleConnections(queue.LifoQueue[Any]):
-    """The idle connections of a pool: unbounded to urllib3, which would log each one too many, but keeps only
-    `limit`.
-    """
+class _IdleConnections:
+    """The idle connections of a pool, the one used last first: without limit to urllib3, which would log each one too
+    many, but only `limit` are kept. As much of a LifoQueue as urllib3 uses, without its locks: nobody waits for a
+    connection here, and a deque's ends are safe from any thread."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__()
         self.limit = limit
+        self._idle: deque[Any] = deque()
 
-    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        if item is not None and self.qsize() >= self.limit:
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002 - urllib3's
+        if item is None:  # urllib3 fills its queues with places for connections; here a place is no thing
+            return
+        if len(self._idle) >= self.limit:
             item.close()
         else:
-            super().put(item, block, timeout)
+            self._idle.append(item)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:  # noqa: ARG002 - urllib3's signature
+        try:
+            return self._idle.pop()
+        except IndexError:
+            raise queue.Empty from None
+
+    def qsize(self) -> int:
+        return len(self._idle)
 
 
 class _HttpConnection(HTTPConnection):
+    response_class = QuickResponse
+
     def _new_conn(self) -> socket.socket:
         return _connected(self)
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
         waits_on(self.sock)
-        return super().getresponse()
+        return quick_answer(self)
 
 
 class _HttpsConnection(HTTPSConnection):
     """Takes its context from a `TlsSource` each time it connects, so that files which were replaced count."""
+
+    response_class = QuickResponse
 
     def __init__(self, *arguments: Any, ssl_context: TlsSource, **options: Any) -> None:
         self._tls = ssl_context
@@ -87,7 +104,7 @@ class _HttpsConnection(HTTPSConnection):
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
         waits_on(self.sock)
         try:
-            return super().getresponse()
+            return quick_answer(self)
         except ssl.SSLError as error:  # the server's view of our certificate comes only now
             self._tls.explain(error)
             raise
@@ -118,7 +135,7 @@ def _given_back(connection: Any) -> Any:
 
 class _HttpPool(HTTPConnectionPool):
     ConnectionCls = _HttpConnection
-    QueueCls = _IdleConnections  # type: ignore[assignment] # stricter than the base class, which names only LifoQueue
+    QueueCls = _IdleConnections  # type: ignore[assignment] # what urllib3 uses of a LifoQueue
 
     def _put_conn(self, conn: Any) -> None:
         super()._put_conn(_given_back(conn))
@@ -126,7 +143,7 @@ class _HttpPool(HTTPConnectionPool):
 
 class _HttpsPool(HTTPSConnectionPool):
     ConnectionCls = _HttpsConnection
-    QueueCls = _IdleConnections  # type: ignore[assignment] # stricter than the base class, which names only LifoQueue
+    QueueCls = _IdleConnections  # type: ignore[assignment] # what urllib3 uses of a LifoQueue
 
     def _put_conn(self, conn: Any) -> None:
         super()._put_conn(_given_back(conn))
@@ -160,9 +177,14 @@ class ApiAdapter(HTTPAdapter):
         """Keep at least `size` idle connections from now on."""
         with self._resize:
             self._limit = max(self._limit, size)
-            idle = self._pool.pool
+            idle: Any = self._pool.pool
             if isinstance(idle, _IdleConnections):  # None once the pool is closed
                 idle.limit = self._limit
+
+    def close(self) -> None:
+        """Close the idle connections, and those in use when their answer has been read."""
+        super().close()  # which forgets its pools and leaves their connections to the garbage collector
+        self._pool.close()
 
     def _make_pool(self) -> HTTPConnectionPool:
         if self._proxy is None:

@@ -1,7 +1,7 @@
 """From what went wrong below to the library's errors: answers that are errors, and exceptions of requests and urllib3.
 
-Messages name the operation (verb, kind, namespace, name), the server as host:port, and the remedy. A server's message
-about a Secret is withheld where it may quote the content.
+Messages name the operation (verb, kind, namespace, name), the server as host:port, and the remedy. Of what a server
+says to a write of a Secret only the reason, the fields and the kinds of error are kept: the rest may quote the content.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import urllib3
 
 from kubectl_runtime.client.http.retry import Failure, retry_after
 from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, RequestTimeout, TransportError
-from kubectl_runtime.core.base.status import Status, StatusDetails
+from kubectl_runtime.core.base.status import Status, StatusCause
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.requests.request import Request
 
@@ -28,8 +28,11 @@ _REASONS = {
     422: "Invalid",
     429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout",
 }
-_QUOTING = frozenset((HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.INTERNAL_SERVER_ERROR))
-"""Answers whose message may quote what was sent."""
+_TELLING_NAMES_ONLY = frozenset((
+    HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE,
+    HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
+"""Answers whose message, unless an admission webhook wrote it, names the object and fields but quotes nothing."""
+_WRITES = frozenset(("create", "replace", "patch", "apply"))
 _UNSERVED = "the server could not find the requested resource"
 _LONGEST = 1024
 _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
@@ -43,6 +46,10 @@ class ConnectionFailed(TransportError):
         self.failure = failure
 
 
+class UnexpectedAnswer(TransportError):
+    """The call was answered, but not by a Kubernetes API server: a proxy's or a login page, say."""
+
+
 class KindNotServedError(ApiError, DiscoveryError):
     """The server does not know the kind at all: an ApiError with code 404 that must not be taken for a missing
     object.
@@ -50,23 +57,30 @@ class KindNotServedError(ApiError, DiscoveryError):
 
 
 class _StatusBody(msgspec.Struct):
-    kind: str = ""
+    kind: str | None = ""
+    status: msgspec.Raw = msgspec.Raw()
 
 
-_kind = msgspec.json.Decoder(_StatusBody).decode
+_marks = msgspec.json.Decoder(_StatusBody).decode
 _status = msgspec.json.Decoder(Status, strict=False).decode
 
 
 def decode_status(body: bytes) -> Status | None:
-    """The Status in an answer's body; None when it is something else."""
+    """The Status in an answer's body; None when it is something else.
+
+    The timeout filter of a real API server leaves its kind out.
+    """
     try:
-        return _status(body) if _kind(body).kind == "Status" else None
+        marks = _marks(body)
+        is_status = marks.kind == "Status" or (not marks.kind and bytes(marks.status) == b'"Failure"')
+        return _status(body) if is_status else None
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
 
 
-def error_of(request: Request, code: int, headers: Mapping[str, str], body: bytes, now: datetime) -> ApiError:
-    """The error that an answer with `code` >= 300 is."""
+def error_of(request: Request, code: int, headers: Mapping[str, str], body: bytes, now: datetime,
+             origin: str = "the configuration") -> ApiError:
+    """The error that an answer with `code` >= 300 is. `origin`: where the credentials come from."""
     found = decode_status(body)
     status = found or _made_up(code, headers, body)
     if not status.code:
@@ -75,15 +89,44 @@ def error_of(request: Request, code: int, headers: Mapping[str, str], body: byte
     if resource is not None and code == HTTPStatus.NOT_FOUND and _is_unserved(request, found):
         return KindNotServedError(msgspec.structs.replace(status, message=_unserved(request, resource)),
                                   request.operation)
-    if resource is not None and resource.kind == "Secret" and not resource.group and code in _QUOTING:
-        status = msgspec.structs.replace(status, message=_withheld(status),
-                                         details=_without_causes(status.details))
+    if resource is not None and resource.kind == "Secret" and not resource.group and request.verb in _WRITES:
+        status = _without_values(status, code)
     details = status.details.retry_after_seconds if status.details is not None else None
-    return ApiError(status, request.operation, retry_after=retry_after(headers.get("Retry-After"), details, now))
+    return ApiError(status, request.operation, retry_after=retry_after(headers.get("Retry-After"), details, now),
+                    remedy=_remedy(status, code, origin))
 
 
-def _withheld(status: Status) -> str:
-    return f"{status.code} {status.reason}; what the server says about a Secret is withheld, it may quote the content"
+def _remedy(status: Status, code: int, origin: str) -> str:
+    if code == HTTPStatus.UNAUTHORIZED:
+        return (f"The server does not accept the credentials of {origin}: log in again, or check that the token or "
+                "client certificate is of this cluster and has not expired")
+    if code == HTTPStatus.FORBIDDEN and " cannot " in (status.message or ""):
+        return "A Role or ClusterRole that allows it, bound to this user, is missing"
+    return ""
+
+
+def _without_values(status: Status, code: int) -> Status:
+    """What the server said to a write of a Secret, without the values that it may quote."""
+    if code in _TELLING_NAMES_ONLY and "admission webhook" not in (status.message or ""):
+        return status
+    causes = [StatusCause(reason=cause.reason, field=cause.field) for cause in status.causes]
+    faults = ", ".join(f"{cause.field}: {cause.reason or 'not valid'}" for cause in causes if cause.field)
+    message = (f"{status.code} {status.reason}{': ' + faults if faults else ''}; what else the server says to a write "
+               "of a Secret is withheld, it may quote the content")
+    details = None if status.details is None else msgspec.structs.replace(status.details, causes=causes or None)
+    return msgspec.structs.replace(status, message=message, details=details)
+
+
+def unexpected_answer(request: Request, code: int, headers: Mapping[str, str], body: bytes) -> UnexpectedAnswer | None:
+    """The error that a good answer is whose body did not decode and is of a type other than JSON; None for JSON, which
+    is the API server's own mistake."""
+    kind = headers.get("Content-Type")
+    if not kind or "json" in kind.lower():
+        return None
+    shown = " ".join(body[:200].decode("utf-8", "replace").split())[:100]
+    begins = f"begins with {shown!r}" if shown else "is empty"
+    return UnexpectedAnswer(f"{request.operation}: no Kubernetes API server answered: HTTP {code} with content type "
+                            f"{kind}, which {begins}. Is a proxy or a login page in the way?")
 
 
 def _made_up(code: int, headers: Mapping[str, str], body: bytes) -> Status:
@@ -112,15 +155,16 @@ def _is_unserved(request: Request, status: Status | None) -> bool:
 
 def _unserved(request: Request, resource: ApiResource) -> str:
     kind = f"{resource.full_name} in {resource.api_version}"
-    subresource = request.path.rpartition("/")[2]
-    if request.name and request.verb != "create" and subresource in ("status", "scale") and subresource != request.name:
-        return (f"the server does not serve the subresource {subresource!r} of {kind}: does the kind have one, "
+    if request.subresource is not None:
+        return (f"the server does not serve the subresource {request.subresource!r} of {kind}: does the kind have one, "
                 "and its CRD, if it has a CRD, declare it?")
     return f"the server does not serve {kind}: is its CRD installed, and the version and plural right?"
 
 
-def _without_causes(details: StatusDetails | None) -> StatusDetails | None:
-    return None if details is None else msgspec.structs.replace(details, causes=None)
+def subresource_not_served(request: Request, resource: ApiResource, error: ApiError) -> KindNotServedError:
+    """What a 404 for a subresource means when discovery says that the kind has none of this name."""
+    return KindNotServedError(msgspec.structs.replace(error.status, message=_unserved(request, resource)),
+                              request.operation)
 
 
 def transport_error(error: Exception, operation: str, server: str, origin: str, limit: float | None) -> TransportError:

@@ -1,10 +1,11 @@
 """The client's middleware: small functions from `Send` to `Send`, stacked outside to inside as
 
-    base URL -> retry -> auth -> extra headers -> the user's layers -> observed -> exchange with the adapter (send.py)
+    base URL -> retry -> auth -> extra headers -> rate limit -> the user's layers -> observed -> exchange with the
+    adapter (send.py)
 
 A layer may change the `Call` on its way in, look at the `Answer` or the exception on its way out, and send more than
 once. Retry stands outside auth, so that every attempt carries the credentials of its own moment; the user's layers see
-each attempt.
+each attempt, unless they are put elsewhere in the stack (stack.py).
 
     def timing(send: Send) -> Send:
         def timed(call: Call) -> Answer:

@@ -1,9 +1,10 @@
 """When a failed attempt is made again, and how long to wait first: a pure function of the attempt and its failure.
 
     what happened                              SAFE (GET, PUT, DELETE, guarded PATCH)   UNSENT_ONLY (POST, blind PATCH)
-    429                                        again                                    again: the server refused unread
-    503 with a wait asked for                  again                                    again: likewise
-    503 without one, 504                       again                                    no: it may have been done
+    429, 503 with a wait asked for             again                                    again: the server refused unread
+    429 without one                            again                                    no: as an eviction is refused
+                                                                                            that a budget forbids
+    502, 503 without one, 504                  again                                    no: it may have been done
     not connected (nothing was sent)           again                                    again
     sent, not one byte came back               again                                    no: it may have been done
     the answer broke off, another status,      no                                       no
@@ -26,7 +27,9 @@ from kubectl_runtime.core.base.backoff import ExponentialBackoff
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
 
-_TRANSIENT = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
+_TRANSIENT = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE,
+                        HTTPStatus.GATEWAY_TIMEOUT))
+_REFUSED_UNREAD = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE))
 _JITTER = 0.5
 
 
@@ -90,9 +93,7 @@ def _may_retry(failure: Failure, repeatable: bool) -> bool:
         return not failure.sent or (repeatable and not failure.answered)
     if failure.code not in _TRANSIENT:
         return False
-    if repeatable or failure.code == HTTPStatus.TOO_MANY_REQUESTS:
-        return True
-    return failure.code == HTTPStatus.SERVICE_UNAVAILABLE and failure.retry_after is not None
+    return repeatable or (failure.code in _REFUSED_UNREAD and failure.retry_after is not None)
 
 
 def retry_after(header: str | None, details: int | None, now: datetime) -> float | None:

@@ -47,6 +47,10 @@ class ByteStream:
         self._forget: list[Callable[[], None]] = [stop.on_set(self.shutdown) for stop in stops]
 
     @property
+    def status(self) -> int:
+        return self._response.status_code
+
+    @property
     def headers(self) -> Any:
         return self._response.headers
 

@@ -13,16 +13,28 @@
       DiscoveryError        the server does not serve a kind
 
 Messages name the verb, kind, namespace and name, and what to do; never the content of an object or a credential.
+Errors are data: they pickle and copy to the same class, text and attributes (without traceback and cause).
 """
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Any
 
 from kubectl_runtime.core.base.status import Status
 
 
 class KubeError(Exception):
     """The root of the tree."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Python's own way calls the class with `args`, which here is the text and not what __init__ takes: the error
+        # could not be read back, and a multiprocessing pool whose worker raised it would wait for ever.
+        return _restored, (type(self), self.args), dict(self.__dict__)
+
+
+def _restored(cls: type[KubeError], args: tuple[Any, ...]) -> KubeError:
+    """An error with these `args`, whose attributes pickle or copy then sets."""
+    return cls.__new__(cls, *args)
 
 
 class ConfigError(KubeError):
@@ -66,13 +78,20 @@ class DiscoveryError(KubeError):
 
 
 class ApiError(KubeError):
-    """The server's answer is an error. `status` is what it said, `operation` what was asked (`get pods default/a`)."""
+    """The server's answer is an error. `status` is what it said, `operation` what was asked (`get pods default/a`).
 
-    def __init__(self, status: Status, operation: str = "", *, retry_after: float | None = None) -> None:
-        text = status.message or status.reason or f"HTTP {status.code}"
-        super().__init__(f"{operation}: {text}" if operation else text)
+    The error's text has at most about a kilobyte of the server's message, which may quote a whole object, and the
+    fields that are at fault; `status.message` has all of it. `remedy`: what may help, where that is known.
+    """
+
+    def __init__(self, status: Status, operation: str = "", *, retry_after: float | None = None,
+                 remedy: str = "") -> None:
+        text = _shown(status)
+        said = f"{operation}: {text}" if operation else text
+        super().__init__(f"{said}. {remedy}" if remedy else said)
         self.status = status
         self.operation = operation
+        self.remedy = remedy
         self.retry_after = retry_after
         """Seconds the server asked to wait, from `Retry-After` or the Status; None when it did not."""
 
@@ -132,6 +151,20 @@ class ApiError(KubeError):
             return self.reason == reason
         return self.code == code
 
+
+def _shown(status: Status) -> str:
+    """The server's message; a long one cut, with the fields that its causes name."""
+    text = status.message or status.reason or f"HTTP {status.code}"
+    if len(text) <= LONGEST_TEXT:
+        return text
+    fields = list(dict.fromkeys(cause.field for cause in status.causes if cause.field))
+    named = ", ".join(fields)[:LONGEST_TEXT // 2]
+    kept = text[:LONGEST_TEXT - len(named)]
+    return f"{kept}… ({len(text) - len(kept)} more characters{'; fields: ' + named if named else ''})"
+
+
+LONGEST_TEXT = 1024
+"""Characters of a server's message that an error shows. A 422 of an update may quote both versions of the object."""
 
 _KNOWN_REASONS = frozenset((
     "Unauthorized", "Forbidden", "NotFound", "AlreadyExists", "Conflict", "Gone", "Invalid", "ServerTimeout",

@@ -4,9 +4,8 @@ The one rule of names: attributes are snake_case, keys are camelCase (`ready_rep
 `msgspec.Struct` that renames any of its fields itself (`rename="camel"`, `field(name="podIP")`) is taken as it says,
 and decodes fastest; in a dataclass, `field(metadata={"name": "podIP"})` names one key.
 
-`to_plain` turns a value into plain JSON values: every field is included, except those that are None or unset, so that
-two views of one object can be compared. `with_wire_names` / `with_field_names` translate the keys of plain values for
-the classes that msgspec would not rename.
+`with_field_names` translates the keys of plain values for the classes that msgspec would not rename; the other way,
+from values to the wire, is `core.base.plain`.
 """
 from __future__ import annotations
 
@@ -19,8 +18,6 @@ from typing import Any, Union
 
 import msgspec
 import msgspec.structs
-
-from kubectl_runtime.core.base.errors import RequestError
 
 
 class MapKeys:
@@ -71,61 +68,6 @@ def field_types(cls: Any) -> dict[str, Any]:
     except NameError as error:
         raise TypeError(f"{cls.__name__}: {error}; its field types must be visible at module level") from None
     return {key: hints[name] for name, key in wire_names(cls).items()}
-
-
-def to_plain(value: Any, *, sparse: bool = False) -> Any:
-    """`value` as plain JSON values. Fields that are None or unset are left out; entries of dicts are not.
-
-    `sparse` also leaves out what a Struct with `omit_defaults` would, which is right for new objects only.
-    """
-    if value is None or type(value) in _ATOMS:
-        return value
-    if isinstance(value, msgspec.Struct):
-        return _tag(value) | _fields_to_plain(value, sparse)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _fields_to_plain(value, sparse)
-    if isinstance(value, Mapping):
-        return {to_plain(key): to_plain(item, sparse=sparse) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [to_plain(item, sparse=sparse) for item in value]
-    return _leaf(value)
-
-
-def _leaf(value: Any) -> Any:
-    """Enums, times, bytes and whatever else msgspec knows; subclasses of text and numbers as what they extend."""
-    try:
-        return msgspec.to_builtins(value, str_keys=True)
-    except TypeError:
-        base = next((atom for atom in _ATOMS if isinstance(value, atom)), None)
-        if base is None:
-            raise RequestError(f"a {type(value).__name__} is no JSON value") from None
-        return base(value)
-
-
-_ATOMS = (str, int, float, bool)
-
-
-def _fields_to_plain(value: Any, sparse: bool) -> dict[str, Any]:
-    cls: Any = type(value)
-    left_out = _defaults(cls) if sparse else {}
-    found = ((name, key, getattr(value, name)) for name, key in wire_names(cls).items())
-    return {key: to_plain(item, sparse=sparse) for name, key, item in found
-            if item is not None and item is not msgspec.UNSET and not (name in left_out and left_out[name] == item)}
-
-
-@cache
-def _defaults(cls: Any) -> dict[str, Any]:
-    """Attribute name -> default, of a Struct class with `omit_defaults`."""
-    if not (issubclass(cls, msgspec.Struct) and cls.__struct_config__.omit_defaults):
-        return {}
-    fields = msgspec.structs.fields(cls)
-    return {field.name: field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
-            for field in fields if not field.required}
-
-
-def _tag(value: msgspec.Struct) -> dict[str, Any]:
-    config = value.__struct_config__
-    return {config.tag_field: config.tag} if config.tag_field is not None else {}
 
 
 def needs_renaming(hint: Any) -> bool:

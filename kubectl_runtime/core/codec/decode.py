@@ -34,7 +34,7 @@ class Bookmark(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Object(msgspec.Struct, gc=False):
-    metadata: Head
+    metadata: Head = Head()
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -58,16 +58,20 @@ _error_event = msgspec.json.Decoder(_ErrorEvent).decode
 _page = msgspec.json.Decoder(_Page).decode
 
 
-def decode_object(raw: bytes, resource: ApiResource) -> Record:
-    """The record of one object's JSON, which it keeps. Raises DecodeError when the object cannot be identified."""
+def decode_object(raw: bytes, resource: ApiResource, *, named: bool = True) -> Record:
+    """The record of one object's JSON, which it keeps. Raises DecodeError when the object cannot be identified.
+
+    `named`: it must have a name, as every object that the server stores. Reviews have none, nor has one to be created
+    with a generateName.
+    """
     try:
         head = _object(raw).metadata
-        if head.name:
+        if head.name or not named:
             return Record(head, resource, raw)
         failure: Exception = _NAMELESS
     except DECODE_FAILURES as error:
         failure = error
-    return _invalid(raw, resource, failure, enveloped=False)
+    return _invalid(raw, resource, failure, enveloped=False, named=named)
 
 
 def decode_event(line: bytes, resource: ApiResource) -> tuple[str, Record | Bookmark | Status]:
@@ -134,11 +138,11 @@ def _error_status(line: bytes, resource: ApiResource) -> Status:
         raise DecodeError(None, "$.object", text) from None
 
 
-def _invalid(raw: bytes, resource: ApiResource, failure: Exception, *, enveloped: bool) -> Record:
+def _invalid(raw: bytes, resource: ApiResource, failure: Exception, *, enveloped: bool, named: bool = True) -> Record:
     """A second try without the nulls, then a record that says what is wrong with it."""
     if not isinstance(failure, UnicodeError):
         head = _head_without_nulls(raw, enveloped=enveloped)
-        if head is not None and head.name:
+        if head is not None and (head.name or not named):
             return Record(head, resource, raw, enveloped)
     known = salvage.head(raw, enveloped=enveloped)
     path, text = problem_of(failure, enveloped=enveloped)

@@ -1,13 +1,18 @@
-"""From readers and new objects to what is sent: plain JSON values, then bytes."""
+"""From readers and new objects to what is sent: plain JSON values, then bytes.
+
+What JSON cannot carry, or would carry as something else without a word, raises RequestError with its path: NaN and the
+infinities (null), bytes (base64 without a word), times without a time zone, spans of time (`PT5S`).
+"""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 import msgspec
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.wire import to_plain
+from kubectl_runtime.core.base.plain import Omit, finite, to_plain
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.codec.views import ViewCodec, plain_object
 from kubectl_runtime.core.codec.writeback import ABSENT, merge
@@ -17,6 +22,7 @@ from kubectl_runtime.core.meta.gvk import ApiResource
 def encode_plain(content: Any) -> bytes:
     """`content` as JSON. Raises RequestError for values that JSON cannot carry."""
     try:
+        _check(content, "$")
         return msgspec.json.encode(content)
     except (TypeError, ValueError, RecursionError) as error:
         raise RequestError(f"not a JSON value: {error}") from None
@@ -30,16 +36,64 @@ def identified(content: dict[str, Any], resource: ApiResource) -> dict[str, Any]
     return {**content, "apiVersion": resource.api_version, "kind": resource.kind}
 
 
-def new_object(resource: ApiResource, views: Mapping[str, Any]) -> dict[str, Any]:
-    """A new object of these views; what they leave None, or (with `omit_defaults`) at its default, is not sent."""
-    content = {key: to_plain(view, sparse=True) for key, view in views.items() if view is not None}
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **content}
+def _check(value: Any, path: str) -> None:
+    """Raises RequestError for what has no plain JSON form below `path`."""
+    kind = type(value)
+    if kind is dict:
+        for key, item in value.items():
+            if type(item) is not str:
+                _check(item, f"{path}.{key}")
+    elif kind is list:
+        for index, item in enumerate(value):
+            if type(item) is not str:
+                _check(item, f"{path}[{index}]")
+    elif kind is float:
+        finite(value, path)
+    elif value is not None and kind is not int and kind is not bool:
+        _check_other(value, path)
+
+
+def _check_other(value: Any, path: str) -> None:
+    """The same for what is none of JSON's own types. Aware times, enums, records and other maps have a form."""
+    if isinstance(value, float):
+        finite(float(value), path)
+    elif isinstance(value, Mapping):
+        _check(dict(value), path)
+    elif isinstance(value, tuple | set | frozenset):
+        _check(list(value), path)
+    elif isinstance(value, bytes | bytearray | memoryview):
+        raise RequestError(f"{path} is bytes, which JSON has not: decode text (value.decode()); a Secret's data takes "
+                           "base64 text, or text as it is in stringData")
+    elif isinstance(value, timedelta):
+        raise RequestError(f"{path} is a timedelta: write a duration as the kind wants it, such as '5s' or a number")
+    elif isinstance(value, datetime | time) and value.tzinfo is None:
+        raise RequestError(f"{path} is a time without a time zone: give an aware datetime, such as datetime.now(UTC)")
+    elif not isinstance(value, str | int | date | time):
+        _check(to_plain(value, path=path), path)
+
+
+def new_object(resource: ApiResource, views: Mapping[str, Any], codecs: Mapping[str, ViewCodec], *,
+               defaults: bool = True) -> dict[str, Any]:
+    """A new object of these views; what they leave None, or (with `omit_defaults`) at its default, is not sent.
+
+    Without `defaults` nothing is that equals its class's default, at any depth, whatever the class says.
+    """
+    omit = Omit.DECLARED if defaults else Omit.DEFAULTS
+    content: dict[str, Any] = {"apiVersion": resource.api_version, "kind": resource.kind}
+    for key, view in views.items():
+        codec = codecs.get(key)
+        if view is None or (not defaults and codec is not None and codec.is_default(view)):
+            continue
+        content[key] = to_plain(view, Any if codec is None else codec.plain_hint, omit=omit, path=f"$.{key}")
+    return content
 
 
 def written_back(record: Record, codecs: Mapping[str, ViewCodec], views: Mapping[str, Any],
                  plain: dict[str, Any] | None) -> dict[str, Any]:
     """The received object plus what changed in a reader's typed views and in his plain form. Raises WriteBackError."""
     received = identified(plain_object(record.raw, record.enveloped, record.ref), record.resource)
+    if not views and plain is None:
+        return received
     content = dict(received)
     for key, view in views.items():
         merged = _merged_view(received.get(key, ABSENT), view, codecs[key], record)
@@ -57,5 +111,6 @@ def _merged_view(received: Any, view: Any, codec: ViewCodec, record: Record) -> 
     if view is None:
         return ABSENT if received is not None else None
     base = codec.view_of(record)
+    path = f"$.{codec.key}"
     shown = ABSENT if base is None else to_plain(base)
-    return merge(received, shown, to_plain(view), f"$.{codec.key}", codec.hint)
+    return merge(received, shown, to_plain(view, codec.plain_hint, path=path), path, codec.hint)

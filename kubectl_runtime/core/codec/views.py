@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from kubectl_runtime.core.base.plain import hashable
 from kubectl_runtime.core.base.wire import alternatives, is_record_type, needs_renaming, with_field_names
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
@@ -29,6 +30,8 @@ class ViewCodec:
         """`hint` is the declared type, resolved; `default` what the class gives for it."""
         self.key = key
         self.hint = hint
+        self.plain_hint = hashable(hint)
+        """The same for `to_plain`."""
         self._default = default
         self._renaming = needs_renaming(hint)
         decoded = Any if self._renaming else hint
@@ -50,6 +53,10 @@ class ViewCodec:
         if value is None or value is MISSING:
             return self.absent(ref)
         return self.from_plain(value, ref) if self._renaming else value
+
+    def is_default(self, view: Any) -> bool:
+        """Whether `view` equals what the class gives when nothing is said."""
+        return type(view) is type(self._default) and bool(view == self._default)
 
     def view_of(self, record: Record) -> Any:
         """The view of a received object, new each time. Raises DecodeError."""

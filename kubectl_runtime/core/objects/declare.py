@@ -120,6 +120,11 @@ def _build_codecs(cls: type) -> dict[str, ViewCodec]:
     return codecs
 
 
+def is_bound(cls: type, base: type, resource: ApiResource) -> bool:
+    """Whether `cls` is what `bound_class(base, resource)` gives."""
+    return _bound.get((base, resource)) is cls
+
+
 def bound_class(base: type[R], resource: ApiResource) -> type[R]:
     """The subclass of `base` for `resource`: the same one for the same resource. Safe from any thread."""
     bound: type[R] | None = _bound.get((base, resource))

@@ -55,6 +55,9 @@ class InvalidObject:
         problem = self.record.problem or _UNKNOWN
         return DecodeError(self.ref, problem.path, problem.text)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InvalidObject, (self.record,)
+
     def __getitem__(self, key: str) -> Any:
         raise self.error
 

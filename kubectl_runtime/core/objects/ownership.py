@@ -49,7 +49,13 @@ def owner_reference(owner: Owner, *, controller: bool, block_owner_deletion: boo
 
 
 def set_owner(child: Owned, owner: Owner, *, controller: bool, block_owner_deletion: bool) -> None:
-    """Add or replace the reference to `owner` in the metadata of `child`. Raises RequestError by the API's rules."""
+    """Add or replace the reference to `owner` in the metadata of `child`, which takes its namespace if it has none.
+
+    Raises RequestError by the API's rules.
+    """
+    if not isinstance(getattr(owner, "api_resource", None), ApiResource):
+        raise RequestError(f"the owner of {child.ref} is an object that the server returned, "
+                           f"not {'None' if owner is None else type(owner).__name__}")
     reference = owner_reference(owner, controller=controller, block_owner_deletion=block_owner_deletion)
     _check_places(child, owner)
     others = [held for held in child.owner_references if held.uid != reference.uid]
@@ -58,6 +64,8 @@ def set_owner(child: Owned, owner: Owner, *, controller: bool, block_owner_delet
         raise RequestError(f"{child.ref} is already controlled by {rival.kind} {rival.name}: "
                            "an object has one controller")
     child.metadata.owner_references = [*others, reference]
+    if child.namespace is None and child.api_resource.namespaced and owner.api_resource.namespaced:
+        child.metadata.namespace = owner.namespace  # in any other it would be collected at once
 
 
 def _check_places(child: Owned, owner: Owner) -> None:

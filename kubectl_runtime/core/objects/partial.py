@@ -14,7 +14,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
-from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.base.keys import namespace_or_none
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.codec.decode import Bookmark, decode_event, decode_object, split_page
@@ -27,6 +27,7 @@ from kubectl_runtime.core.objects.declare import bound_class
 from kubectl_runtime.core.objects.resource import Resource
 
 _NO_MAP: Mapping[str, str] = MappingProxyType({})
+_HELD = frozenset(("apiVersion", "kind", "metadata"))
 
 
 class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -156,6 +157,19 @@ class PartialObjectMeta(Resource):
     def of(cls, resource: ApiResource) -> type[PartialObjectMeta]:
         """The class for one kind: the same one for the same resource."""
         return bound_class(PartialObjectMeta, resource)
+
+    def __getitem__(self, key: str) -> Any:
+        self._check_held(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """`obj[key]`. Raises PartialObjectError for what is not held: it may well be there on the server."""
+        self._check_held(key)
+        return super().get(key, default)
+
+    def _check_held(self, key: object) -> None:
+        if key not in _HELD:
+            raise PartialObjectError(f"{self.ref}: {self._undeclared(str(key))}")
 
     @classmethod
     def _undeclared(cls, name: str) -> str:

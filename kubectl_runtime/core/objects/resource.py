@@ -13,36 +13,41 @@ Objects are equal only to themselves, and their repr is their ref. One object be
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime
-from types import MappingProxyType
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import msgspec
 import msgspec.structs
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.keys import namespace_or_none
 from kubectl_runtime.core.base.wire import camel
 from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.codec.encode import encode_plain, identified, new_object, written_back
 from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.core.codec.views import plain_object
+from kubectl_runtime.core.codec.writeback import merge
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
-from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference, parse_time
+from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
 from kubectl_runtime.core.meta.models import to_model
-from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects import ownership
-from kubectl_runtime.core.objects.declare import Attribute, ResourceMeta, attributes_of, codecs_of, declare
+from kubectl_runtime.core.objects.declare import (
+    Attribute,
+    ResourceMeta,
+    attributes_of,
+    bound_class,
+    codecs_of,
+    declare,
+    is_bound,
+)
+from kubectl_runtime.core.objects.identity import Identity
+from kubectl_runtime.core.objects.new_metadata import new_metadata
 
 M = TypeVar("M")
 _MADE_HERE = Head()
 """The head of the bytes behind a new object's plain form; its metadata is in its view."""
-_NO_MAP: Mapping[str, str] = MappingProxyType({})
 
 
-class Resource(metaclass=ResourceMeta):
+class Resource(Identity, metaclass=ResourceMeta):
     """The base of every resource class; safe to hand out, since it shares only immutable data with the store."""
 
     __slots__ = ("_plain", "_record", "_views")
@@ -59,16 +64,16 @@ class Resource(metaclass=ResourceMeta):
                  metadata: ObjectMeta | None = None, **fields: Any) -> None:
         """A new object, not yet on the server. `fields` are the declared attributes of the class.
 
-        Metadata comes as single arguments or as one `ObjectMeta`. Raises RequestError for an undeclared field.
+        Metadata comes as single arguments or as one `ObjectMeta`. Raises RequestError for an undeclared field and for
+        metadata of the wrong type.
         """
         if not hasattr(type(self), "api_resource"):
             raise RequestError(f"{type(self).__name__} is bound to no kind: give its class group=, version= and kind=")
         self._record: Record | None = None
         self._plain: dict[str, Any] | None = None
-        self._views: dict[str, Any] = {"metadata": metadata or ObjectMeta(
-            name=name, namespace=namespace, generate_name=generate_name, labels=dict(labels) if labels else None,
-            annotations=dict(annotations) if annotations else None, finalizers=finalizers,
-            owner_references=owner_references)}
+        self._views: dict[str, Any] = {"metadata": metadata or new_metadata(
+            type(self).__name__, name=name, namespace=namespace, generate_name=generate_name, labels=labels,
+            annotations=annotations, finalizers=finalizers, owner_references=owner_references)}
         for field, value in fields.items():
             if not isinstance(getattr(type(self), field, None), Attribute):
                 raise RequestError(f"{type(self).__name__} has no field {field!r}; it declares "
@@ -88,8 +93,8 @@ class Resource(metaclass=ResourceMeta):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Self:
-        """A reader of one object's JSON. Raises DecodeError when its metadata does not decode."""
-        record = decode_object(raw, cls.api_resource)
+        """A reader of one object's JSON, which may have no name yet. Raises DecodeError for bad metadata."""
+        record = decode_object(raw, cls.api_resource, named=False)
         if (error := record.error) is not None:
             raise error
         return cls.from_record(record)
@@ -137,61 +142,6 @@ class Resource(metaclass=ResourceMeta):
         assert self._record is not None  # objects made here always have the view
         return self._record.head
 
-    @property
-    def name(self) -> str:
-        """Empty while a new object has only `generate_name`."""
-        return self._head().name or ""
-
-    @property
-    def namespace(self) -> str | None:
-        return namespace_or_none(self._head().namespace)
-
-    @property
-    def uid(self) -> str:
-        """Empty for an object that was never on the server."""
-        return self._head().uid or ""
-
-    @property
-    def resource_version(self) -> str:
-        return self._head().resource_version or ""
-
-    @property
-    def generation(self) -> int | None:
-        return self._head().generation
-
-    @property
-    def creation_timestamp(self) -> datetime | None:
-        return self._time(self._head().creation_timestamp, "creationTimestamp")
-
-    @property
-    def deletion_timestamp(self) -> datetime | None:
-        """When the object's deletion was requested; it stays until its finalizers are gone."""
-        return self._time(self._head().deletion_timestamp, "deletionTimestamp")
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """Read-only; empty when there are none. Change `metadata.labels`."""
-        found = self._head().labels
-        return MappingProxyType(found) if found else _NO_MAP
-
-    @property
-    def annotations(self) -> Mapping[str, str]:
-        """Read-only; empty when there are none. Change `metadata.annotations`."""
-        found = self._head().annotations
-        return MappingProxyType(found) if found else _NO_MAP
-
-    @property
-    def owner_references(self) -> tuple[OwnerReference, ...]:
-        return tuple(self._head().owner_references or ())
-
-    @property
-    def finalizers(self) -> tuple[str, ...]:
-        return tuple(self._head().finalizers or ())
-
-    @property
-    def ref(self) -> ObjectRef:
-        return ObjectRef(self.api_resource, self.name, self.namespace)
-
     def owner_ref(self, *, controller: bool = True, block_owner_deletion: bool = True) -> OwnerReference:
         """A reference that makes this object another's owner. Raises RequestError while it has no uid."""
         return ownership.owner_reference(self, controller=controller, block_owner_deletion=block_owner_deletion)
@@ -199,19 +149,11 @@ class Resource(metaclass=ResourceMeta):
     def set_owner(self, owner: Resource, *, controller: bool = True, block_owner_deletion: bool = True) -> None:
         """Make `owner` own this object, replacing an earlier reference to it.
 
-        Raises RequestError when the API forbids it, since the garbage collector would delete this object (an owner in
-        another namespace, a namespaced owner of a cluster-scoped object), and when another one controls it already.
+        An object without a namespace takes its owner's. Raises RequestError when the API forbids it, since the garbage
+        collector would delete this object (an owner in another namespace, a namespaced owner of a cluster-scoped
+        object), when another one controls it already, and for what is no object.
         """
         ownership.set_owner(self, owner, controller=controller, block_owner_deletion=block_owner_deletion)
-
-    def _time(self, value: datetime | str | None, key: str) -> datetime | None:
-        if not isinstance(value, str):
-            return value
-        try:
-            return parse_time(value)
-        except ValueError:
-            path = f"$.metadata.{key}"
-            raise DecodeError(self.ref, path, f"{path} is no RFC 3339 time") from None
 
     # Content
 
@@ -244,21 +186,29 @@ class Resource(metaclass=ResourceMeta):
     def __contains__(self, key: object) -> bool:
         return key in self._content()
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._content())
+    __iter__ = None
+    """One object is one object, also to whoever takes one or many; the keys are those of `to_dict()`."""
 
     def get(self, key: str, default: Any = None) -> Any:
         """`obj[key]`, or `default` when the key is absent."""
         return self._content().get(key, default)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, *, defaults: bool = True) -> dict[str, Any]:
         """What would be sent: the object as received plus this reader's changes; always with apiVersion and kind.
 
-        A new value each time. Raises WriteBackError when a change cannot be merged, DecodeError for bad content.
+        Without `defaults` an object that was made here leaves out what equals its class's default, at any depth.
+        A new value each time. Raises WriteBackError when a change cannot be merged, DecodeError for bad content,
+        RequestError for what JSON cannot carry.
         """
+        codecs = codecs_of(type(self))
         if self._record is None:
-            return new_object(self.api_resource, self._views)
-        return written_back(self._record, codecs_of(type(self)), self._views, self._plain)
+            return new_object(self.api_resource, self._views, codecs, defaults=defaults)
+        if not defaults and self._record.head is _MADE_HERE and self._plain is not None:
+            said = plain_object(self._record.raw, False, self.ref)
+            sparse: dict[str, Any] = merge(new_object(self.api_resource, self._views, codecs, defaults=False),
+                                           said, self._plain)
+            return sparse
+        return written_back(self._record, codecs, self._views, self._plain)
 
     def to_bytes(self) -> bytes:
         """`to_dict` as JSON."""
@@ -272,6 +222,13 @@ class Resource(metaclass=ResourceMeta):
     def model(self, model: type[M]) -> M:
         """This object as one of the official client's models (`obj.model(V1Pod)`). Raises DecodeError."""
         return to_model(self.to_dict(), model, self.ref)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A class that `dynamic` bound to a kind has no name to be imported by; it is made again, or found.
+        cls = type(self)
+        base, resource = cls.__bases__[0], cls.api_resource
+        made = (base, resource) if is_bound(cls, base, resource) else (cls, None)
+        return _blank, made, (None, {"_record": self._record, "_plain": self._plain, "_views": dict(self._views)})
 
     def __repr__(self) -> str:
         return f"<{self.ref}>"
@@ -290,3 +247,9 @@ class Resource(metaclass=ResourceMeta):
         """What is said of an attribute that the class does not have."""
         return (f"{cls.__name__} declares no attribute {name!r}: declare it in the class, "
                 f"or use obj[{name!r}], which reads any key of the object")
+
+
+def _blank(cls: type[Resource], bound_to: ApiResource | None) -> Resource:
+    """An object without content, which pickle or copy then fills."""
+    cls = cls if bound_to is None else bound_class(cls, bound_to)
+    return cls.__new__(cls)

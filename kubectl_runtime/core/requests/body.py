@@ -4,6 +4,7 @@ A body always says its apiVersion and kind; what it says must be what the reques
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,13 +14,19 @@ from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.models import from_model, is_model
 from kubectl_runtime.core.objects.partial import is_partial
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.core.requests.patch import APPLY, JSON, Patch
+from kubectl_runtime.core.requests.patch import JSON, Patch
+
+_MODEL = re.compile(r"V\d+(?:(?:alpha|beta)\d+)?([A-Z]\w*)")
 
 
-def plain_body(body: Any) -> dict[str, Any]:
-    """`body` as plain JSON values under the wire's keys. Raises RequestError for what is no object."""
+def plain_body(body: Any, *, defaults: bool = True) -> dict[str, Any]:
+    """`body` as plain JSON values under the wire's keys, at the top a dict of its own. Raises RequestError for what is
+    no object.
+
+    Without `defaults` a resource object that was made here leaves out what equals its class's default.
+    """
     if isinstance(body, Resource):
-        return body.to_dict()
+        return body.to_dict(defaults=defaults)
     if isinstance(body, Mapping):
         return dict(body)
     if is_model(body):
@@ -32,9 +39,10 @@ def plain_body(body: Any) -> dict[str, Any]:
                        "pass a resource object, a dict, or a model of the official client")
 
 
-def object_body(body: Any, resource: ApiResource) -> dict[str, Any]:
+def object_body(body: Any, resource: ApiResource, *, defaults: bool = True) -> dict[str, Any]:
     """`body` as an object of `resource`. Raises RequestError when it says that it is of another kind."""
-    content = identified_as(plain_body(body), resource)
+    _check_model(body, resource)
+    content = identified_as(plain_body(body, defaults=defaults), resource)
     metadata = content.get("metadata")
     if metadata is not None and not isinstance(metadata, Mapping):
         raise RequestError(f"a {resource.kind} whose metadata is no map")
@@ -62,30 +70,45 @@ def identified_as(content: dict[str, Any], resource: ApiResource) -> dict[str, A
     return identified(content, resource)
 
 
-def patch_body(patch: Patch, resource: ApiResource, name: str, namespace: str | None) -> Any:
-    """What a patch request carries, as plain JSON values."""
+def patch_body(patch: Patch, resource: ApiResource) -> Any:
+    """What a merge, strategic or JSON patch carries, as plain JSON values."""
     if patch.content_type == JSON:
         return patch.body
-    if patch.content_type == APPLY:
-        return apply_body(patch.body, resource, name, namespace)
-    return plain_body(patch.body)
+    content = plain_body(patch.body)
+    if isinstance(patch.body, Resource):
+        identified_as(content, resource)
+    return content
 
 
-def apply_body(body: Any, resource: ApiResource, name: str, namespace: str | None) -> dict[str, Any]:
-    """An object as server-side apply takes it: identified, and without what belongs to the server.
+def apply_body(body: Any, resource: ApiResource, name: str | None, namespace: str | None, *,
+               defaults: bool = False) -> dict[str, Any]:
+    """An object as server-side apply takes it: identified, and without what belongs to the server. `name` None: its
+    own.
 
     managedFields must not be sent; a received object's uid and resourceVersion would only guard against its having
     changed, and an apply means the fields, whatever the version.
     """
-    content = object_body(body, resource)
-    metadata = {key: value for key, value in (content.get("metadata") or {}).items() if key not in _SERVERS_OWN}
+    content = object_body(body, resource, defaults=defaults)
+    held = content.get("metadata") or {}
+    metadata = {key: value for key, value in held.items() if key not in _SERVERS_OWN}
+    if name is None:
+        name = held.get("name") or ""
     for key, wanted in (("name", name), ("namespace", namespace)):
         said = metadata.get(key)
         if said and said != wanted:
             raise RequestError(f"apply {resource.full_name} {name}: the body's {key} is {said!r}, not {wanted!r}")
         if wanted is not None:
             metadata[key] = wanted
-    return {**content, "metadata": metadata}
+    content["metadata"] = metadata
+    return content
+
+
+def _check_model(body: Any, resource: ApiResource) -> None:
+    """Models of the official client do not say their kind unless told to; their class does."""
+    cls = type(body)
+    found = _MODEL.fullmatch(cls.__name__) if cls.__module__.startswith("kubernetes.") else None
+    if found is not None and found[1] != resource.kind:
+        raise RequestError(f"the body is a {cls.__name__}, but the request is for a {resource.kind}")
 
 
 _SERVERS_OWN = frozenset((

@@ -1,12 +1,13 @@
 """The options of each verb. Immutable values that check themselves: a wrong combination raises RequestError at once.
 
-`None` always means "not sent": the server decides. Durations are seconds or `timedelta`.
+`None` always means "not sent": the server decides. Durations are seconds or `timedelta`. Verbs take the options as
+keywords, or as one of these values, not both (`core.requests.choice`).
 """
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
@@ -113,6 +114,7 @@ class PostParams:
     field_validation: FieldValidation | None = None
 
     def __post_init__(self) -> None:
+        _check_flag("dry_run", self.dry_run)
         _check_manager(self.field_manager)
         _check_choice("field_validation", self.field_validation, ("Strict", "Warn", "Ignore"))
 
@@ -130,6 +132,8 @@ class PatchParams:
     field_validation: FieldValidation | None = None
 
     def __post_init__(self) -> None:
+        _check_flag("dry_run", self.dry_run)
+        _check_flag("force", self.force)
         _check_manager(self.field_manager)
         _check_choice("field_validation", self.field_validation, ("Strict", "Warn", "Ignore"))
 
@@ -169,8 +173,13 @@ class DeleteParams:
 
     def __post_init__(self) -> None:
         _check_choice("propagation_policy", self.propagation_policy, ("Background", "Foreground", "Orphan"))
-        if self.grace_period_seconds is not None and self.grace_period_seconds < 0:
-            raise RequestError(f"grace_period_seconds={self.grace_period_seconds} is negative")
+        _check_flag("dry_run", self.dry_run)
+        grace: Any = self.grace_period_seconds
+        if grace is not None and (type(grace) is not int or grace < 0):
+            raise RequestError(f"grace_period_seconds={grace!r}: whole seconds are expected, 0 or more")
+        if self.preconditions is not None and not isinstance(self.preconditions, Preconditions):
+            raise RequestError("preconditions= takes Preconditions(uid=…, resource_version=…), "
+                               f"not {type(self.preconditions).__name__}")
 
     @classmethod
     def background(cls) -> DeleteParams:
@@ -188,7 +197,7 @@ class DeleteParams:
         return cls(propagation_policy="Orphan")
 
     def body(self) -> dict[str, object]:
-        """The `DeleteOptions` that the request carries; empty when everything is default."""
+        """The fields of the `DeleteOptions` that the request carries; empty when everything is default."""
         options: dict[str, object] = {}
         if self.dry_run:
             options["dryRun"] = ["All"]
@@ -253,10 +262,17 @@ def _check_version(version: str | None, match: str | None) -> None:
 def _check_manager(field_manager: str | None) -> None:
     if field_manager is None:
         return
+    if not isinstance(field_manager, str):
+        raise RequestError(f"field_manager={field_manager!r}: a name is expected, as text")
     if len(field_manager) > 128:
         raise RequestError(f"field_manager has {len(field_manager)} characters: at most 128 are allowed")
     if not field_manager.isprintable():
         raise RequestError("field_manager has characters that cannot be printed")
+
+
+def _check_flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise RequestError(f"{name}={value!r}: True or False is expected")
 
 
 def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:

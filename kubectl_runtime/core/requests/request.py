@@ -1,21 +1,25 @@
 """What goes over the wire for each verb, as values: pure functions from arguments to a `Request`, no I/O.
 
-Path segments are percent-encoded here, once. Raises RequestError for what the server could only refuse: an empty name,
-a namespace for a cluster-scoped kind, a write without one for a namespaced kind, a body of another kind or name.
+Path segments are checked and percent-encoded here, once. Raises RequestError for what the server could only refuse: an
+empty name, a namespace for a cluster-scoped kind, a write without one for a namespaced kind, a body of another kind or
+name. `name` may be the object itself, or its ObjectRef.
 """
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.encode import encode_plain
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.requests import body as bodies
+from kubectl_runtime.core.requests.choice import params_or_default
+from kubectl_runtime.core.requests.names import Named, object_name, segment
 from kubectl_runtime.core.requests.params import (
     DeleteParams,
     GetParams,
@@ -25,8 +29,6 @@ from kubectl_runtime.core.requests.params import (
     WatchParams,
 )
 from kubectl_runtime.core.requests.patch import APPLY, JSON, Patch
-
-P = TypeVar("P")
 
 JSON_TYPE = "application/json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -46,22 +48,30 @@ class Retry(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request below the server's base URL. `operation` says it in words, for errors: `get pods default/a`.
+    """One HTTP request below the server's base URL.
 
-    `resource` is None for what is about no kind: discovery, the server's version.
+    `resource` is None for what is about no kind (discovery, the server's version); then `said` says it in words.
     """
 
     method: str
     path: str
     verb: str
     resource: ApiResource | None
-    operation: str
+    said: str = ""
     namespace: str | None = None
     name: str | None = None
     query: tuple[tuple[str, str], ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | None = field(default=None, repr=False)
     retry: Retry = Retry.SAFE
+    subresource: str | None = None
+
+    @property
+    def operation(self) -> str:
+        """The request in words, for errors: `get pods default/a`. Made when it is asked for: when one fails."""
+        if self.said or self.resource is None:
+            return self.said or f"{self.method} {self.path}"
+        return _words(self.resource, self.namespace, self.verb, self.name, self.subresource)
 
     @property
     def resource_name(self) -> str:
@@ -78,83 +88,105 @@ class Request:
 class Place:
     """Where requests for a resource go: the whole cluster, or one namespace. `metadata_only` asks for metadata alone.
 
-    Raises RequestError for a namespace on a cluster-scoped kind.
+    Raises RequestError for a namespace on a cluster-scoped kind, and for what cannot be part of a path.
     """
 
     resource: ApiResource
     namespace: str | None = None
     metadata_only: bool = False
+    _collection: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.namespace is not None and not self.resource.namespaced:
-            raise RequestError(f"{self.resource.kind} is cluster-scoped: it has no namespace; use Api.all")
-        if self.namespace == "":
-            raise RequestError(f"{self.resource.kind}: the namespace is empty; None (Api.all) means all of them")
+        resource, namespace = self.resource, self.namespace
+        if namespace is not None and not resource.namespaced:
+            raise RequestError(f"{resource.kind} is cluster-scoped: it has no namespace; use Api.all")
+        if namespace == "":
+            raise RequestError(f"{resource.kind}: the namespace is empty; None (Api.all) means all of them")
+        root, plural = _root(resource.group, resource.version, resource.plural)
+        within = "" if namespace is None else f"/namespaces/{segment(namespace, 'namespace')}"
+        object.__setattr__(self, "_collection", f"{root}{within}/{plural}")
 
     def path(self, name: str | None = None, subresource: str | None = None) -> str:
-        """`/apis/apps/v1/namespaces/default/deployments/a/scale`."""
-        resource = self.resource
-        segments = ["apis", resource.group, resource.version] if resource.group else ["api", resource.version]
-        if self.namespace is not None:
-            segments += ["namespaces", self.namespace]
-        segments += [part for part in (resource.plural, name, subresource) if part is not None]
-        return "/" + "/".join(quote(segment, safe=":@!$&'()*+,;=~") for segment in segments)
+        """`/apis/apps/v1/namespaces/default/deployments/a/scale`. Raises RequestError for what cannot be a name."""
+        path = self._collection
+        if name is not None:
+            path = f"{path}/{segment(name, 'name')}"
+        return path if subresource is None else f"{path}/{segment(subresource, 'subresource')}"
 
-    def words(self, verb: str, name: str | None = None, subresource: str | None = None) -> str:
+    def words(self, verb: str, name: object = None, subresource: str | None = None) -> str:
         """`get deployments.apps/scale default/a`."""
-        what = self.resource.full_name + (f"/{subresource}" if subresource else "")
-        where = "/".join(part for part in (self.namespace, name) if part)
-        if where:
-            return f"{verb} {what} {where}"
-        return f"{verb} {what} in all namespaces" if self.resource.namespaced else f"{verb} {what}"
+        return _words(self.resource, self.namespace, verb, name, subresource)
 
 
-def get(place: Place, name: str, params: GetParams | None = None, *, subresource: str | None = None) -> Request:
+@lru_cache(maxsize=1024)
+def _root(group: str, version: str, plural: str) -> tuple[str, str]:
+    """The beginning of a kind's paths, and its segment. Raises RequestError."""
+    version = segment(version, "version")
+    root = f"/apis/{segment(group, 'group')}/{version}" if group else f"/api/{version}"
+    return root, segment(plural, "plural")
+
+
+def _words(resource: ApiResource, namespace: str | None, verb: str, name: object, subresource: str | None) -> str:
+    """`name`: as it was given; an object is not shown here."""
+    what = resource.full_name + (f"/{subresource}" if subresource else "")
+    where = "/".join(part for part in (namespace, name) if part and isinstance(part, str))
+    if where:
+        return f"{verb} {what} {where}"
+    return f"{verb} {what} in all namespaces" if resource.namespaced else f"{verb} {what}"
+
+
+def get(place: Place, name: Named, params: GetParams | None = None, *, subresource: str | None = None) -> Request:
     """Read one object, or a subresource of it."""
     return _on_object(place, "GET", "get", name, subresource, query=params_or_default(params, GetParams).query())
 
 
-def list_(place: Place, params: ListParams | None = None) -> Request:
+def list_(place: Place, params: ListParams | None = None, *, retry: Retry = Retry.SAFE) -> Request:
     """List a page."""
-    return _on_kind(place, "GET", "list", query=params_or_default(params, ListParams).query(), many=True)
+    return _on_kind(place, "GET", "list", query=params_or_default(params, ListParams).query(), many=True, retry=retry)
 
 
-def watch(place: Place, params: WatchParams | None = None, resource_version: str | None = None) -> Request:
+def watch(place: Place, params: WatchParams | None = None, resource_version: str | None = None, *,
+          retry: Retry = Retry.SAFE) -> Request:
     """Watch from a version on; None or "0" begins with events for the present objects."""
     chosen = params_or_default(params, WatchParams)
     version = (("resourceVersion", resource_version),) if resource_version else ()
-    request = _on_kind(place, "GET", "watch", query=(("watch", "true"), *chosen.query(), *version), many=True)
-    return _with_headers(request, ("Accept-Encoding", "identity"))
+    request = _on_kind(place, "GET", "watch", query=(("watch", "true"), *chosen.query(), *version), many=True,
+                       retry=retry)
+    return dataclasses.replace(request, headers=(*request.headers, ("Accept-Encoding", "identity")))
 
 
-def create(place: Place, body: Any, params: PostParams | None = None, *, name: str | None = None,
+def create(place: Place, body: Any, params: PostParams | None = None, *, name: Named | None = None,
            subresource: str | None = None) -> Request:
-    """Create an object; with `name` and `subresource`, POST to a subresource (`eviction`, `token`, `binding`)."""
+    """Create an object; with `name` and `subresource`, POST to a subresource (`eviction`, `token`, `binding`).
+
+    A review (authentication.k8s.io, authorization.k8s.io) is answered and not stored: it needs no name.
+    """
     query = params_or_default(params, PostParams).query()
     if subresource is not None:
         return _on_object(place, "POST", "create", name or "", subresource, query=query,
                           body=encode_plain(bodies.plain_body(body)), retry=Retry.UNSENT_ONLY)
     content = _placed(place, bodies.object_body(body, place.resource), "create")
     metadata = content["metadata"]
-    if not metadata.get("name") and not metadata.get("generateName"):
+    if not (metadata.get("name") or metadata.get("generateName")) and place.resource.group not in NAMELESS_GROUPS:
         raise RequestError(f"{place.words('create')}: the object has neither a name nor a generateName")
     return _on_kind(place, "POST", "create", query=query, body=encode_plain(content), name=metadata.get("name"),
                     retry=Retry.UNSENT_ONLY)
 
 
 def replace(place: Place, body: Any, params: PostParams | None = None, *, subresource: str | None = None,
-            name: str | None = None) -> Request:
+            name: Named | None = None) -> Request:
     """Replace an object by the one given; its resourceVersion guards against lost updates."""
     content = bodies.plain_body(body) if subresource not in (None, "status") else \
         _placed(place, bodies.whole_body(body, place.resource), "replace")
     own_name = (content.get("metadata") or {}).get("name")
-    if name is not None and own_name not in (None, name):
-        raise RequestError(f"{place.words('replace', name)}: the body is named {own_name!r}")
-    return _on_object(place, "PUT", "replace", name or own_name or "", subresource,
+    named = object_name(place, own_name or "" if name is None else name)
+    if own_name not in (None, named):
+        raise RequestError(f"{place.words('replace', named)}: the body is named {own_name!r}")
+    return _on_object(place, "PUT", "replace", named, subresource,
                       query=params_or_default(params, PostParams).query(), body=encode_plain(content))
 
 
-def patch(place: Place, name: str, patch: Patch, params: PatchParams | None = None, *,
+def patch(place: Place, name: Named, patch: Patch, params: PatchParams | None = None, *,
           subresource: str | None = None) -> Request:
     """Patch an object or a subresource. `force` needs server-side apply, and that a field manager."""
     if not isinstance(patch, Patch):
@@ -162,21 +194,35 @@ def patch(place: Place, name: str, patch: Patch, params: PatchParams | None = No
                            "Patch.merge({...}), Patch.json, Patch.strategic or Patch.apply, not "
                            f"{type(patch).__name__}")
     chosen = params_or_default(params, PatchParams)
-    operation = place.words("apply" if patch.is_apply else "patch", name, subresource)
-    if patch.is_apply and not chosen.field_manager:
-        raise RequestError(f"{operation}: server-side apply needs field_manager: PatchParams.apply('my-controller')")
-    if chosen.force and not patch.is_apply:
-        raise RequestError(f"{operation}: force exists only for server-side apply")
-    own_body = subresource not in (None, "status")
-    if own_body and patch.is_apply:
-        content: Any = bodies.plain_body(patch.body)  # a Scale, say: not an object of the place's kind
+    if patch.is_apply:
+        return apply(place, patch.body, chosen, subresource=subresource, name=name)
+    if chosen.force:
+        raise RequestError(f"{place.words('patch', name, subresource)}: force exists only for server-side apply")
+    content = bodies.patch_body(patch, place.resource) if subresource in (None, "status") or \
+        patch.content_type == JSON else bodies.plain_body(patch.body)
+    return _on_object(place, "PATCH", "patch", name, subresource, query=chosen.query(), body=encode_plain(content),
+                      content_type=patch.content_type, retry=_patch_retry(patch, content))
+
+
+def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | None = None, name: Named | None = None,
+          defaults: bool = False, kind: ApiResource | None = None) -> Request:
+    """Server-side apply of `body`, by default under its own name. Without `defaults` a typed object that was made here
+    leaves out what equals its class's default. `kind`: of the body, if it is not the place's (a Scale)."""
+    if not params.field_manager:
+        raise RequestError(f"{place.words('apply', name, subresource)}: server-side apply needs a field_manager, the "
+                           "name under which the applied fields are owned: PatchParams.apply('my-controller')")
+    named = None if name is None else object_name(place, name)
+    if subresource in (None, "status") or kind is not None:
+        content = bodies.apply_body(body, kind or place.resource, named, place.namespace, defaults=defaults)
     else:
-        content = bodies.patch_body(patch, place.resource, name, place.namespace)
-    return _on_object(place, "PATCH", "apply" if patch.is_apply else "patch", name, subresource, query=chosen.query(),
-                      body=encode_plain(content), content_type=patch.content_type, retry=_patch_retry(patch, content))
+        content = bodies.plain_body(body, defaults=defaults)  # not an object of the place's kind
+    if named is None:
+        named = (content.get("metadata") or {}).get("name") or ""
+    return _on_object(place, "PATCH", "apply", named, subresource, query=params.query(), body=encode_plain(content),
+                      content_type=APPLY)
 
 
-def delete(place: Place, name: str, params: DeleteParams | None = None) -> Request:
+def delete(place: Place, name: Named, params: DeleteParams | None = None) -> Request:
     """Delete one object."""
     return _on_object(place, "DELETE", "delete", name, None, body=_delete_options(params))
 
@@ -189,13 +235,11 @@ def delete_collection(place: Place, params: DeleteParams | None = None, selectio
 
 def _delete_options(params: DeleteParams | None) -> bytes | None:
     options = params_or_default(params, DeleteParams).body()
-    return encode_plain(options) if options else None
+    return encode_plain({"kind": "DeleteOptions", "apiVersion": "v1", **options}) if options else None
 
 
 def _patch_retry(patch: Patch, content: Any) -> Retry:
-    """Applying twice is applying once; other patches are safe when they check what they found."""
-    if patch.content_type == APPLY:
-        return Retry.SAFE
+    """Patches are safe to send twice when they check what they found. (An apply always is.)"""
     if patch.content_type == JSON:
         guarded = any(isinstance(step, Mapping) and step.get("op") == "test" for step in content)
     else:
@@ -207,47 +251,46 @@ def _placed(place: Place, content: dict[str, Any], verb: str) -> dict[str, Any]:
     """`content` in the place's namespace. Raises RequestError when it says another one, or needs one and has none."""
     metadata = dict(content.get("metadata") or {})
     named = metadata.get("namespace") or None
+    if place.resource.namespaced:
+        if named is not None and named == place.namespace:
+            return content
+        if named is None and place.namespace is not None:
+            metadata["namespace"] = place.namespace
+            return {**content, "metadata": metadata}
+    elif named is None:
+        return content if "metadata" in content else {**content, "metadata": metadata}
     operation = place.words(verb, metadata.get("name"))
     if not place.resource.namespaced:
-        if named is not None:
-            raise RequestError(f"{operation}: {place.resource.kind} is cluster-scoped, "
-                               f"but the body names namespace {named!r}")
-    elif place.namespace is None:
+        raise RequestError(f"{operation}: {place.resource.kind} is cluster-scoped, "
+                           f"but the body names namespace {named!r}")
+    if place.namespace is None:
         raise RequestError(f"{operation}: which namespace? Use Api.namespaced(client, kind, namespace) to write")
-    elif named not in (None, place.namespace):
-        raise RequestError(f"{operation}: the body is in namespace {named!r}")
-    else:
-        metadata["namespace"] = place.namespace
-    return {**content, "metadata": metadata}
+    raise RequestError(f"{operation}: the body is in namespace {named!r}")
 
 
-def _on_object(place: Place, method: str, verb: str, name: str, subresource: str | None, *,
-               query: Any = (), body: bytes | None = None, content_type: str = JSON_TYPE,
+NAMELESS_GROUPS = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
+"""Groups whose kinds are questions: TokenReview, SelfSubjectAccessReview, …"""
+
+
+def _on_object(place: Place, method: str, verb: str, name: Named, subresource: str | None, *,
+               query: Iterable[tuple[str, str]] = (), body: bytes | None = None, content_type: str = JSON_TYPE,
                retry: Retry = Retry.SAFE) -> Request:
-    operation = place.words(verb, name, subresource)
-    if not name:
-        raise RequestError(f"{operation}: the name is empty")
-    if name in (".", "..") or "/" in name:
-        raise RequestError(f"{operation}: {name!r} cannot be a name")
-    if place.resource.namespaced and place.namespace is None:
-        raise RequestError(f"{operation}: which namespace? Use Api.namespaced(client, kind, namespace)")
-    return Request(method, place.path(name, subresource), verb, place.resource, operation, place.namespace, name,
-                   tuple(query), _headers(place, body, content_type, many=False), body, retry)
+    try:
+        named = object_name(place, name)
+        path = place.path(named, subresource)
+    except RequestError as error:
+        raise RequestError(f"{place.words(verb, name, subresource)}: {error}") from None
+    if place.namespace is None and place.resource.namespaced:
+        raise RequestError(f"{place.words(verb, named, subresource)}: which namespace? "
+                           "Use Api.namespaced(client, kind, namespace)")
+    return Request(method, path, verb, place.resource, "", place.namespace, named, tuple(query),
+                   _headers(place, body, content_type, many=False), body, retry, subresource)
 
 
-def params_or_default(given: P | None, kind: type[P]) -> P:
-    """The parameters, or the defaults. Raises RequestError for anything else, such as a namespace or a selector."""
-    if given is None:
-        return kind()
-    if not isinstance(given, kind):
-        raise RequestError(f"{given!r} stands where {kind.__name__}(…) is expected")
-    return given
-
-
-def _on_kind(place: Place, method: str, verb: str, *, query: Any, body: bytes | None = None, name: str | None = None,
-             many: bool = False, retry: Retry = Retry.SAFE) -> Request:
-    return Request(method, place.path(), verb, place.resource, place.words(verb, name), place.namespace, name,
-                   tuple(query), _headers(place, body, JSON_TYPE, many=many and verb == "list"), body, retry)
+def _on_kind(place: Place, method: str, verb: str, *, query: Iterable[tuple[str, str]], body: bytes | None = None,
+             name: str | None = None, many: bool = False, retry: Retry = Retry.SAFE) -> Request:
+    return Request(method, place.path(), verb, place.resource, "", place.namespace, name, tuple(query),
+                   _headers(place, body, JSON_TYPE, many=many and verb == "list"), body, retry)
 
 
 def _headers(place: Place, body: bytes | None, content_type: str, *, many: bool) -> tuple[tuple[str, str], ...]:
@@ -255,5 +298,3 @@ def _headers(place: Place, body: bytes | None, content_type: str, *, many: bool)
     return (("Accept", accept), ("Content-Type", content_type)) if body is not None else (("Accept", accept),)
 
 
-def _with_headers(request: Request, *headers: tuple[str, str]) -> Request:
-    return dataclasses.replace(request, headers=request.headers + headers)

@@ -313,7 +313,7 @@ class TestErrors:
                 Api.namespaced(client, Secret, "default").create({"metadata": {"name": "a"}})
         assert "geheim" not in str(error.value)
         assert "geheim" not in repr(error.value.status)
-        assert f"create secrets default/a: {code} Invalid; " in str(error.value)
+        assert f"create secrets default/a: {code} Invalid: data: not valid; " in str(error.value)
 
     def test_other_messages_about_secrets_stay(self) -> None:
         with (

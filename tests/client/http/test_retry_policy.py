@@ -19,12 +19,12 @@ def answered(code: int, wait: float | None = None) -> Failure:
     return Failure(code=code, answered=True, retry_after=wait)
 
 
-@pytest.mark.parametrize("code", [429, 503, 504])
+@pytest.mark.parametrize("code", [429, 502, 503, 504])
 def test_a_repeatable_call_is_retried_after_these_answers(code: int) -> None:
     assert RetryPolicy().next(0, answered(code)) is not None
 
 
-@pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 410, 422, 500, 502])
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 410, 422, 500, 501])
 def test_no_call_is_retried_after_other_answers(code: int) -> None:
     assert RetryPolicy().next(0, answered(code)) is None
 
@@ -32,7 +32,10 @@ def test_no_call_is_retried_after_other_answers(code: int) -> None:
 @pytest.mark.parametrize(
     ("failure", "again"),
     [
-        (answered(429), True),
+        (answered(429), False),
+        (answered(429, 1), True),
+        (answered(502), False),
+        (answered(502, 1), False),
         (answered(503), False),
         (answered(503, 1), True),
         (answered(504), False),

@@ -190,7 +190,7 @@ def test_item_access_speaks_the_wires_language() -> None:
     assert obj.get("nothing", 7) == 7
     assert "spec" in obj
     assert "status" not in obj
-    assert set(obj) == {"apiVersion", "kind", "metadata", "spec"}
+    assert set(obj.to_dict()) == {"apiVersion", "kind", "metadata", "spec"}
     with pytest.raises(KeyError):
         _ = obj["nothing"]
 

@@ -49,7 +49,7 @@ def body(request: Request) -> Any:
     (Place(CLUSTER_ROLES), "system:foo:bar", None,
      "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:foo:bar"),
     (Place(PODS, "ns"), "a.b.c", None, "/api/v1/namespaces/ns/pods/a.b.c"),
-    (Place(CLUSTER_ROLES), "50%25?#ü", None, "/apis/rbac.authorization.k8s.io/v1/clusterroles/50%2525%3F%23%C3%BC"),
+    (Place(CLUSTER_ROLES), "50?#ü", None, "/apis/rbac.authorization.k8s.io/v1/clusterroles/50%3F%23%C3%BC"),
 ])
 def test_paths(place: Place, name: str | None, subresource: str | None, path: str) -> None:
     assert place.path(name, subresource) == path
@@ -70,7 +70,26 @@ def test_a_namespace_on_a_cluster_scoped_kind_is_refused() -> None:
         Place(PODS, "")
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b"])
+@pytest.mark.parametrize("bad", ["..", ".", "a/b", "a%2fb", "a%b", "../../nodes"])
+def test_no_segment_of_a_path_can_lead_elsewhere(bad: str) -> None:
+    """A path that a proxy or the server would normalise reads another namespace than the one that was named."""
+    for place in (lambda: Place(PODS, bad), lambda: Place(ApiResource("", "v1", "Pod", bad)),
+                  lambda: Place(ApiResource("", bad, "Pod", "pods")),
+                  lambda: Place(ApiResource(bad, "v1", "Pod", "pods"))):
+        with pytest.raises(RequestError, match="another path"):
+            place()
+    for call in (lambda: build.get(PLACE, bad), lambda: build.get(PLACE, "a", subresource=bad),
+                 lambda: build.delete(PLACE, bad), lambda: build.patch(PLACE, bad, Patch.merge({})),
+                 lambda: build.patch(PLACE, "a", Patch.merge({}), subresource=bad),
+                 lambda: build.create(PLACE, {}, name="a", subresource=bad),
+                 lambda: build.create(PLACE, {}, name=bad, subresource="eviction"),
+                 lambda: build.replace(PLACE, {"metadata": {"name": bad}}),
+                 lambda: build.apply(PLACE, {"metadata": {"name": bad}}, PatchParams.apply("m"))):
+        with pytest.raises(RequestError, match=r"ns/.*another path"):
+            call()
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a%2fb", None, 5, "\ud800"])
 def test_what_cannot_be_a_name_is_refused_before_any_request(name: str) -> None:
     for verb in (build.get, build.delete):
         with pytest.raises(RequestError):
@@ -306,14 +325,15 @@ def test_pointers_are_escaped_in_the_right_order() -> None:
 ])
 def test_delete(params: DeleteParams | None, options: dict[str, Any] | None) -> None:
     request = build.delete(PLACE, "a", params)
-    assert (request.method, request.path, body(request)) == ("DELETE", "/api/v1/namespaces/ns/pods/a", options)
+    sent = None if options is None else {"kind": "DeleteOptions", "apiVersion": "v1", **options}
+    assert (request.method, request.path, body(request)) == ("DELETE", "/api/v1/namespaces/ns/pods/a", sent)
 
 
 def test_delete_collection_sends_the_whole_selection() -> None:
     request = build.delete_collection(PLACE, DeleteParams.background(), ListParams(label_selector="a=b", limit=3))
     assert (request.verb, request.path, query(request)) == (
         "deletecollection", "/api/v1/namespaces/ns/pods", {"labelSelector": "a=b", "limit": "3"})
-    assert body(request) == {"propagationPolicy": "Background"}
+    assert body(request) == {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
 
 
 @pytest.mark.parametrize("selection", [{}, {"app": "web"}, "app=web", "", PLACE])

@@ -97,6 +97,11 @@ def test_a_mapper_that_returns_something_else_is_told_what_to_return(found: Any)
         refs(trigger_others(lambda obj: found), InitApply(child()))
 
 
+def test_one_object_that_a_mapper_returns_is_told_by_its_class_and_not_by_its_keys() -> None:
+    with pytest.raises(TypeError, match=f"not {type(child()).__name__}$"):
+        refs(trigger_others(lambda obj: child()), InitApply(child()))
+
+
 def test_the_stream_form_lives_on_when_a_mapper_raises(caplog: pytest.LogCaptureFixture) -> None:
     def mapper(obj: Thing) -> list[ObjectRef]:
         if obj.name == "bad":

@@ -1,0 +1,39 @@
+"""What a 404 for a subresource means: no such object, or a kind that does not have the subresource.
+
+The server's answer does not tell them apart (it names the object in both), discovery does. It is asked only then, and
+what it said is kept as long as discovery keeps anything.
+"""
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kubectl_runtime.client.http.failures import KindNotServedError, subresource_not_served
+from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.requests.request import Request
+
+if TYPE_CHECKING:
+    from kubectl_runtime.client.api.client import Client
+
+log = logging.getLogger(__name__)
+
+
+def explained(client: Client, request: Request, error: ApiError) -> ApiError:
+    """`error`, which answered `request` with 404; a KindNotServedError when the kind does not have the subresource.
+
+    Blocks while it asks. When discovery fails, `error` stays what it is.
+    """
+    resource = request.resource
+    if resource is None or request.subresource is None or isinstance(error, KindNotServedError):
+        return error
+    try:
+        kinds = client.discovery.kinds()
+    except KubeError as failure:
+        log.debug("%s: whether the subresource is served is not known: %s", request.operation, failure)
+        return error
+    wanted = (resource.group, resource.version, resource.plural)
+    for kind in kinds:
+        found = kind.resource
+        if (found.group, found.version, found.plural) == wanted and request.subresource not in kind.subresources:
+            return subresource_not_served(request, resource, error)
+    return error

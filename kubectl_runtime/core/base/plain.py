@@ -1,0 +1,184 @@
+"""From values of Python classes to plain JSON values under the wire's keys.
+
+Every field is included, except those that are None or unset, so that two views of one object can be compared. What
+would reach the server as something else without a word is refused: bytes where text is declared and text where bytes
+are, NaN and the infinities (null in JSON, which deletes in a merge patch), times without a time zone.
+"""
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from typing import Any
+
+import msgspec
+import msgspec.structs
+
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.wire import alternatives, field_types, is_record_type, map_keys, member_type, wire_names
+
+
+class Omit(Enum):
+    """Which fields of records `to_plain` leaves out, besides those that are None or unset."""
+
+    NOTHING = "nothing"
+    DECLARED = "declared"
+    """What a Struct class with `omit_defaults` would: right for new objects only."""
+    DEFAULTS = "defaults"
+    """All that equal their class's default, at every depth; keys that tell a list's items apart stay."""
+
+
+def to_plain(value: Any, hint: Any = Any, *, omit: Omit = Omit.NOTHING, path: str = "$") -> Any:
+    """`value` as plain JSON values. Fields that are None or unset are left out; entries of dicts are not.
+
+    `hint` is the declared type, hashable. Raises RequestError, with the place below `path`, for what JSON cannot carry.
+    """
+    kind = type(value)
+    if kind is str:
+        if hint is not Any and _is_bytes(hint):
+            raise RequestError(f"{path} is text where bytes are declared, which the wire carries as base64: give bytes "
+                               f"(b'…' or text.encode()){_STRING_DATA if path.startswith('$.data') else ''}")
+        return value
+    if value is None or kind is int or kind is bool:
+        return value
+    if kind is float:
+        return finite(value, path)
+    if isinstance(value, msgspec.Struct):
+        return _tag(value) | _fields_to_plain(value, omit, path)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _fields_to_plain(value, omit, path)
+    if isinstance(value, Mapping):
+        item = _values_of(hint)
+        return {to_plain(key): to_plain(entry, item, omit=omit, path=f"{path}.{key}") for key, entry in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return _items_to_plain(value, hint, omit, path)
+    return _leaf(value, hint, path)
+
+
+_STRING_DATA = ", or use string_data for text"
+
+
+def _items_to_plain(value: Any, hint: Any, omit: Omit, path: str) -> list[Any]:
+    item = _items_of(hint)
+    plain = [to_plain(entry, item, omit=omit, path=f"{path}[{index}]") for index, entry in enumerate(value)]
+    if omit is Omit.DEFAULTS and (keys := map_keys(hint)):
+        for entry, sent in zip(value, plain, strict=True):
+            if isinstance(sent, dict) and is_record_type(type(entry)):
+                whole = _fields_to_plain(entry, Omit.NOTHING, path)
+                sent.update((key, whole[key]) for key in keys if key in whole)
+    return plain
+
+
+def finite(number: float, path: str) -> float:
+    """`number`. Raises RequestError for NaN and the infinities, which encoders write as null."""
+    if not math.isfinite(number):
+        raise RequestError(f"{path} is {number}, which JSON cannot carry")
+    return number
+
+
+def _leaf(value: Any, hint: Any, path: str) -> Any:
+    """Enums, times, bytes and whatever else msgspec knows; subclasses of text and numbers as what they extend."""
+    if isinstance(value, float):
+        return finite(float(value), path)
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise RequestError(f"{path} is a time without a time zone: give an aware datetime, such as datetime.now(UTC)")
+    if isinstance(value, bytes | bytearray | memoryview) and hint is not Any and not _is_bytes(hint):
+        raise RequestError(f"{path} is bytes where {_named(hint)} is declared: decode them (value.decode())")
+    try:
+        return msgspec.to_builtins(value, str_keys=True)
+    except TypeError:
+        base = next((atom for atom in _ATOMS if isinstance(value, atom)), None)
+        if base is None:
+            raise RequestError(f"{path}: a {type(value).__name__} is no JSON value") from None
+        return base(value)
+
+
+_ATOMS = (str, int, float, bool)
+_BYTES = (bytes, bytearray, memoryview)
+
+
+@cache
+def _is_bytes(hint: Any) -> bool:
+    """Whether only bytes fit the type, besides None."""
+    return all(part in _BYTES or part is type(None) for part in alternatives(hint))
+
+
+def _named(hint: Any) -> str:
+    names = [getattr(part, "__name__", str(part)) for part in alternatives(hint) if part is not type(None)]
+    return " or ".join("text" if name == "str" else name for name in names)
+
+
+def _fields_to_plain(value: Any, omit: Omit, path: str) -> dict[str, Any]:
+    cls: Any = type(value)
+    plain = {}
+    for name, key, hint, default in _layout(cls, omit):
+        item = getattr(value, name)
+        if item is None or item is _UNSET:
+            continue
+        if default is not _UNSET and type(default) is type(item) and default == item:
+            continue
+        plain[key] = item if type(item) is int or type(item) is bool else to_plain(
+            item, hint, omit=omit, path=f"{path}.{key}")
+    return plain
+
+
+_UNSET: Any = msgspec.UNSET
+
+
+@cache
+def _layout(cls: Any, omit: Omit) -> tuple[tuple[str, str, Any, Any], ...]:
+    """Attribute name, wire key, type and the default that is left out (UNSET for none), for a Struct or dataclass."""
+    defaults = defaults_of(cls) if omit is Omit.DEFAULTS or (omit is Omit.DECLARED and _omits_defaults(cls)) else {}
+    try:
+        hints = field_types(cls)
+    except TypeError:  # a local class: what it declares cannot be looked at
+        hints = {}
+    return tuple((name, key, hashable(hints.get(key, Any)), defaults.get(name, msgspec.UNSET))
+                 for name, key in wire_names(cls).items())
+
+
+def _omits_defaults(cls: Any) -> bool:
+    return issubclass(cls, msgspec.Struct) and cls.__struct_config__.omit_defaults
+
+
+def defaults_of(cls: Any) -> dict[str, Any]:
+    """Attribute name -> default, for the fields of a Struct or dataclass that have one."""
+    if issubclass(cls, msgspec.Struct):
+        fields: Any = msgspec.structs.fields(cls)
+        missing: Any = msgspec.NODEFAULT
+    else:
+        fields, missing = dataclasses.fields(cls), dataclasses.MISSING
+    found = {}
+    for field in fields:
+        if field.default is not missing:
+            found[field.name] = field.default
+        elif field.default_factory is not missing:
+            found[field.name] = field.default_factory()
+    return found
+
+
+def _tag(value: msgspec.Struct) -> dict[str, Any]:
+    config = value.__struct_config__
+    return {config.tag_field: config.tag} if config.tag_field is not None else {}
+
+
+@cache
+def _values_of(hint: Any) -> Any:
+    return Any if hint is Any else hashable(member_type(hint, ""))
+
+
+@cache
+def _items_of(hint: Any) -> Any:
+    return Any if hint is Any else hashable(member_type(hint, None))
+
+
+def hashable(hint: Any) -> Any:
+    """`hint`, or Any for one that cannot be remembered: it is annotated with a dict, say."""
+    try:
+        hash(hint)
+    except TypeError:
+        return Any
+    return hint

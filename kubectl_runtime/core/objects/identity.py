@@ -1,0 +1,92 @@
+"""`Identity`: what every resource object says of itself, read-only, from the head that was decoded on arrival."""
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import ClassVar
+
+from kubectl_runtime.core.base.keys import namespace_or_none
+from kubectl_runtime.core.codec.record import Head
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference, parse_time
+from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.meta.refs import ObjectRef
+
+_NO_MAP: Mapping[str, str] = MappingProxyType({})
+
+
+class Identity:
+    """The part of `Resource` that costs no decoding. To change something, change `metadata`."""
+
+    __slots__ = ()
+    api_resource: ClassVar[ApiResource]
+
+    @abstractmethod
+    def _head(self) -> Head | ObjectMeta:
+        """Where it is read from."""
+
+    @property
+    def name(self) -> str:
+        """Empty while a new object has only `generate_name`."""
+        return self._head().name or ""
+
+    @property
+    def namespace(self) -> str | None:
+        return namespace_or_none(self._head().namespace)
+
+    @property
+    def uid(self) -> str:
+        """Empty for an object that was never on the server."""
+        return self._head().uid or ""
+
+    @property
+    def resource_version(self) -> str:
+        return self._head().resource_version or ""
+
+    @property
+    def generation(self) -> int | None:
+        return self._head().generation
+
+    @property
+    def creation_timestamp(self) -> datetime | None:
+        return self._time(self._head().creation_timestamp, "creationTimestamp")
+
+    @property
+    def deletion_timestamp(self) -> datetime | None:
+        """When the object's deletion was requested; it stays until its finalizers are gone."""
+        return self._time(self._head().deletion_timestamp, "deletionTimestamp")
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Read-only; empty when there are none. Change `metadata.labels`."""
+        found = self._head().labels
+        return MappingProxyType(found) if found else _NO_MAP
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Read-only; empty when there are none. Change `metadata.annotations`."""
+        found = self._head().annotations
+        return MappingProxyType(found) if found else _NO_MAP
+
+    @property
+    def owner_references(self) -> tuple[OwnerReference, ...]:
+        return tuple(self._head().owner_references or ())
+
+    @property
+    def finalizers(self) -> tuple[str, ...]:
+        return tuple(self._head().finalizers or ())
+
+    @property
+    def ref(self) -> ObjectRef:
+        return ObjectRef(self.api_resource, self.name, self.namespace)
+
+    def _time(self, value: datetime | str | None, key: str) -> datetime | None:
+        if not isinstance(value, str):
+            return value
+        try:
+            return parse_time(value)
+        except ValueError:
+            path = f"$.metadata.{key}"
+            raise DecodeError(self.ref, path, f"{path} is no RFC 3339 time") from None

@@ -1,0 +1,74 @@
+"""What stands in a request's path: each segment checked and encoded once, and the name of an object that was given in
+place of its name.
+
+    segment("a:b", "name")     "a:b"            segment("..", "namespace")    RequestError
+    object_name(place, pod)    the pod's name, when it is of the place's kind and namespace; else RequestError
+
+A segment that is `.` or `..`, or has `/` or `%` in it, would be another path to the server or to a proxy before it. The
+API server allows none of these in a name.
+"""
+from __future__ import annotations
+
+import re
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.refs import ObjectRef
+
+_SAFE = ":@!$&'()*+,;=~"
+_AS_IT_IS = re.compile(r"[A-Za-z0-9_.:@!$&'()*+,;=~-]+").fullmatch
+
+
+class Placed(Protocol):
+    """Where an object is looked for."""
+
+    @property
+    def resource(self) -> ApiResource: ...
+    @property
+    def namespace(self) -> str | None: ...
+
+
+class HasRef(Protocol):
+    """An object: it says which one it is."""
+
+    @property
+    def ref(self) -> ObjectRef: ...
+
+
+Named = str | HasRef | ObjectRef
+"""What verbs take for a name: the name, or the object."""
+
+
+def segment(text: str, what: str) -> str:
+    """`text` as it stands in a path. Raises RequestError, naming `what`, for what is no single segment."""
+    if not isinstance(text, str):
+        raise RequestError(f"the {what} is a {type(text).__name__}, where text is expected")
+    if text in (".", "..") or "/" in text or "%" in text:
+        raise RequestError(f"{text!r} cannot be a {what}: it would be another path")
+    if _AS_IT_IS(text):
+        return text
+    if not text:
+        raise RequestError(f"the {what} is empty")
+    try:
+        return quote(text, safe=_SAFE)
+    except UnicodeEncodeError:
+        raise RequestError(f"{text!r} cannot be a {what}: it is no text that UTF-8 could carry") from None
+
+
+def object_name(place: Placed, named: Any) -> str:
+    """The name that `named` is, or the name of the object or ObjectRef that it is. Raises RequestError."""
+    if isinstance(named, str):
+        return named
+    ref = named if isinstance(named, ObjectRef) else getattr(named, "ref", None)
+    wanted = place.resource
+    if not isinstance(ref, ObjectRef):
+        raise RequestError(f"a {type(named).__name__} stands where the name of an object of {wanted.full_name} is "
+                           "expected: give the name, or an object of that kind")
+    if (ref.kind, ref.group) != (wanted.kind, wanted.group):
+        raise RequestError(f"{ref} stands where the name of a {wanted.kind} is expected: it is of another kind")
+    if ref.namespace is not None and place.namespace is not None and ref.namespace != place.namespace:
+        raise RequestError(f"{ref} is in namespace {ref.namespace!r}, but the request is for namespace "
+                           f"{place.namespace!r}")
+    return ref.name

@@ -1,0 +1,261 @@
+"""The keywords of the verbs: what they send, what they refuse, and how long a verb may take."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+import pytest
+
+from kubectl_runtime import (
+    Api,
+    ApiResource,
+    DeleteParams,
+    KindNotServedError,
+    ListParams,
+    Patch,
+    PatchParams,
+    PostParams,
+    Preconditions,
+    RequestError,
+    RequestTimeout,
+    Scope,
+)
+from kubectl_runtime.client.http.failures import UnexpectedAnswer
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.resources import ConfigMap, Deployment, Pod
+from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status
+
+BODY = {"metadata": {"name": "a"}}
+MERGE = Patch.merge({"data": {"k": "v"}})
+Use = Callable[[Api[Any]], Any]
+
+
+def sent(use: Use, answer: dict[str, Any] | None = None, kind: Any = ConfigMap) -> Received:
+    with WireServer(answering(says(200, answer or config_map()))) as server, server.client() as client:
+        use(Api.namespaced(client, kind, "default"))
+    return server.requests[0]
+
+
+def query(request: Received) -> dict[str, str]:
+    return {key: values[0] for key, values in parse_qs(urlsplit(request.target).query).items()}
+
+
+WRITES: dict[str, Use] = {
+    "create": lambda api: api.create(BODY, field_manager="m", field_validation="Strict", dry_run=True),
+    "replace": lambda api: api.replace(BODY, field_manager="m", field_validation="Strict", dry_run=True),
+    "patch": lambda api: api.patch("a", MERGE, field_manager="m", field_validation="Strict", dry_run=True),
+    "apply": lambda api: api.apply(BODY, field_manager="m", field_validation="Strict", dry_run=True),
+    "replace_status": lambda api: api.replace_status(BODY, field_manager="m", field_validation="Strict", dry_run=True),
+    "patch_status": lambda api: api.patch_status("a", MERGE, field_manager="m", field_validation="Strict",
+                                                 dry_run=True),
+    "apply_status": lambda api: api.apply_status(BODY, field_manager="m", field_validation="Strict", dry_run=True),
+    "replace_scale": lambda api: api.replace_scale("a", BODY, field_manager="m", field_validation="Strict",
+                                                   dry_run=True),
+    "patch_scale": lambda api: api.patch_scale("a", MERGE, field_manager="m", field_validation="Strict", dry_run=True),
+    "apply_scale": lambda api: api.apply_scale(BODY, field_manager="m", field_validation="Strict", dry_run=True),
+    "create_subresource": lambda api: api.create_subresource("a", "eviction", {}, field_manager="m",
+                                                             field_validation="Strict", dry_run=True),
+}
+
+
+@pytest.mark.parametrize("use", WRITES.values(), ids=WRITES)
+def test_every_write_takes_its_options_as_keywords(use: Use) -> None:
+    assert query(sent(use)) == {"fieldManager": "m", "fieldValidation": "Strict", "dryRun": "All"}
+
+
+def test_force_is_a_query_parameter_of_an_apply() -> None:
+    assert query(sent(lambda api: api.patch("a", Patch.apply(BODY), field_manager="m", force=True)))["force"] == "true"
+    request = sent(lambda api: api.apply_scale(BODY, field_manager="m", force=True))
+    assert query(request)["force"] == "true"
+    assert json.loads(request.body) == {"metadata": {"name": "a", "namespace": "default"},
+                                        "apiVersion": "autoscaling/v1", "kind": "Scale"}
+
+
+def test_a_delete_carries_whole_delete_options() -> None:
+    request = sent(lambda api: api.delete("a", propagation_policy="Foreground", grace_period_seconds=0, dry_run=True,
+                                          preconditions=Preconditions(uid="u")))
+    assert json.loads(request.body) == {
+        "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground", "gracePeriodSeconds": 0,
+        "dryRun": ["All"], "preconditions": {"uid": "u"}}
+
+
+BOTH: dict[str, Use] = {
+    "create": lambda api: api.create(BODY, PostParams(dry_run=True), field_manager="m"),
+    "replace": lambda api: api.replace(BODY, PostParams(), dry_run=True),
+    "patch": lambda api: api.patch("a", MERGE, PatchParams(), force=True),
+    "patch_status": lambda api: api.patch_status("a", MERGE, PatchParams(), field_validation="Warn"),
+    "delete": lambda api: api.delete("a", DeleteParams(), grace_period_seconds=0),
+    "delete_collection": lambda api: api.delete_collection(DeleteParams(), propagation_policy="Orphan"),
+    "text for a flag": lambda api: api.create(BODY, dry_run="false"),
+    "text for force": lambda api: api.apply(BODY, field_manager="m", force="yes"),
+    "a choice that is none": lambda api: api.create(BODY, field_validation="strict"),
+    "no manager": lambda api: api.apply(BODY, field_manager=""),
+    "a manager of 200 characters": lambda api: api.apply(BODY, field_manager="m" * 200),
+    "preconditions as a dict": lambda api: api.delete("a", preconditions={"uid": "u"}),
+    "no seconds": lambda api: api.get("a", timeout=0),
+    "negative seconds": lambda api: api.list(timeout=-1),
+    "text for seconds": lambda api: api.delete("a", timeout="5"),
+    "another kind": lambda api: api.create(Pod(name="a")),
+    "another kind to patch with": lambda api: api.patch("a", Patch.merge(Pod(name="a"))),
+}
+
+
+@pytest.mark.parametrize("use", BOTH.values(), ids=BOTH)
+def test_options_that_contradict_or_are_none_are_refused_before_anything_is_sent(use: Use) -> None:
+    with WireServer(answering(says(200, config_map()))) as server, server.client() as client:
+        with pytest.raises(RequestError):
+            use(Api.namespaced(client, ConfigMap, "default"))
+        assert server.requests == []
+
+
+TIMED: dict[str, Use] = {
+    "get": lambda api: api.get("a", timeout=0.05),
+    "get_opt": lambda api: api.get_opt("a", timeout=timedelta(milliseconds=50)),
+    "list": lambda api: api.list(timeout=0.05),
+    "pages": lambda api: list(api.pages(timeout=0.05)),
+    "list_all": lambda api: list(api.list_all(timeout=0.05)),
+    "create": lambda api: api.create(BODY, timeout=0.05),
+    "replace": lambda api: api.replace(BODY, timeout=0.05),
+    "patch": lambda api: api.patch("a", MERGE, timeout=0.05),
+    "apply": lambda api: api.apply(BODY, field_manager="m", timeout=0.05),
+    "delete": lambda api: api.delete("a", timeout=0.05),
+    "delete_collection": lambda api: api.delete_collection(timeout=0.05),
+    "get_status": lambda api: api.get_status("a", timeout=0.05),
+    "patch_status": lambda api: api.patch_status("a", MERGE, timeout=0.05),
+    "apply_status": lambda api: api.apply_status(BODY, field_manager="m", timeout=0.05),
+    "get_scale": lambda api: api.get_scale("a", timeout=0.05),
+    "replace_scale": lambda api: api.replace_scale("a", BODY, timeout=0.05),
+    "create_subresource": lambda api: api.create_subresource("a", "eviction", {}, timeout=0.05),
+}
+
+
+def test_every_verb_ends_when_its_timeout_is_over() -> None:
+    def silent(peer: Peer) -> None:
+        peer.receive()
+        peer.hold()
+
+    with WireServer(silent) as server, server.client() as client:
+        for use in TIMED.values():
+            with pytest.raises(RequestTimeout):
+                use(Api.namespaced(client, ConfigMap, "default"))
+
+
+class Part(msgspec.Struct):
+    on: bool = False
+    size: int = 3
+
+
+class Spec(msgspec.Struct):
+    replicas: int = 1
+    parts: list[Part] = []
+    part: Part | None = None
+    text: str = ""
+
+
+class Thing(Resource, group="g.example.com", version="v1", kind="Thing"):
+    spec: Spec
+
+
+def test_an_apply_leaves_out_the_defaults_of_the_class_at_every_depth() -> None:
+    thing = Thing(name="a", spec=Spec(replicas=2, parts=[Part(on=True), Part()], part=Part(size=4)))
+    sparse = sent(lambda api: api.apply(thing, field_manager="m"), kind=Thing)
+    assert json.loads(sparse.body)["spec"] == {"replicas": 2, "parts": [{"on": True}, {}], "part": {"size": 4}}
+    whole = {"replicas": 2, "parts": [{"on": True, "size": 3}, {"on": False, "size": 3}],
+             "part": {"on": False, "size": 4}, "text": ""}
+    for use in (lambda api: api.apply(thing, field_manager="m", defaults=True), lambda api: api.create(thing),
+                lambda api: api.replace(thing)):
+        assert json.loads(sent(use, kind=Thing).body)["spec"] == whole
+
+
+def test_a_dict_owns_a_default_and_so_does_what_was_set_by_its_key() -> None:
+    spec = {"replicas": 1}
+    as_dict = sent(lambda api: api.apply({"metadata": {"name": "a"}, "spec": spec}, field_manager="m"), kind=Thing)
+    assert json.loads(as_dict.body)["spec"] == spec
+    thing = Thing(name="a", spec=Spec(replicas=2))
+    thing["spec"]["extra"] = True
+    applied = sent(lambda api: api.apply(thing, field_manager="m"), kind=Thing)
+    assert json.loads(applied.body)["spec"] == {"replicas": 2, "extra": True}
+
+
+def test_an_object_stands_for_its_name() -> None:
+    obj = ConfigMap.from_dict(config_map("a"))
+    path = "/api/v1/namespaces/default/configmaps/a"
+    for use in (lambda api: api.get(obj), lambda api: api.get(obj.ref), lambda api: api.delete(obj),
+                lambda api: api.patch(obj, MERGE)):
+        assert urlsplit(sent(use).target).path == path
+
+
+@pytest.mark.parametrize("named", [
+    Pod(name="a", namespace="default"), ConfigMap(name="a", namespace="other"), {"metadata": {"name": "a"}}, None, 5,
+    ConfigMap(generate_name="a-")])
+def test_what_is_no_name_here_is_refused(named: Any) -> None:
+    for use in (lambda api: api.get(named), lambda api: api.delete(named), lambda api: api.patch(named, MERGE)):
+        with pytest.raises(RequestError):
+            sent(use)
+
+
+REVIEW = ApiResource("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews",
+                     Scope.CLUSTER)
+
+
+def test_a_review_is_created_without_a_name() -> None:
+    answer = {"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1",
+              "metadata": {"creationTimestamp": None}, "spec": {}, "status": {"allowed": True}}
+    with WireServer(answering(says(201, answer))) as server, server.client() as client:
+        found = Api.all(client, REVIEW).create({"spec": {"resourceAttributes": {"verb": "get"}}})
+    assert found.status == {"allowed": True}
+    assert json.loads(server.requests[0].body)["kind"] == "SelfSubjectAccessReview"
+
+
+PAGE = b"<!doctype html><html><head><title>Log in</title></head></html>"
+
+
+@pytest.mark.parametrize(("use", "words"), [
+    (lambda api: api.get("a"), "get configmaps default/a"), (lambda api: api.list(), "list configmaps default"),
+    (lambda api: api.create(BODY), "create configmaps default/a"),
+    (lambda api: api.delete("a"), "delete configmaps default/a"),
+    (lambda api: list(api.watch()), "watch configmaps default"),
+    (lambda api: api.get_scale("a"), "get configmaps/scale default/a")])
+def test_a_web_page_that_says_all_is_well_is_told_from_an_answer(use: Use, words: str) -> None:
+    with WireServer(answering(says(200, PAGE, kind="text/html; charset=utf-8"))) as server, server.client() as client:
+        with pytest.raises(UnexpectedAnswer) as error:
+            use(Api.namespaced(client, ConfigMap, "default"))
+    for part in (words, "HTTP 200", "text/html", "<!doctype html>", "proxy"):
+        assert part in str(error.value)
+
+
+def test_a_missing_subresource_is_told_from_a_missing_object() -> None:
+    missing = status(404, "NotFound", 'deployments.apps "a" not found', details={"name": "a", "kind": "deployments"})
+
+    def served(subresources: list[str]) -> Callable[[Peer, Received], None]:
+        def answer(peer: Peer, request: Received) -> None:
+            if "deployments" in request.target:
+                peer.answer(404, missing)
+                return
+            resource = {"resource": "deployments", "responseKind": {"kind": "Deployment"}, "scope": "Namespaced",
+                        "verbs": ["get"], "subresources": [{"subresource": name} for name in subresources]}
+            groups = [] if request.target == "/api" else [
+                {"metadata": {"name": "apps"}, "versions": [{"version": "v1", "resources": [resource]}]}]
+            peer.answer(200, {"kind": "APIGroupDiscoveryList", "items": groups})
+
+        return answer
+
+    for subresources, kind in ((["scale"], True), (["scale", "status"], False)):
+        with WireServer(answering(served(subresources))) as server, server.client() as client:
+            api = Api.namespaced(client, Deployment, "default")
+            with pytest.raises(Exception, match=r"patch deployments\.apps/status default/a") as error:
+                api.patch_status("a", Patch.merge({"status": {}}))
+        assert isinstance(error.value, KindNotServedError) is kind
+        assert ("the subresource 'status'" in str(error.value)) is kind
+
+
+def test_pages_have_a_timeout_each() -> None:
+    page = {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [config_map()]}
+    with WireServer(answering(says(200, {**page, "metadata": {"continue": "t"}}), says(200, page))) as server:
+        with server.client() as client:
+            found = list(Api.namespaced(client, ConfigMap, "default").pages(ListParams(limit=1), timeout=30))
+    assert [len(each) for each in found] == [1, 1]

@@ -1,0 +1,203 @@
+"""The stack of layers, and the client's own limit on what it sends."""
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from kubectl_runtime import Api, ApiResource, Client, Config, ConfigError, RequestTimeout, RetryPolicy, TransportError
+from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send
+from kubectl_runtime.client.http.rate_limit import RateLimit, limiting
+from kubectl_runtime.client.http.stack import AUTH, BASE_URL, HEADERS, RATE_LIMIT, RETRY, Stack
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.request import Place
+from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.testing import SimClock
+from tests.client.wire_server import WireServer, answering, config_map, says
+
+PLACE = Place(ConfigMap.api_resource, "default")
+LEASES = Place(ApiResource("coordination.k8s.io", "v1", "Lease", "leases"), "default")
+URL = "http://127.0.0.1:9"
+
+
+def noting(name: str, seen: list[str]) -> Layer:
+    def layer(send: Send) -> Send:
+        def noted(call: Call) -> Answer:
+            seen.append(name)
+            return send(call)
+
+        return noted
+
+    return layer
+
+
+class TestStack:
+    def calls(self, layers: Any, *answers: Any, **client: Any) -> list[Any]:
+        with WireServer(answering(*answers)) as server:
+            retry = RetryPolicy(base=0.001, maximum=0.002)
+            with server.client(token="t", client={"layers": layers, "retry": retry, **client}) as made:
+                assert Api.namespaced(made, ConfigMap, "default").get("a").name == "a"
+        return server.requests
+
+    def test_what_stands_outside_retry_sees_a_call_once_and_what_stands_inside_each_attempt(self) -> None:
+        seen: list[str] = []
+
+        def layers(stack: Stack) -> Stack:
+            return (stack.outside(RETRY, noting("outside", seen)).inside(RETRY, noting("inside", seen))
+                    .innermost(noting("last", seen)))
+
+        self.calls(layers, says(503), says(503), says(200, config_map()))
+        assert seen == ["outside"] + ["inside", "last"] * 3
+
+    def test_layers_that_are_put_at_one_place_keep_their_order(self) -> None:
+        seen: list[str] = []
+        first, second, third = (noting(name, seen) for name in ("1", "2", "3"))
+        self.calls(lambda stack: stack.outside(BASE_URL, first, second).outside(HEADERS, third),
+                   says(200, config_map()))
+        assert seen == ["1", "2", "3"]
+
+    @pytest.mark.parametrize("name", [BASE_URL, RETRY, AUTH, HEADERS, RATE_LIMIT])
+    def test_each_built_in_layer_can_be_replaced(self, name: str) -> None:
+        seen: list[str] = []
+
+        def own(send: Send) -> Send:
+            def sent(call: Call) -> Answer:
+                seen.append(name)
+                if name == BASE_URL:
+                    call.url = client.config.cluster_url + call.request.target
+                return send(call)
+
+            return sent
+
+        with WireServer(answering(says(200, config_map()))) as server:
+            with server.client(token="t", client={"layers": lambda stack: stack.replaced(name, own)}) as client:
+                Api.namespaced(client, ConfigMap, "default").get("a")
+        assert seen == [name]
+        assert (server.requests[0].header("Authorization") is None) == (name == AUTH)
+        assert (server.requests[0].header("Accept-Encoding") == "gzip") == (name != HEADERS)
+
+    def test_a_layer_can_be_taken_away(self) -> None:
+        with WireServer(answering(says(503), says(200, config_map()))) as server:
+            with server.client(client={"layers": lambda stack: stack.without(RETRY)}) as client:
+                with pytest.raises(Exception, match="get configmaps default/a"):
+                    Api.namespaced(client, ConfigMap, "default").get("a")
+        assert len(server.requests) == 1
+
+    @pytest.mark.parametrize(("layers", "words"), [
+        (lambda stack: stack.outside("retries"), r"no layer 'retries': it has 'base url', 'retry'"),
+        (lambda stack: stack.without(AUTH).replaced(AUTH, stack), "no layer 'auth'"),
+        (lambda stack: None, "not NoneType"), (lambda stack: stack.innermost(5), "a layer is a function"),
+        ([5], "a layer is a function")])
+    def test_a_stack_that_cannot_work_is_a_configuration_error(self, layers: Any, words: str) -> None:
+        with pytest.raises(ConfigError, match=words):
+            Client(Config(cluster_url=URL), layers=layers)
+
+
+def call(clock: SimClock, place: Place = PLACE, *, seconds: float = 1e6, streaming: bool = False) -> Call:
+    request = build.list_(place)
+    return Call(request, clock.monotonic() + seconds, StopToken(clock=clock), streaming=streaming)
+
+
+class TestRateLimit:
+    def test_twenty_callers_at_twenty_a_second_send_no_twenty_one_in_any_second(self) -> None:
+        clock = SimClock()
+        sent: list[float] = []
+        lock = threading.Lock()
+
+        def note(_: Call) -> Answer:
+            with lock:
+                sent.append(clock.monotonic())
+            return Answer(200, {})
+
+        send = limiting(RateLimit(qps=20), clock)(note)
+        left = threading.Semaphore(200)
+
+        def work() -> None:
+            while left.acquire(blocking=False):
+                send(call(clock))
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            clock.advance(0.01)
+        assert len(sent) == 200
+        times = sorted(sent)
+        for index, begin in enumerate(times):
+            within = sum(begin <= other < begin + 1 - 1e-6 for other in times[index:])
+            assert within <= 20, f"{within} in the second from {begin}"
+        assert times[-1] - times[0] < 12
+
+    def test_a_burst_goes_at_once_and_comes_back_with_time(self) -> None:
+        clock = SimClock()
+        passed: list[float] = []
+
+        def note(_: Call) -> Answer:
+            passed.append(clock.monotonic())
+            return Answer(200, {})
+
+        send = limiting(RateLimit(qps=1, burst=3), clock)(note)
+        for _ in range(3):
+            send(call(clock))
+        with pytest.raises(RequestTimeout, match="own limit of 1 calls a second"):
+            send(call(clock, seconds=0.5))
+        clock.advance(10)
+        for _ in range(3):
+            send(call(clock, seconds=0.5))
+        assert len(passed) == 6
+
+    def test_a_wait_that_does_not_fit_the_deadline_is_not_begun_and_takes_no_turn(self) -> None:
+        clock = SimClock()
+        send = limiting(RateLimit(qps=1), clock)(lambda _: Answer(200, {}))
+        send(call(clock))
+        for _ in range(50):
+            with pytest.raises(RequestTimeout) as error:
+                send(call(clock, seconds=0.9))
+        assert error.value.sent is False
+        clock.advance(1.01)
+        send(call(clock, seconds=0.1))
+
+    def test_the_stop_token_ends_a_wait(self) -> None:
+        clock = SimClock()
+        send = limiting(RateLimit(qps=0.001), clock)(lambda _: Answer(200, {}))
+        send(call(clock))
+        waiting = call(clock)
+        ended: list[BaseException] = []
+
+        def wait() -> None:
+            try:
+                send(waiting)
+            except TransportError as error:
+                ended.append(error)
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        waiting.stop.set("the controller stops")
+        thread.join(10)
+        assert "given up before it was sent, as the controller stops" in str(ended[0])
+        assert isinstance(ended[0], TransportError)
+        assert not ended[0].sent
+
+    def test_watches_and_leases_do_not_wait(self) -> None:
+        clock = SimClock()
+        send = limiting(RateLimit(qps=0.001), clock)(lambda _: Answer(200, {}))
+        for _ in range(5):
+            send(call(clock, streaming=True))
+            send(call(clock, LEASES))
+        send(call(clock, seconds=1))
+
+    def test_each_attempt_takes_a_turn(self) -> None:
+        limit, retry = RateLimit(qps=0.001, burst=2), RetryPolicy(base=0.001, maximum=0.002)
+        with WireServer(answering(says(503))) as server:
+            with server.client(client={"rate_limit": limit, "retry": retry}) as client:
+                with pytest.raises(RequestTimeout, match="own limit"):
+                    Api.namespaced(client, ConfigMap, "default").get("a", timeout=5)
+        assert len(server.requests) == 2
+
+    @pytest.mark.parametrize("arguments", [{"qps": 0}, {"qps": -1}, {"qps": "20"}, {"qps": float("nan")},
+                                           {"qps": float("inf")}, {"qps": 1, "burst": 0}, {"qps": 1, "burst": 1.5}])
+    def test_a_limit_that_makes_no_sense_is_refused(self, arguments: dict[str, Any]) -> None:
+        with pytest.raises(ConfigError):
+            RateLimit(**arguments)
