@@ -7,6 +7,7 @@ It starts no threads. Calls block until their deadline at most (60 s unless the 
 """
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import platform
@@ -94,7 +95,10 @@ class Client:
                                         through_session=use_session_send)
         self._timeout = seconds(config.timeout)
         self._connections = self._connect(config.certificate())
-        self._send = stacked(self._layers(retry or RetryPolicy(), layers), exchange(self._rules, self._adapters, clock))
+        self._root = self
+        self._stack = self._layers(retry or RetryPolicy(), layers)
+        self._exchange = exchange(self._rules, self._adapters, clock)
+        self._send = stacked(self._stack, self._exchange)
         self._writes = WriteObservers()
         self._warned: set[str] = set()
 
@@ -102,6 +106,16 @@ class Client:
     def try_default(cls) -> Self:
         """A client as `Config.infer` says. Raises ConfigError when nothing configures a cluster."""
         return cls(Config.infer())
+
+    def with_layer(self, layer: Layer) -> Self:
+        """The same client, each of whose attempts passes `layer` last, after all others, right before it is sent.
+
+        Connections, credentials, warnings and `on_write` are shared: closing one closes both.
+        """
+        derived = copy.copy(self)
+        derived._stack = [*self._stack, layer]
+        derived._send = stacked(derived._stack, self._exchange)
+        return derived
 
     @property
     def default_namespace(self) -> str:
@@ -183,12 +197,12 @@ class Client:
         """Keep connections for at least `workers` threads that call at once."""
         with self._change:
             self._rules.connections = max(self._rules.connections, workers + SPARE_CONNECTIONS)
-            self._connections.adapters.grow(self._rules.connections)
+            self._root._connections.adapters.grow(self._rules.connections)
 
     def close(self) -> None:
         """Close all connections and end all streams. Does not block. Safe to repeat."""
         self._closing.set("the client was closed")
-        self._connections.adapters.close()
+        self._root._connections.adapters.close()
 
     def __enter__(self) -> Self:
         return self
