@@ -64,8 +64,10 @@ class Assembly(Generic[K]):
                              concurrency=plan.concurrency, clock=plan.clock)
         self.inbox = Inbox(plan.resource, self.store, self.runner.trigger_all, logger=self.logger, on_bug=on_bug)
         names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, StreamPlan) else [])]
-        self.gate = SyncGate(names, on_open=self.runner.open, trouble_of=self._trouble_of, clock=plan.clock,
-                         logger=self.logger, timeout=plan.sync_timeout)
+        begin = partial(plan.hold, self.runner.open) if plan.hold is not None else self.runner.open
+        self.gate = SyncGate(names, on_open=begin, trouble_of=self._trouble_of, clock=plan.clock,
+                         logger=self.logger, timeout=plan.sync_timeout,
+                             then="reconciling" if plan.hold is None else "ready to reconcile")
         self._plan_pulls()
         self.shutdown.draining.on_set(self._drain)
         self.shutdown.aborted.on_set(self.runner.wake)

@@ -1,7 +1,7 @@
 """`Plan`: what a `Controller` was told, frozen. `Assembly` makes the parts from it."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,3 +61,5 @@ class Plan:
     grace: float = DEFAULT_GRACE
     signals: bool = False
     stop: StopToken | None = None
+    hold: Callable[[Callable[[], None]], None] | None = None
+    """Is passed what begins the runs, once all stores are complete, and calls it when they may begin; None: at once."""
