@@ -71,6 +71,11 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.create_or_update import create_or_update as create_or_update
     from kubectl_runtime.runtime.finalizer import FinalizingReconciler as FinalizingReconciler
     from kubectl_runtime.runtime.finalizer import finalizer as finalizer
+    from kubectl_runtime.runtime.manager.elected_client import NotLeaderError as NotLeaderError
+    from kubectl_runtime.runtime.manager.elector import elect as elect
+    from kubectl_runtime.runtime.manager.leader_election import LeaderElection as LeaderElection
+    from kubectl_runtime.runtime.manager.manager import Manager as Manager
+    from kubectl_runtime.runtime.manager.manager_end import LeadershipLost as LeadershipLost
     from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff as KeyBackoff
     from kubectl_runtime.runtime.reconcile.action import Action as Action
     from kubectl_runtime.runtime.reconcile.context import Context as Context
@@ -140,11 +145,15 @@ _HOME = {
     "KindNotServedError": "client.http.failures",
     "KubeError": "core.base.errors",
     "LabelSelector": "core.meta.metav1",
+    "LeaderElection": "runtime.manager.leader_election",
+    "LeadershipLost": "runtime.manager.manager_end",
     "ListMeta": "core.meta.metav1",
     "ListParams": "core.requests.params",
     "ListSemantic": "runtime.watcher.watcher_config",
+    "Manager": "runtime.manager.manager",
     "MapKeys": "core.base.wire",
     "NotConfiguredError": "client.config.config",
+    "NotLeaderError": "runtime.manager.elected_client",
     "ObjectList": "client.api.paging",
     "ObjectMeta": "core.meta.metav1",
     "ObjectRef": "core.meta.refs",
@@ -186,6 +195,7 @@ _HOME = {
     "create_or_update": "runtime.create_or_update",
     "delete_and_finalize": "runtime.wait",
     "dynamic": "core.objects.dynamic",
+    "elect": "runtime.manager.elector",
     "finalizer": "runtime.finalizer",
     "metadata_watcher": "runtime.watcher.watcher",
     "pointer": "core.requests.patch",
