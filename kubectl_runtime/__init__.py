@@ -74,6 +74,11 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.events import Recorder as Recorder
     from kubectl_runtime.runtime.finalizer import FinalizingReconciler as FinalizingReconciler
     from kubectl_runtime.runtime.finalizer import finalizer as finalizer
+    from kubectl_runtime.runtime.manager.elected_client import NotLeaderError as NotLeaderError
+    from kubectl_runtime.runtime.manager.elector import elect as elect
+    from kubectl_runtime.runtime.manager.leader_election import LeaderElection as LeaderElection
+    from kubectl_runtime.runtime.manager.manager import Manager as Manager
+    from kubectl_runtime.runtime.manager.manager_end import LeadershipLost as LeadershipLost
     from kubectl_runtime.runtime.manifests.apply_manifests import apply_manifests as apply_manifests
     from kubectl_runtime.runtime.manifests.delete_manifests import delete_manifests as delete_manifests
     from kubectl_runtime.runtime.manifests.diff_manifests import diff_manifests as diff_manifests
@@ -149,14 +154,18 @@ _HOME = {
     "KindNotServedError": "client.http.failures",
     "KubeError": "core.base.errors",
     "LabelSelector": "core.meta.metav1",
+    "LeaderElection": "runtime.manager.leader_election",
+    "LeadershipLost": "runtime.manager.manager_end",
     "ListMeta": "core.meta.metav1",
     "ListParams": "core.requests.params",
     "ListSemantic": "runtime.watcher.watcher_config",
+    "Manager": "runtime.manager.manager",
     "ManifestOutcome": "runtime.manifests.manifest_report",
     "ManifestReport": "runtime.manifests.manifest_report",
     "ManifestsFailed": "runtime.manifests.manifest_report",
     "MapKeys": "core.base.wire",
     "NotConfiguredError": "client.config.config",
+    "NotLeaderError": "runtime.manager.elected_client",
     "ObjectList": "client.api.paging",
     "ObjectMeta": "core.meta.metav1",
     "Observer": "core.base.observer",
@@ -204,6 +213,7 @@ _HOME = {
     "delete_manifests": "runtime.manifests.delete_manifests",
     "diff_manifests": "runtime.manifests.diff_manifests",
     "dynamic": "core.objects.dynamic",
+    "elect": "runtime.manager.elector",
     "finalizer": "runtime.finalizer",
     "metadata_watcher": "runtime.watcher.watcher",
     "pointer": "core.requests.patch",

@@ -27,6 +27,7 @@ class SimClock:
         self._start = start
         self._self_advancing = self_advancing
         self._elapsed = 0.0
+        self._suspended = 0.0
         self._changed = threading.Condition()
         self._waiters: dict[object, tuple[threading.Condition, float]] = {}
 
@@ -38,8 +39,15 @@ class SimClock:
     def monotonic(self) -> float:
         return self._elapsed
 
+    def boottime(self) -> float:
+        return self._elapsed + self._suspended
+
     def now(self) -> datetime:
-        return self._start + timedelta(seconds=self._elapsed)
+        return self._start + timedelta(seconds=self.boottime())
+
+    def suspend(self, duration: Duration) -> None:
+        """The machine sleeps: the date and `boottime` move on, `monotonic` and with it everybody who waits do not."""
+        self._suspended += seconds(duration)
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
         """As `Clock.wait`. Raises RuntimeError where a self-advancing clock would wait for ever."""

@@ -20,6 +20,7 @@ from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
 from kubectl_runtime.core.objects.partial import FieldsForm
 from kubectl_runtime.resources import ConfigMap, Secret
+from kubectl_runtime.runtime.manifests.manifest_report import ManifestReport
 from tests.core.examples import PODS, Widget, encoded, metadata, widget
 
 REF = ObjectRef(PODS, "a", "ns")
@@ -45,6 +46,7 @@ ARGUMENTS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     ((STATUS, "get pods ns/a"), {"retry_after": 3.0, "remedy": "Do something"}), (("lost", Failure(sent=False)), {}),
     ((REF, "$.spec", "$.spec is wrong"), {}), (("$.spec", "two items"), {}), (("lost",), {"sent": False}),
     (("text",), {}), (("pods", "text"), {}), (("a", "b", "c"), {}), ((REF, None), {}), (("text", None, None), {}),
+    (("apply", ManifestReport(())), {}),
 ]
 
 

@@ -30,6 +30,18 @@ def test_time_moves_only_when_told() -> None:
     assert clock.now() == EPOCH + timedelta(seconds=60)
 
 
+def test_a_suspension_counts_for_the_date_and_the_boottime_and_wakes_nobody() -> None:
+    clock, results = SimClock(), []
+    thread = waiter(clock, 5.0, results)
+    clock.settle()
+    clock.suspend(60)
+    assert (clock.monotonic(), clock.boottime(), clock.now()) == (0, 60, EPOCH + timedelta(seconds=60))
+    assert results == []
+    clock.advance(5)
+    thread.join(10)
+    assert results == [(False, 5.0)]
+
+
 def test_waiting_threads_wake_each_at_its_own_time_in_order() -> None:
     clock, results = SimClock(), []
     threads = [waiter(clock, seconds, results) for seconds in (3.0, 1.0, 2.0)]

@@ -7,6 +7,7 @@ It starts no threads. Calls block until their deadline at most (60 s unless the 
 """
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import re
@@ -26,6 +27,7 @@ from kubectl_runtime.client.http.headers import fixed_headers
 from kubectl_runtime.client.http.middleware import (
     Answer,
     Call,
+    Layer,
     Send,
     authenticating,
     base_url,
@@ -105,8 +107,10 @@ class Client:
                                         through_session=use_session_send)
         self._timeout = seconds(config.timeout)
         self._connections = self._connect(config.certificate())
-        stack = with_layers(self._stack(retry or RetryPolicy(), rate_limit), layers)
-        self._send = stack.around(self._adapted())
+        self._root = self
+        self._layers = with_layers(self._stack(retry or RetryPolicy(), rate_limit), layers)
+        self._exchange = self._adapted()
+        self._send = self._layers.around(self._exchange)
         self._refused = False
         self._discovery: Discovery | None = None
         self._writes = WriteObservers()
@@ -116,6 +120,16 @@ class Client:
     def try_default(cls) -> Self:
         """A client as `Config.infer` says. Raises ConfigError when nothing configures a cluster."""
         return cls(Config.infer())
+
+    def with_layer(self, layer: Layer) -> Self:
+        """The same client, each of whose attempts passes `layer` last, after all others, right before it is sent.
+
+        Connections, credentials, warnings and `on_write` are shared: closing one closes both.
+        """
+        derived = copy.copy(self)
+        derived._layers = self._layers.innermost(layer)
+        derived._send = derived._layers.around(self._exchange)
+        return derived
 
     @property
     def default_namespace(self) -> str:
@@ -225,7 +239,7 @@ class Client:
         """Keep connections for at least `workers` threads that call at once."""
         with self._change:
             self._rules.connections = max(self._rules.connections, workers + SPARE_CONNECTIONS)
-            self._connections.adapters.grow(self._rules.connections)
+            self._root._connections.adapters.grow(self._rules.connections)
 
     def close(self) -> None:
         """Close all connections and end all streams. Does not block. Safe to repeat. In the child of a fork only what
@@ -236,7 +250,7 @@ class Client:
             self._closing.set("the client was closed")
             return
         self._closing.set("the client was closed")
-        self._connections.adapters.close()
+        self._root._connections.adapters.close()
 
     def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have `callback` called when the client is closed (now, if it is); returns a function that takes it back."""

@@ -22,6 +22,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from math import inf
 
 from requests.models import Response
 
@@ -44,6 +45,7 @@ class Call:
     """One request on its way to the server. `deadline` is a point on the client's clock, in seconds.
 
     `streaming`: the answer's body stays open (unless it is an error), and `read_timeout` limits each silence in it.
+    `send_by`: a point on the client's clock after which no connection is made for it any more.
     A header with several values is sent as several lines.
     """
 
@@ -55,6 +57,7 @@ class Call:
     url: str = ""
     headers: dict[str, str | tuple[str, ...]] = field(default_factory=dict, repr=False)
     attempt: int = 0
+    send_by: float = inf
 
 
 @dataclass(slots=True)

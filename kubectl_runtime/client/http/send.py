@@ -27,6 +27,8 @@ from kubectl_runtime.core.base.scope import call_scope
 
 _PIECE = 1 << 18
 _HTTP_1_1 = 11
+_LEAST = 0.001
+"""Seconds; a timeout of zero is an error of its own."""
 
 
 def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Clock) -> Send:
@@ -36,7 +38,8 @@ def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Cl
     connect_timeout = seconds(config.connect_timeout)
 
     def send(call: Call) -> Answer:
-        left = call.deadline - clock.monotonic()
+        now = clock.monotonic()
+        left = call.deadline - now
         if left <= 0:
             raise RequestTimeout(f"{call.request.operation}: its time was up before it could be sent to {server}")
         limit = call.read_timeout if call.streaming else left
@@ -48,7 +51,8 @@ def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Cl
                     raise _given_up(call, interrupt)
                 response = rules.send(
                     current.streams if call.streaming else current.calls, _prepared(call, plain=rules.session is None),
-                    {"stream": True, "timeout": (min(connect_timeout, left), limit), **current.arguments})
+                    {"stream": True, "timeout": (max(_LEAST, min(connect_timeout, left, call.send_by - now)), limit),
+                     **current.arguments})
                 opened = call.streaming and response.status_code < 300
                 body = b"" if opened else _body(response, call, clock, whole=bool(rules.hooks))
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:

@@ -5,6 +5,7 @@ waiting, so that a simulated one can wake a waiting thread when its time has com
 """
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -19,11 +20,18 @@ def seconds(duration: Duration) -> float:
     return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
 
 
+_BOOTTIME: int | None = getattr(time, "CLOCK_MONOTONIC" if sys.platform == "darwin" else "CLOCK_BOOTTIME", None)
+
+
 class Clock(Protocol):
     """Where time comes from. Implementations are safe to use from any thread."""
 
     def monotonic(self) -> float:
         """Seconds that never go back; only differences mean something."""
+
+    def boottime(self) -> float:
+        """As `monotonic`, but the time for which the machine was suspended counts too, where the system can tell: what
+        another machine measures meanwhile. A base of its own: compare it with nothing but itself."""
 
     def now(self) -> datetime:
         """The date and time, aware, in UTC."""
@@ -36,10 +44,17 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """Real time: `time.monotonic`, the system's date, and real waiting."""
+    """Real time: `time.monotonic`, the system's date, and real waiting.
+
+    `boottime` is Linux's CLOCK_BOOTTIME, and macOS's CLOCK_MONOTONIC, which counts sleep there (Python's own monotonic
+    clock does not). Windows' monotonic clock counts it by itself; elsewhere a suspension cannot be seen.
+    """
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def boottime(self) -> float:
+        return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
     def now(self) -> datetime:
         return datetime.now(UTC)

@@ -78,8 +78,10 @@ class Assembly(Generic[K]):
                              concurrency=plan.concurrency, clock=plan.clock, name=plan.name, observer=plan.observer)
         self.inbox = Inbox(plan.resource, self.store, self.runner.trigger_all, logger=self.logger, on_bug=on_bug)
         names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, MainStream) else [])]
-        self.gate = SyncGate(names, on_open=self.runner.open, trouble_of=self._trouble_of, clock=plan.clock,
-                         logger=self.logger, timeout=plan.sync_timeout)
+        begin = partial(plan.hold, self.runner.open) if plan.hold is not None else self.runner.open
+        self.gate = SyncGate(names, on_open=begin, trouble_of=self._trouble_of, clock=plan.clock,
+                             logger=self.logger, timeout=plan.sync_timeout,
+                             then="reconciling" if plan.hold is None else "ready to reconcile")
         self._resync = Resync(plan.resync, self.inbox.trigger_everything, plan.clock, self._rng)
         self._plan_pulls()
         self.shutdown.draining.on_set(self._drain)

@@ -15,9 +15,8 @@ import logging
 import os
 import sys
 import threading
-from typing import Any
-
-from kubectl_runtime.runtime.controller.running import Running
+from collections.abc import Sequence
+from typing import Protocol
 
 EXIT_STUCK = 1
 """Exit status when a reconciler did not end within the grace period."""
@@ -25,7 +24,22 @@ EXIT_STUCK = 1
 FLUSH_SECONDS = 2.0
 
 
-def serve(running: Running[Any], grace: float) -> None:
+class Foreground(Protocol):
+    """What `serve` waits for and stops: a controller or a manager."""
+
+    @property
+    def obeys_signals(self) -> bool: ...
+
+    def obey_signal(self) -> int | None: ...
+
+    def stop(self, timeout: float) -> Sequence[object]: ...
+
+    def abandon(self) -> None: ...
+
+    def raise_error(self) -> None: ...
+
+
+def serve(running: Foreground, grace: float) -> None:
     """Block until `running` is to stop, then stop it. Signals are obeyed if this is the main thread."""
     try:
         obeyed = running.obeys_signals
@@ -56,7 +70,7 @@ def _flush() -> None:
     sys.stderr.flush()
 
 
-def _stop_after_interrupt(running: Running[Any], grace: float) -> None:
+def _stop_after_interrupt(running: Foreground, grace: float) -> None:
     try:
         running.stop(grace)
     except KeyboardInterrupt:  # a second one: the person does not want to wait

@@ -86,3 +86,5 @@ class Plan:
     signals: bool = False
     stop: StopToken | None = None
     observer: Observer = NO_OBSERVER
+    hold: Callable[[Callable[[], None]], None] | None = None
+    """Is passed what begins the runs, once all stores are complete, and calls it when they may begin; None: at once."""

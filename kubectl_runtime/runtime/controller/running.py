@@ -107,6 +107,22 @@ class Running(Generic[K]):
         """
         return self._is_elsewhere or self._shutdown.draining.wait(None if timeout is None else seconds(timeout))
 
+    def on_stop(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have `callback` called when the controller begins to stop, for whatever reason (now, if it does); returns a
+        function that takes it back. It has to be short: it runs in the thread that begins the stop."""
+        return self._shutdown.draining.on_set(callback)
+
+    @property
+    def threads(self) -> list[threading.Thread]:
+        """All of its own, those that have ended and those that were not started included."""
+        return self._own_threads()
+
+    def still_running(self) -> list[tuple[str, int]]:
+        """What of it has not ended, and the id of its thread: the reconciler of a key, or a thread by its name."""
+        keys = {run.thread_id: f"the reconciler of {run.request.ref}" for run in self._assembly.runner.running()}
+        return [(keys.get(thread.ident, f"thread {thread.name!r}"), thread.ident)
+                for thread in self._own_threads() if thread.ident is not None and thread.is_alive()]
+
     @property
     def reason(self) -> str:
         """Why it stops or has stopped, in words: the signal's name, say. Empty while it runs."""

@@ -27,14 +27,16 @@ class SyncGate:
     """Safe to use from any thread. `on_open` and `trouble_of` are called without a lock."""
 
     def __init__(self, names: Iterable[str], *, on_open: Callable[[], None], trouble_of: Callable[[str], str],
-                 clock: Clock, logger: GuardedLogger, timeout: float | None = None) -> None:
-        """`names` of what has to arrive; `trouble_of(name)` is its last error, empty when there is none."""
+                 clock: Clock, logger: GuardedLogger, timeout: float | None = None, then: str = "reconciling") -> None:
+        """`names` of what has to arrive; `trouble_of(name)` is its last error, empty when there is none; `then` says in
+        the log what follows."""
         self._missing = dict.fromkeys(names)
         self._on_open = on_open
         self._trouble_of = trouble_of
         self._clock = clock
         self._logger = logger
         self._timeout = timeout
+        self._then = then
         self._changed = threading.Condition()
         self._since = clock.monotonic()
         self._warn_at = self._since + WARN_EVERY
@@ -48,7 +50,7 @@ class SyncGate:
                 return
             self.is_open = True
             self._changed.notify_all()
-        self._logger.info("all stores are complete after %.1f s: reconciling", self._clock.monotonic() - self._since)
+        self._logger.info("all stores are complete after %.1f s: %s", self._clock.monotonic() - self._since, self._then)
         self._on_open()
 
     def expect(self, name: str) -> None:

@@ -1,0 +1,49 @@
+"""The controller of configmapgen_controller.py in several replicas, of which one works and the others stand by.
+
+    python examples/configmapgen_controller.py --crd | kubectl apply --server-side -f -     once, before the next
+    python examples/elected_replicas.py & python examples/elected_replicas.py &             stop the first, and look
+
+A Lease decides who works. The others have everything in their stores already, and begin when it has run out, at once
+when it is given back. `kubectl get lease configmapgen -o yaml` shows who it is.
+"""
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+
+from configmapgen_controller import Generate, controller
+
+from kubectl_runtime import Client, KubeError, LeaderElection, LeadershipLost, Manager
+
+
+def manager(client: Client, election: LeaderElection) -> Manager:
+    """Everything this process runs. Writes go through the client of the elected one, which `ctx.client` is."""
+    return Manager(client, leader=election, serve=None).add(controller(client), Generate())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--name", default="configmapgen", help="of the Lease")
+    parser.add_argument("--namespace", help="of the Lease; the kubeconfig's or the Pod's by default")
+    parser.add_argument("--lease", type=int, default=15, help="seconds for which a dead holder counts")
+    parser.add_argument("--renew-deadline", type=float, default=10, help="seconds after which a holder gives up")
+    parser.add_argument("--retry", type=float, default=2, help="seconds between renewals")
+    args = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")
+    try:
+        election = LeaderElection(args.name, args.namespace, lease=args.lease, renew_deadline=args.renew_deadline,
+                                  retry=args.retry)
+        with Client.try_default() as client:
+            manager(client, election).run()
+    except LeadershipLost as error:  # the Pod is restarted, and stands by
+        print(error, file=sys.stderr)
+        return 2
+    except KubeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

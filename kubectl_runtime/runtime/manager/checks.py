@@ -1,0 +1,42 @@
+"""`Checks`: what a program adds to the question whether it is ready.
+
+    the function returns False      failing          it raises     failing, with the exception's text as the reason
+    it returns anything else        passing
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.runtime.usercode import described, pass_interrupt
+
+
+class Checks:
+    """Named checks. Safe to use from any thread; they run outside its lock, in the thread that asks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._checks: dict[str, Callable[[], object]] = {}
+
+    def add(self, name: str, check: Callable[[], object]) -> None:
+        """Raises RequestError when the name is taken or cannot be the last part of a path."""
+        if not name or "/" in name:
+            raise RequestError(f"a check cannot be called {name!r}: the name is the last part of its path")
+        with self._lock:
+            if name in self._checks:
+                raise RequestError(f"there is a check called {name} already")
+            self._checks = {**self._checks, name: check}
+
+    def failing(self) -> dict[str, str]:
+        """Name and reason of each check that fails, in the order in which they were added."""
+        found = {name: _reason(check) for name, check in self._checks.items()}
+        return {name: reason for name, reason in found.items() if reason}
+
+
+def _reason(check: Callable[[], object]) -> str:
+    try:
+        return "it says no" if check() is False else ""
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the check fails
+        pass_interrupt(error)
+        return described(error)

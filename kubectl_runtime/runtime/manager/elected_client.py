@@ -1,0 +1,48 @@
+"""The client of the elected one: begins no write once its time is over.
+
+    GET                                            sent
+    any other method, while leading                sent; no connection is made for it past the deadline
+    any other method, before, between and after    NotLeaderError; nothing was sent
+
+The check is the last thing before an attempt goes to the connection, after retries, credentials and every other layer,
+so that no wait of the library stands between it and the first byte. What is left is a window that no check can close:
+the thread, the process or the whole machine may be stopped right after it, and the bytes may be on their way for as
+long as the network keeps them. While the machine runs it is short: microseconds on an open connection, and on a new
+one the handshake, of which connecting ends at the deadline. Another leader begins `lease - renew_deadline` (5 s) after
+that deadline at the earliest, so only a stop longer than that lets two writers meet. Against those the fence is the
+object's resourceVersion: a `replace`, or a patch that tests it, made from what an earlier leader read, is refused by
+the server once somebody has written since. A blind write (an apply, a merge patch, a delete without preconditions) has
+no such fence: inside the window it would be carried out.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.errors import KubeError
+
+READS = frozenset(("GET", "HEAD", "OPTIONS"))
+
+
+class NotLeaderError(KubeError):
+    """A write was not begun, or a wait ended, because this process does not lead, or not any more."""
+
+
+def only_while_leading(deadline: Callable[[], float | None], describe: Callable[[], str], clock: Clock) -> Layer:
+    """`deadline()`: until when this process leads, on the clock's `boottime`; None when it does not. `describe()` says
+    for the error why it does not."""
+
+    def layer(send: Send) -> Send:
+        def guarded(call: Call) -> Answer:
+            if call.request.method not in READS:
+                until = deadline()
+                left = 0.0 if until is None else until - clock.boottime()
+                if left <= 0:
+                    raise NotLeaderError(f"{call.request.operation}: not sent, as {describe()}")
+                call.send_by = clock.monotonic() + left
+            return send(call)
+
+        return guarded
+
+    return layer

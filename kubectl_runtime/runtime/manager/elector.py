@@ -1,0 +1,294 @@
+"""`elect` and `LeaderLock`: one process's candidacy for a Lease, with threads of its own.
+
+    with elect(client, LeaderElection("my-job")) as lock:
+        while lock.wait():                       # blocks until this process leads
+            work(lock.client, until=lock.lost)   # ends soon after lock.lost is set
+    # here the work has ended, and the Lease is given back
+
+    thread       does                                              ends
+    elector      makes the requests that `lease_machine` asks for  when the candidacy has ended
+    deadline     notices that the deadline has passed, also while  likewise
+                 a request hangs
+    callbacks    calls the election's callbacks, if it has any     when the last has been called
+
+A leadership that was lost is over: this process stands by no more, until `wait` is called again, which says that the
+work of the last one has ended. Each leadership has its own `lost` token.
+"""
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from math import inf
+from queue import SimpleQueue
+from typing import Self
+
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.runtime.manager.elected_client import NotLeaderError, only_while_leading
+from kubectl_runtime.runtime.manager.leader_election import LeaderElection, own_identity
+from kubectl_runtime.runtime.manager.lease_events import Action, Campaign, Input, Leave, Now, Tick, Wait
+from kubectl_runtime.runtime.manager.lease_machine import LeaseState, Phase, Rules, expired, step
+from kubectl_runtime.runtime.manager.lease_store import LeaseStore
+from kubectl_runtime.runtime.usercode import described, guarded, guarded_logger
+
+log = guarded_logger(__name__)
+
+_JOIN_SECONDS = 2.0
+
+
+def elect(client: Client, election: LeaderElection) -> LeaderLock:
+    """Stand for `election` in the block of a `with`: the lock says whether this process leads.
+
+    Leaving the block says that the work has ended; then the Lease is released, if it is still this process's own. Needs
+    the verbs get, create and update on leases. `client` is only used, not closed.
+    """
+    return LeaderLock(client, election)
+
+
+class LeaderLock:
+    """What `elect` returns. Safe to use from any thread, once it was entered."""
+
+    def __init__(self, client: Client, election: LeaderElection, *, rng: random.Random | None = None) -> None:
+        """Nothing is requested yet. `rng` draws the jitter."""
+        self.election = election
+        self.identity = election.identity or own_identity()
+        """What the Lease calls this process."""
+        self.namespace = election.namespace or client.default_namespace
+        self._clock = client.clock
+        self._rng = rng or random.Random()
+        self._rules = Rules.of(election, self.identity)
+        self._store = LeaseStore(client, election.name, self.namespace)
+        self._state = LeaseState()
+        self._changed = threading.Condition()
+        self._poked = False
+        self._lost = StopToken(clock=self._clock)
+        self._leader = ""
+        self._told: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self.client = self.guard(client)
+        """The client for the work that needs the Lease: it begins a write only while this process leads, and raises
+        NotLeaderError otherwise. See `elected_client` for what that can and what it cannot prevent."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process leads at this moment, by the clock and not only as far as anybody has noticed."""
+        return self._state.leads_at(self._clock.boottime())
+
+    @property
+    def lost(self) -> StopToken:
+        """Set when the present leadership ends, or the next one if this process stands by; its reason says why.
+
+        Set at the deadline, at the latest `retry` seconds after the machine wakes from a suspension beyond it.
+        """
+        return self._lost
+
+    @property
+    def leader(self) -> str:
+        """The identity that the Lease names, as it was last seen; empty when nobody holds it."""
+        return self._leader
+
+    def guard(self, client: Client) -> Client:
+        """`client`, another cluster's say, with the same limits as `self.client`."""
+        return client.with_layer(only_while_leading(self._until, self._describe, self._clock))
+
+    def wait(self, timeout: Duration | None = None, *, stop: StopToken | None = None) -> bool:
+        """Block until this process leads, at most `timeout` seconds, or until `stop` is set; whether it leads.
+
+        After a leadership that was lost it stands by again: call it when the work of that one has ended. Raises
+        NotLeaderError when the candidacy has ended, RequestError when it was never begun.
+        """
+        if not self._threads:
+            raise RequestError(f"election {self.election.name}: nobody stands for it yet: with elect(...) as lock: ...")
+        give_up = None if timeout is None else self._clock.monotonic() + seconds(timeout)
+        forget = stop.on_set(self._wake) if stop is not None else lambda: None
+        try:
+            while True:
+                self._step(Campaign())
+                with self._changed:
+                    if self.is_leader:
+                        return True
+                    if self._state.phase in (Phase.RELEASING, Phase.ENDED):
+                        raise NotLeaderError(f"election {self.election.name}: the candidacy has ended"
+                                             + (f": {self._state.reason}" if self._state.reason else ""))
+                    left = None if give_up is None else give_up - self._clock.monotonic()
+                    if (left is not None and left <= 0) or (stop is not None and stop.is_set()):
+                        return False
+                    if self._state.phase is not Phase.LOST:
+                        self._clock.wait(self._changed, left)
+        finally:
+            forget()
+
+    def start(self) -> Self:
+        """Begin to stand for the election; what entering a `with` does. Does not block."""
+        if self._threads:
+            raise RequestError(f"election {self.election.name}: this candidacy was begun already; elect anew")
+        bodies = {"elector": self._elect, "deadline": self._watch_deadline}
+        election = self.election
+        if election.on_started or election.on_stopped or election.on_new_leader:
+            bodies["callbacks"] = self._call_back
+        self._threads = [threading.Thread(target=body, name=f"election {election.name} {what}", daemon=True)
+                         for what, body in bodies.items()]
+        log.info("election %s/%s: %s stands for it", self.namespace, election.name, self.identity)
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def close(self, *, release: bool | None = None, timeout: Duration | None = None) -> None:
+        """End the candidacy; what leaving the `with` does. Safe to repeat; later calls wait as well.
+
+        The work that needs the Lease has to have ended, or `release` must be False: then the Lease runs out by itself.
+        Blocks until the Lease is released or `timeout` seconds (by default the renew deadline) have passed.
+        """
+        wanted = self.election.release if release is None else release
+        within = self._rules.renew_deadline if timeout is None else seconds(timeout)
+        self._step(Leave(wanted, within))
+        if threading.current_thread() in self._threads:
+            return
+        patience = time.monotonic() + within + _JOIN_SECONDS  # real time: these are threads of the operating system
+        for thread in self._threads:
+            thread.join(max(0.0, patience - time.monotonic()))
+            if thread.is_alive():
+                log.warning("election %s: thread %r does not end", self.election.name, thread.name)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<LeaderLock {self.namespace}/{self.election.name}: {self._state.phase}>"
+
+    # Threads
+
+    def _elect(self) -> None:
+        try:
+            self._campaign()
+        except BaseException as error:  # a defect: nobody must wait for a thread that is dead
+            log.critical("election %s failed; this process stands for it no more", self.election.name, exc_info=error)
+            reason = f"a defect: {described(error)}"
+            self._move(lambda state, _: replace(state, phase=Phase.ENDED, reason=reason))
+
+    def _campaign(self) -> None:
+        happened: Input = Tick()
+        while True:
+            action = self._step(happened)
+            if self._state.phase is Phase.ENDED:
+                return
+            if isinstance(action, Wait):
+                self._pause(action.until)
+                happened = Tick()
+            else:
+                happened = self._store.perform(action, self._request_timeout())
+
+    def _watch_deadline(self) -> None:
+        while self._state.phase is not Phase.ENDED:
+            self._move(expired)
+            with self._changed:
+                state = self._state
+                if state.phase in (Phase.LEADING, Phase.RELEASING):
+                    left = max(0.0, state.deadline - self._clock.boottime())
+                elif state.phase is Phase.ENDED:
+                    return
+                else:
+                    left = None
+                # A wait does not count suspended time: look again soon after the machine wakes.
+                self._clock.wait(self._changed, left if left is None else min(left, self._rules.retry))
+
+    def _call_back(self) -> None:
+        while (callback := self._told.get()) is not None:
+            guarded(None, f"a callback of election {self.election.name}", callback)
+
+    def _pause(self, until: float) -> None:
+        with self._changed:
+            while not self._poked and (left := until - self._clock.boottime()) > 0:
+                self._clock.wait(self._changed, min(left, self._rules.retry))
+            self._poked = False
+
+    def _request_timeout(self) -> float:
+        """controller-runtime's: half the renew deadline, so that a second attempt fits in; never past the deadline."""
+        longest = max(1.0, self._rules.renew_deadline / 2)
+        state = self._state
+        if state.phase not in (Phase.LEADING, Phase.RELEASING):
+            return longest
+        return max(0.0, min(longest, state.deadline - self._clock.boottime()))
+
+    # State
+
+    def _now(self) -> Now:
+        return Now(self._clock.boottime(), self._clock.now(), self._rng.random())
+
+    def _step(self, happened: Input) -> Action:
+        action: Action = Wait(inf)
+
+        def move(state: LeaseState, now: Now) -> LeaseState:
+            nonlocal action
+            state, action = step(self._rules, state, happened, now)
+            return state
+
+        self._move(move)
+        return action
+
+    def _move(self, move: Callable[[LeaseState, Now], LeaseState]) -> None:
+        """Change the state, and then, without the lock, tell whom it concerns."""
+        follows: list[Callable[[], object]] = []
+        with self._changed:
+            before = self._state
+            state = self._state = move(before, self._now())
+            self._note_leader(state)
+            if state.phase is not before.phase:
+                follows = self._entered(state, before.phase)
+                self._poked = True
+            if state.phase is not before.phase or state.deadline != before.deadline:
+                self._changed.notify_all()
+        for call in follows:
+            call()
+
+    def _entered(self, state: LeaseState, before: Phase) -> list[Callable[[], object]]:
+        """What follows from a new phase: what is to be done without the lock. Callbacks are queued here, in order."""
+        name, follows = f"{self.namespace}/{self.election.name}", list[Callable[[], object]]()
+        if state.phase is Phase.LEADING:
+            self._tell(self.election.on_started)
+            follows.append(partial(log.info, "election %s: %s leads", name, self.identity))
+        if before is Phase.LEADING:
+            reason = f"the leadership of {name} has ended: {state.reason or 'it was given up'}"
+            self._tell(self.election.on_stopped)
+            follows += [partial(self._lost.set, reason), partial(log.info, "%s", reason)]
+        elif before is Phase.STANDBY and state.phase is not Phase.LEADING:
+            follows.append(partial(self._lost.set, f"the candidacy for {name} has ended"))
+        if state.phase is Phase.STANDBY:
+            self._lost = StopToken(clock=self._clock)
+        if state.phase is Phase.ENDED:
+            follows.append(partial(log.info, "election %s: the candidacy of %s has ended%s", name, self.identity,
+                                   f": {state.reason}" if state.reason else ""))
+            self._told.put(None)
+        return follows
+
+    def _note_leader(self, state: LeaseState) -> None:
+        holder = state.seen.holder if state.seen is not None else ""
+        if holder != self._leader:
+            self._leader = holder
+            if holder and self.election.on_new_leader is not None:
+                self._told.put(partial(self.election.on_new_leader, holder))
+
+    def _tell(self, callback: Callable[[], object] | None) -> None:
+        if callback is not None:
+            self._told.put(callback)
+
+    def _until(self) -> float | None:
+        state = self._state
+        return state.deadline if state.phase is Phase.LEADING else None
+
+    def _describe(self) -> str:
+        return (f"{self.identity} does not lead {self.namespace}/{self.election.name}"
+                f" ({self._state.reason or self._state.phase})")
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()

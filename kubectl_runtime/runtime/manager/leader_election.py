@@ -1,0 +1,87 @@
+"""`LeaderElection`: which Lease decides, and how long its holder counts. Checked when made.
+
+    lease            how long a holder that is not heard of still counts, for the others; a whole number of seconds
+    renew_deadline   how long a holder whose renewals fail still counts, for itself; shorter, so that it has stopped
+                     before anybody else begins
+    retry            how often the holder renews, and the longest time between two looks of somebody who stands by
+
+The defaults, 15, 10 and 2 s, are those of client-go and of Kubernetes's own components; and so is the rule that
+`retry * 1.2` has to fit into the renew deadline. All candidates for one Lease should have the same times; where they do
+not, the time that the holder wrote into the record counts.
+"""
+from __future__ import annotations
+
+import re
+import socket
+import uuid
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
+
+from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.errors import RequestError
+
+JITTER = 1.2
+"""client-go's JitterFactor."""
+
+LONGEST_NAME, LONGEST_LABEL = 253, 63
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAMESPACE, _NAME = re.compile(_LABEL), re.compile(rf"{_LABEL}(\.{_LABEL})*")
+
+
+def own_identity() -> str:
+    """The host's name and a random part: two processes never share it, nor do two lives of one Pod."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+@dataclass(frozen=True)
+class LeaderElection:
+    """How one of several processes is chosen: `LeaderElection("my-operator")`. Durations are seconds or `timedelta`.
+
+    `name` of the Lease, in `namespace` (default: the client's own, which in a cluster is the Pod's). `identity`: what
+    the Lease calls this process; by default the host's name and a random part. An identity of your own has to differ
+    between the replicas: whoever finds its own name in the Lease takes itself for the holder. `release`: give the Lease
+    back when the work has ended, so that another begins at once and not when it has run out.
+
+    `on_started()`, `on_stopped()` and `on_new_leader(identity)` are called in order, in a thread of their own, and must
+    be short; what they raise is logged. `on_stopped` is called once for each `on_started`. They are for logs and
+    metrics: work that needs the Lease belongs behind `lock.wait()`, or into a `Manager`.
+
+    Raises RequestError for names that no Lease can have and for times that do not fit together.
+    """
+
+    name: str
+    namespace: str | None = None
+    _: KW_ONLY
+    identity: str | None = None
+    lease: Duration = 15
+    renew_deadline: Duration = 10
+    retry: Duration = 2
+    release: bool = True
+    on_started: Callable[[], object] | None = field(default=None, repr=False)
+    on_stopped: Callable[[], object] | None = field(default=None, repr=False)
+    on_new_leader: Callable[[str], object] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_name("the name of a Lease", self.name, _NAME, LONGEST_NAME)
+        if self.namespace is not None:
+            _check_name(f"the namespace of Lease {self.name}", self.namespace, _NAMESPACE, LONGEST_LABEL)
+        if self.identity is not None and (not isinstance(self.identity, str) or not self.identity):
+            raise RequestError(f"election {self.name}: the identity is {self.identity!r}; None makes one up")
+        for what, given in (("lease", self.lease), ("renew_deadline", self.renew_deadline), ("retry", self.retry)):
+            if isinstance(given, str | bool) or not 0 < seconds(given) < float("inf"):
+                raise RequestError(f"election {self.name}: {what} has to be positive, not {given!r}")
+        lease, deadline, retry = seconds(self.lease), seconds(self.renew_deadline), seconds(self.retry)
+        if lease != int(lease):
+            raise RequestError(f"election {self.name}: a Lease counts whole seconds, which lease={self.lease!r} is not")
+        if deadline >= lease:
+            raise RequestError(f"election {self.name}: renew_deadline has to be less than lease, not {deadline:g} and "
+                               f"{lease:g} s: the holder has to stop before another begins")
+        if retry * JITTER >= deadline:
+            raise RequestError(f"election {self.name}: {JITTER} times retry has to be less than renew_deadline, not "
+                               f"{retry:g} and {deadline:g} s: a single lost answer would end the leadership")
+
+
+def _check_name(what: str, name: str, allowed: re.Pattern[str], longest: int) -> None:
+    if not isinstance(name, str) or not name or len(name) > longest or allowed.fullmatch(name) is None:
+        raise RequestError(f"{what} is {name!r}: it needs 1 to {longest} lower-case letters, digits, - "
+                           f"{'and . ' if allowed is _NAME else ''}and begins and ends with a letter or digit")

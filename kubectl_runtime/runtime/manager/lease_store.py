@@ -1,0 +1,103 @@
+"""`LeaseStore`: carries out what the lease machine asks for, on one Lease of one server.
+
+    read                    the Lease            there is none        anything else
+    create                  written              409: conflict        failed
+    write at the version    written              409, 404: conflict   failed
+
+Each request is one attempt, since the machine has a rhythm of its own. What the Lease says besides its record (labels,
+a preferred holder) stays. A failure is logged when its text changes, not each time.
+"""
+from __future__ import annotations
+
+from dataclasses import replace
+from http import HTTPStatus
+
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.http.failures import KindNotServedError
+from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.meta.gvk import api_resource_of
+from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.request import Place, Retry
+from kubectl_runtime.resources.coordination_v1 import Lease
+from kubectl_runtime.runtime.manager.lease_events import (
+    Answer,
+    Conflict,
+    Create,
+    Failed,
+    Get,
+    Read,
+    Request,
+    Update,
+    Written,
+)
+from kubectl_runtime.runtime.manager.lease_record import LeaseRecord
+from kubectl_runtime.runtime.usercode import described, guarded_logger
+
+log = guarded_logger(__name__)
+
+
+class LeaseStore:
+    """For one thread."""
+
+    def __init__(self, client: Client, name: str, namespace: str) -> None:
+        """`client` makes the requests; nothing is sent yet."""
+        self._client = client
+        self._name = name
+        self._place = Place(api_resource_of(Lease), namespace)
+        self._received: bytes | None = None
+        self._trouble = ""
+
+    def perform(self, request: Request, timeout: float) -> Answer:
+        """Carry out `request`, in `timeout` seconds at most. Blocks; raises nothing."""
+        try:
+            answer: Answer = self._perform(request, timeout)
+        except ApiError as error:
+            found = None if isinstance(error, KindNotServedError) else _meaning(request, error)
+            if found is None:
+                return self._failed(request, error)
+            answer = found
+        except BaseException as error:  # noqa: BLE001 - layers, credentials and observers are other people's code
+            return self._failed(request, error)
+        if self._trouble:
+            self._trouble = ""
+            log.info("lease %s/%s: the server answers again", self._place.namespace, self._name)
+        return answer
+
+    def _perform(self, request: Request, timeout: float) -> Read | Written:
+        match request:
+            case Get():
+                return Read(self._send(build.get(self._place, self._name), timeout))
+            case Create(record):
+                fresh = Lease(name=self._name, namespace=self._place.namespace)
+                record.write_to(fresh)
+                return Written(self._send(build.create(self._place, fresh), timeout))
+            case Update(record):
+                assert self._received is not None, "a Lease is read before it is written"
+                lease = Lease.from_bytes(self._received)
+                record.write_to(lease)
+                return Written(self._send(build.replace(self._place, lease), timeout))
+
+    def _send(self, request: build.Request, timeout: float) -> LeaseRecord:
+        once = replace(request, retry=Retry.NEVER)
+        answer = self._client.request(once, deadline=self._client.clock.monotonic() + timeout)
+        record = LeaseRecord.of(Lease.from_bytes(answer))
+        self._received = answer
+        return record
+
+    def _failed(self, request: Request, error: BaseException) -> Failed:
+        text = described(error)
+        if text != self._trouble:
+            self._trouble = text
+            log.warning("lease %s/%s: %s", self._place.namespace, self._name,
+                        error if isinstance(error, KubeError) else f"{type(request).__name__.lower()} failed: {text}",
+                        exc_info=None if isinstance(error, KubeError) else error)
+        return Failed()
+
+
+def _meaning(request: Request, error: ApiError) -> Answer | None:
+    """What an error says of the Lease; None: nothing."""
+    if isinstance(request, Get):
+        return Read(None) if error.is_not_found else None
+    if error.code == HTTPStatus.CONFLICT or (isinstance(request, Update) and error.is_not_found):
+        return Conflict()
+    return None

@@ -1,0 +1,143 @@
+"""`Manager`: several controllers and functions in one process, started, stopped and elected together.
+
+    manager = Manager(client, leader=LeaderElection("shop-operator"), serve=":8080")
+    manager.add(Controller(Api.all(client, Shop)).owns(Api.all(client, Deployment)), ReconcileShop())
+    manager.add_runnable(report_usage, "usage")
+    manager.add_check("database", database.ping)
+    manager.run()                                    # until SIGINT, SIGTERM, a failure, or the loss of the Lease
+
+What starts when, and how it ends, is said in `manager_running`.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.runtime.controller.controller import Controller, functions_of
+from kubectl_runtime.runtime.controller.foreground import serve as wait_in_foreground
+from kubectl_runtime.runtime.manager.checks import Checks
+from kubectl_runtime.runtime.manager.elector import LeaderLock, elect
+from kubectl_runtime.runtime.manager.leader_election import LeaderElection
+from kubectl_runtime.runtime.manager.manager_running import RunningManager
+from kubectl_runtime.runtime.manager.members import ControllerMember, Member, RunnableMember
+from kubectl_runtime.runtime.manager.servers import ServeAddress, Server, servers_for
+from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
+
+K = TypeVar("K")
+
+
+class Manager:
+    """Runs what is added to it: once, by `run`, which blocks, or `start`, which does not.
+
+    Safe to use from any thread. What is added later starts at once.
+    """
+
+    def __init__(self, client: Client, *, leader: LeaderElection | None = None, serve: str | None = ":8080",
+                 grace: Duration = 25) -> None:
+        """`client`: for the Lease, and for what is added; it is not closed. `leader`: which Lease decides when work
+        begins; None: at once. `serve`: `HOST:PORT` for health and metrics; None serves nothing. `grace`: seconds for
+        the whole end, less than the 30 s that a Pod has. Raises RequestError for what makes no sense.
+        """
+        if not hasattr(client, "with_layer"):
+            raise RequestError(f"a Manager takes a Client, not {type(client).__name__}")
+        if leader is not None and not isinstance(leader, LeaderElection):
+            raise RequestError(f'leader={leader!r} is no LeaderElection: LeaderElection("my-operator")')
+        self._client = client
+        self._leader = leader
+        self._address = None if serve is None else ServeAddress.parse(serve)
+        self._grace = seconds(grace)
+        if not self._grace >= 0:
+            raise RequestError(f"grace must be at least 0 seconds, not {grace}")
+        self._checks = Checks()
+        self._lock: LeaderLock | None = None if leader is None else elect(client, leader)
+        self._running = RunningManager(client, self._lock, self._grace, self._checks)
+        self._members: dict[str, Member] = {}
+        self._servers: list[Server] = []
+        self._started = False
+        self._change = threading.Lock()
+
+    def add(self, controller: Controller[K], reconciler: Reconciler[K] | ReconcileFunction[K], *, context: Any = None,
+            error_policy: ErrorPolicy[K] | None = None, needs_leader: bool = True) -> Manager:
+        """Run `controller`, as it is set up now, with these arguments, which are those of its `start`; what it was told
+        of signals and grace is the manager's business.
+
+        With an election and `needs_leader`, its stores fill while the process stands by, its runs begin when it leads,
+        and `ctx.client` refuses writes past the deadline (NotLeaderError; see `elected_client`): an Api that is to
+        write has to be made from that one. Raises RequestError when a name is taken or the stop has begun.
+        """
+        if not isinstance(controller, Controller):
+            raise RequestError(f"add takes a Controller, not {type(controller).__name__}; functions go to add_runnable")
+        reconcile, policy = functions_of(reconciler, error_policy)
+        lock = self._lock if needs_leader else None
+        self._add(ControllerMember(controller.plan(), reconcile, policy, context, lock=lock, grace=self._grace,
+                                   failed=self._running.fail))
+        return self
+
+    def add_runnable(self, fn: Callable[[StopToken], object], name: str, *, needs_leader: bool = True) -> Manager:
+        """Call `fn(stop)` in a thread of its own: it blocks until `stop` is set, then returns within the grace period.
+
+        One that returns before has done its work; one that raises ends the manager with that error. With an election
+        and `needs_leader` it is called when this process leads. Raises as `add`.
+        """
+        if not callable(fn):
+            raise RequestError(f"add_runnable takes a function of a StopToken, not {type(fn).__name__}")
+        self._add(RunnableMember(fn, name, needs_leader=needs_leader, clock=self._client.clock,
+                                 failed=self._running.fail))
+        return self
+
+    def add_check(self, name: str, fn: Callable[[], object]) -> Manager:
+        """Ask `fn` whenever readiness is asked for: it fails when it raises or returns False. It must be quick and safe
+        for several threads. Raises RequestError when the name is taken."""
+        self._checks.add(name, fn)
+        return self
+
+    def add_server(self, server: Server) -> Manager:
+        """Have `server` started before everything else, after those that were added before it, and stopped last. Raises
+        RequestError after the start."""
+        if self._started:
+            raise RequestError(f"{server.name} comes too late: servers start before everything else")
+        self._servers.append(server)
+        return self
+
+    def run(self) -> None:
+        """Start, and block until the end: a signal (in the main thread), a failure, the loss of the Lease, or a
+        KeyboardInterrupt.
+
+        Raises the first failure: a runnable's own exception, ControllerError, LeadershipLost, or what kept a server
+        from listening; RequestError the second time. After SIGINT or SIGTERM it returns; a second one ends the process
+        with status 128 + n. When something still runs after the grace period and signals are its own, it flushes the
+        logs and ends the process with status 1.
+        """
+        wait_in_foreground(self._launch(foreground=True), self._grace)
+
+    def start(self) -> RunningManager:
+        """Start, and return when the servers listen and every thread is started. Signals are left alone.
+
+        Raises what kept a server from listening, RequestError the second time.
+        """
+        return self._launch(foreground=False)
+
+    def _launch(self, *, foreground: bool) -> RunningManager:
+        with self._change:
+            if self._started:
+                raise RequestError("this manager was started already; make a new one")
+            self._started = True
+            members = list(self._members.values())
+        own = () if self._address is None else servers_for(self._address, self._running)
+        self._running.launch([*own, *self._servers], members, foreground=foreground)
+        return self._running
+
+    def _add(self, member: Member) -> None:
+        with self._change:
+            if member.name in self._members:
+                raise RequestError(f"there is a controller or runnable called {member.name} already: give it a name of "
+                                   "its own")
+            self._members[member.name] = member
+            started = self._started
+        if started:
+            self._running.add(member)

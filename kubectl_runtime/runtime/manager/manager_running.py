@@ -1,0 +1,317 @@
+"""`RunningManager`: a manager with its servers, members and candidacy, from start to end.
+
+    phase      what happens                                                then
+    starting   servers start, one after the other; then controllers (their standing by, until elected or, without an
+               stores fill) and what needs no leadership                   election, leading at once
+    standing   the Lease is watched; held controllers only fill their      leading
+    by         stores
+    leading    held controllers begin their runs, and what needs the       stopping
+               leadership starts
+    stopping   every member is told at once; they are waited for side by   stopped
+               side; then the Lease is released, if nothing that needs it
+               still runs; then the servers stop, the last one first
+
+What begins the end: `stop()`, a signal (with `run`), the first failure of a member, or the loss of the Lease. The whole
+end has one deadline, `grace` seconds after it began; what still runs then is returned, thread by thread, and logged
+with its stack. The Lease is renewed until the work has ended. Where it is lost there is no grace, since somebody else
+may lead soon: runs are told at once to end (`ctx.stop`), and what still runs 2 s later is given up.
+"""
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from queue import SimpleQueue
+from signal import Signals
+from types import TracebackType
+
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.runtime.controller.signals import ShutdownSignals
+from kubectl_runtime.runtime.manager.checks import Checks
+from kubectl_runtime.runtime.manager.elected_client import NotLeaderError
+from kubectl_runtime.runtime.manager.elector import LeaderLock
+from kubectl_runtime.runtime.manager.manager_end import LeadershipLost, ManagerEnd
+from kubectl_runtime.runtime.manager.members import Member, StillRunning, finish_all
+from kubectl_runtime.runtime.manager.servers import LEAST, Server, ServerGroup
+from kubectl_runtime.runtime.usercode import described, guarded_logger
+
+log = guarded_logger(__name__)
+
+HEED = 2.0
+"""Seconds for runs that are told to end at once."""
+
+
+class Phase(StrEnum):
+    STARTING = "starting"
+    STANDING_BY = "standing by"
+    LEADING = "leading"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+class RunningManager:
+    """Made by `Manager.start`. Safe to use from any thread. As a context manager it stops at the end of the block."""
+
+    def __init__(self, client: Client, lock: LeaderLock | None, grace: float, checks: Checks) -> None:
+        self._lock = lock
+        self._grace = grace
+        self._checks = checks
+        self._change = threading.Lock()
+        self._phase = Phase.STARTING
+        self._members: list[Member] = []
+        self._servers = ServerGroup()
+        self._end = ManagerEnd(client.clock)
+        self._heard: SimpleQueue[int | None] = SimpleQueue()
+        self._signals = ShutdownSignals(self._heard)
+        self._threads: list[threading.Thread] = []
+        self._process = os.getpid()
+        self._ended = StopToken(clock=client.clock)
+        self._ending = False
+        self._leaving = False
+        self._left: list[StillRunning] = []
+
+    # What one can ask
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every store is complete, every check passes, and no stop has begun; one that stands by may be."""
+        return not self.why_not_ready
+
+    @property
+    def why_not_ready(self) -> str:
+        """What is missing, for people; empty when it is ready. Blocks as the checks that were added do."""
+        with self._change:
+            phase, members = self._phase, list(self._members)
+        if phase not in (Phase.STANDING_BY, Phase.LEADING):
+            return f"the manager is {phase}" + (f": {self.reason}" if self.reason else "")
+        reasons = [reason for member in members if (reason := member.why_not_ready())]
+        reasons += [f"check {name}: {reason}" for name, reason in self.failing_checks().items()]
+        return "; ".join(reasons)
+
+    def failing_checks(self) -> dict[str, str]:
+        """Each check that was added and fails, and why. Blocks as they do."""
+        return self._checks.failing()
+
+    @property
+    def error(self) -> BaseException | None:
+        """The first failure, which ended it; None as long as there was none."""
+        return self._end.error
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether what needs the leadership may work at this moment: always, without an election."""
+        return self._phase is Phase.LEADING and (self._lock is None or self._lock.is_leader)
+
+    @property
+    def reason(self) -> str:
+        """Why it stops or has stopped; empty while it does not."""
+        return self._end.token.reason
+
+    def wait(self, timeout: Duration | None = None) -> bool:
+        """Block until it begins to stop, for whatever reason, at most `timeout` seconds; whether it does."""
+        return self._end.token.wait(None if timeout is None else seconds(timeout))
+
+    # Its beginning
+
+    def launch(self, servers: Sequence[Server], members: Sequence[Member], *, foreground: bool) -> None:
+        """Start everything, servers first. `foreground`: the caller waits by `obey_signal`; else a thread does.
+
+        Blocks until the servers listen. Raises what one of them raises, when what was started has stopped again.
+        """
+        if foreground and threading.current_thread() is threading.main_thread():
+            self._signals.install()
+        try:
+            self._servers.start(servers)
+        except BaseException:
+            self._signals.close()
+            raise
+        if not foreground:
+            self._add_thread("manager", self._supervise)
+        with self._change:
+            self._phase = Phase.STANDING_BY
+        try:
+            for member in members:
+                if self._admitted(member):  # one before it may have failed already
+                    self._begin(member)
+            if self._lock is None:
+                self._lead()
+            else:
+                self._lock.start()
+                self._add_thread("manager election", self._await_leadership)
+        except BaseException:  # no memory, no more threads: what was started must not stay
+            self._begin_stop("it could not be started", 0)
+            self._finish()
+            raise
+        atexit.register(self._at_exit)
+
+    def add(self, member: Member) -> None:
+        """Start `member`, too. Raises RequestError when the end has begun."""
+        if not self._admitted(member):
+            raise RequestError(f"{member.name} cannot be added: the manager is {self._phase}")
+        self._begin(member)
+
+    def _admitted(self, member: Member) -> bool:
+        with self._change:
+            admitted = self._phase not in (Phase.STOPPING, Phase.STOPPED)
+            if admitted:
+                self._members.append(member)
+            return admitted
+
+    def _begin(self, member: Member) -> None:
+        # An end that begins here has set the member's token already: then it starts only to end.
+        member.start()
+        if self._phase is Phase.LEADING:
+            member.elected()
+
+    def _await_leadership(self) -> None:
+        lock = self._lock
+        assert lock is not None
+        try:
+            if not lock.wait(stop=self._end.token):
+                return
+        except NotLeaderError as error:
+            if not self._leaving:
+                self.fail("the leader election", error)
+            return
+        lost = lock.lost
+        self._lead()
+        lost.on_set(lambda: self._lost(lost.reason))
+
+    def _lead(self) -> None:
+        with self._change:
+            if self._phase is not Phase.STANDING_BY:
+                return
+            self._phase = Phase.LEADING
+            members = list(self._members)
+        for member in members:
+            member.elected()
+
+    # Its end
+
+    def fail(self, what: str, error: BaseException, grace: float | None = None) -> None:
+        """Something has ended by itself: end everything, within `grace` seconds (the manager's). Does not block."""
+        self._end.failed(what, error)
+        self._begin_stop(f"{what} failed: {described(error)}", self._grace if grace is None else grace)
+
+    def stop(self, timeout: Duration | None = None) -> list[StillRunning]:
+        """End it; what still runs after `timeout` seconds (the manager's `grace` by default), thread by thread.
+
+        Blocks until everything has ended or the time is over. Later calls return the same. From a thread of one of its
+        members it only begins the stop, as no thread can wait for itself. Does nothing in the child of a fork.
+        """
+        if os.getpid() != self._process:
+            return []
+        self._begin_stop("stop() was called", self._grace if timeout is None else seconds(timeout))
+        me = threading.current_thread()
+        if any(member.owns(me) for member in self._members):
+            return []
+        return self._finish()
+
+    def obey_signal(self) -> int | None:
+        """Block until a signal comes or the end begins, and begin the end; the signal's number, None without one."""
+        number = self._heard.get()
+        if number is not None:
+            self._begin_stop(Signals(number).name, self._grace)
+            log.info("a second signal ends the process at once")
+        return number
+
+    @property
+    def obeys_signals(self) -> bool:
+        """Whether SIGINT and SIGTERM are this manager's now."""
+        return self._signals.installed
+
+    def abandon(self) -> None:
+        """Tell everything to stop at once, and wait for nothing any more."""
+        self._begin_stop("abandoned", 0)
+        self._release()
+
+    def raise_error(self) -> None:
+        """Raise the first failure, if there was one."""
+        if self.error is not None:
+            raise self.error
+
+    def __enter__(self) -> RunningManager:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.stop()
+        if error is None:
+            self.raise_error()
+
+    def _lost(self, reason: str) -> None:
+        if self._leaving:
+            return
+        self.fail("the leader election", LeadershipLost(reason), min(HEED, self._grace))
+        for member in list(self._members):
+            if member.needs_leader:
+                member.abort()
+
+    def _begin_stop(self, reason: str, grace: float) -> None:
+        """Tell everybody. A later call may shorten the time, not lengthen it."""
+        with self._change:
+            if self._phase is not Phase.STOPPED:
+                self._phase = Phase.STOPPING
+            members = list(self._members)
+        self._end.begin(reason, grace)
+        for member in members:
+            member.stop.set(reason)
+        self._heard.put(None)
+
+    def _finish(self) -> list[StillRunning]:
+        with self._change:
+            mine, self._ending = not self._ending, True
+            members = list(self._members)
+        if not mine:
+            self._ended.wait()
+            return self._left
+        left = finish_all(members, self._end.time_left)
+        self._leave({one.owner for one in left} & {member.name for member in members if member.needs_leader})
+        self._servers.stop(self._end.time_left)
+        with self._change:
+            self._left, self._phase = left, Phase.STOPPED
+        log.info("manager: stopped%s", f"; still running: {len(left)}" if left else "")
+        self._release()
+        self._ended.set()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(LEAST)
+        return left
+
+    def _leave(self, still_working: set[str]) -> None:
+        """End the candidacy; the Lease is given back if nobody works under it any more."""
+        if self._lock is None:
+            return
+        if still_working:
+            log.warning("the Lease is not released, but runs out: %s still runs", ", ".join(sorted(still_working)))
+        self._leaving = True
+        within = min(max(LEAST, self._end.time_left()), seconds(self._lock.election.renew_deadline))
+        self._lock.close(release=False if still_working else None, timeout=within)
+
+    def _supervise(self) -> None:
+        self._end.token.wait()
+        self._finish()
+
+    def _release(self) -> None:
+        self._signals.close()
+        atexit.unregister(self._at_exit)
+
+    def _add_thread(self, name: str, body: Callable[[], None]) -> None:
+        thread = threading.Thread(target=body, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _at_exit(self) -> None:
+        """The program ends and nobody called `stop`."""
+        if os.getpid() == self._process:
+            self._begin_stop("the program ends", self._grace)
+            self._finish()

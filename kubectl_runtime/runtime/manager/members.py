@@ -1,0 +1,216 @@
+"""What a manager runs: controllers and plain functions, each with a life of its own below the manager's.
+
+                start()                                 elected()                       when `stop` is set
+    controller  its threads; its stores fill            its runs begin                  drains
+    runnable    its thread, if it needs no leadership   its thread, if it needs it      is told so by its token
+
+Without an election `elected()` follows at once. A member that fails tells the manager, which ends everything; one that
+just ends does not.
+"""
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.runtime.controller.plan import Plan
+from kubectl_runtime.runtime.controller.running import ControllerError, Running
+from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
+from kubectl_runtime.runtime.manager.elector import LeaderLock
+from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
+from kubectl_runtime.runtime.shutdown import stack_of
+from kubectl_runtime.runtime.usercode import guarded_logger
+
+log = guarded_logger(__name__)
+
+OnFailure = Callable[[str, BaseException], None]
+"""Told by a member, by its name, what ended it. Does not block."""
+
+
+@dataclass(frozen=True, slots=True)
+class StillRunning:
+    """A thread that has not ended in time. `owner`: the controller or runnable; `what` it does: the reconciler of a
+    key, or the thread's name; `stack`: where it was."""
+
+    owner: str
+    what: str
+    stack: str
+
+
+class Member(Protocol):
+    """See the module. `finish` comes after `stop` was set; all is safe from any thread."""
+
+    name: str
+    needs_leader: bool
+    stop: StopToken
+
+    def start(self) -> None: ...
+
+    def elected(self) -> None: ...
+
+    def finish(self, timeout: float) -> list[StillRunning]:
+        """Block until it has ended, at most `timeout` seconds and a moment for its threads."""
+
+    def abort(self) -> None:
+        """Tell what still runs after `stop` to end at once. Does not block."""
+
+    def why_not_ready(self) -> str: ...
+
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread`, which asks, belongs to it, and so cannot wait for its end."""
+
+
+class ControllerMember:
+    """A controller below a manager, which has the signals and the grace period in its place."""
+
+    def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None, data: Any,
+                 *, lock: LeaderLock | None, grace: float, failed: OnFailure) -> None:
+        """Held until it is elected, and its `ctx.client` guarded, if there is a `lock`."""
+        self.name = plan.name
+        self.needs_leader = lock is not None
+        self.stop = StopToken(clock=plan.clock)
+        self._elected = StopToken(clock=plan.clock)
+        self._failed = failed
+        if plan.stop is not None:
+            given = plan.stop
+            self._forget = given.on_set(lambda: self.stop.set(given.reason or "its stop token was set"))
+        else:
+            self._forget = lambda: None
+        plan = replace(plan, signals=False, stop=self.stop, grace=grace)
+        if lock is not None:
+            plan = replace(plan, client=lock.guard(plan.client), hold=self._hold)
+        self._make: Callable[[], Running[Any]] = partial(Running, plan, reconcile, error_policy, data)
+        self._running: Running[Any] | None = None
+        self._launched = threading.Event()
+
+    def start(self) -> None:
+        try:
+            running = self._running = self._make()
+            running.launch(signal_thread=False)
+        finally:
+            self._launched.set()
+        running.on_stop(self._ended)
+
+    def elected(self) -> None:
+        self._elected.set()
+
+    def finish(self, timeout: float) -> list[StillRunning]:
+        deadline = time.monotonic() + timeout
+        self._launched.wait(timeout)
+        self._forget()
+        running = self._running
+        if running is None:
+            return []
+        running.stop(max(0.0, deadline - time.monotonic()))
+        return [StillRunning(self.name, what, stack_of(thread)) for what, thread in running.still_running()]
+
+    def abort(self) -> None:
+        if self._running is not None:
+            self._running.abandon()
+
+    def why_not_ready(self) -> str:
+        running = self._running
+        if running is None:
+            return f"controller {self.name} is not started"
+        if running.wait(0):
+            return f"controller {self.name} has ended: {running.reason}"
+        try:
+            running.wait_until_ready(0)
+        except (SyncTimeoutError, ControllerError) as error:
+            return str(error)
+        return ""
+
+    def owns(self, thread: threading.Thread) -> bool:
+        return self._running is not None and thread in self._running.threads
+
+    def _hold(self, begin: Callable[[], None]) -> None:
+        self._elected.on_set(begin)
+
+    def _ended(self) -> None:
+        running = self._running
+        if running is not None and running.error is not None:
+            try:
+                running.raise_error()
+            except ControllerError as error:
+                self._failed(f"controller {self.name}", error)
+
+
+class RunnableMember:
+    """A function that blocks until its token is set, in a thread of its own."""
+
+    def __init__(self, function: Callable[[StopToken], object], name: str, *, needs_leader: bool, clock: Clock,
+                 failed: OnFailure) -> None:
+        self.name = name
+        self.needs_leader = needs_leader
+        self.stop = StopToken(clock=clock)
+        self._function = function
+        self._failed = failed
+        self._thread = threading.Thread(target=self._run, name=f"runnable {name}", daemon=True)
+        self._once = threading.Lock()
+        self._started = False
+
+    def start(self) -> None:
+        if not self.needs_leader:
+            self._begin()
+
+    def elected(self) -> None:
+        if self.needs_leader:
+            self._begin()
+
+    def finish(self, timeout: float) -> list[StillRunning]:
+        with self._once:
+            started, self._started = self._started, True  # from now on it never begins
+        if not started:
+            return []
+        self._thread.join(min(timeout, threading.TIMEOUT_MAX))
+        if not self._thread.is_alive():
+            return []
+        left = StillRunning(self.name, f"thread {self._thread.name!r}", stack_of(self._thread.ident))
+        log.error("runnable %s does not end; it is here:\n%s", self.name, left.stack)
+        return [left]
+
+    def abort(self) -> None:
+        """It has no second token."""
+
+    def why_not_ready(self) -> str:
+        return ""
+
+    def owns(self, thread: threading.Thread) -> bool:
+        return thread is self._thread
+
+    def _begin(self) -> None:
+        with self._once:
+            if self._started or self.stop.is_set():
+                return
+            self._started = True
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._function(self.stop)
+        except BaseException as error:  # noqa: BLE001 - SystemExit too ends the manager, not just this thread
+            self._failed(f"runnable {self.name}", error)
+        else:
+            if not self.stop.is_set():
+                log.info("runnable %s has ended by itself", self.name)
+
+
+def finish_all(members: list[Member], timeout: Callable[[], float]) -> list[StillRunning]:
+    """Finish `members` side by side, so that none takes the time of another; what of them still runs."""
+    found: list[list[StillRunning]] = [[] for _ in members]
+
+    def finish(number: int) -> None:
+        found[number] = members[number].finish(timeout())
+
+    threads = [threading.Thread(target=partial(finish, number), name=f"end of {member.name}", daemon=True)
+               for number, member in enumerate(members)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [left for of_one in found for left in of_one]
