@@ -36,6 +36,7 @@ from kubectl_runtime.runtime.controller.assembly import Assembly
 from kubectl_runtime.runtime.controller.plan import Plan
 from kubectl_runtime.runtime.controller.signals import ShutdownSignals
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
+from kubectl_runtime.runtime.controller.well_being import WellBeing
 from kubectl_runtime.runtime.reconcile.executor import ThreadExecutor
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.reflector.store import Store
@@ -52,7 +53,7 @@ class ControllerError(KubeError):
     """A controller ended by itself: its stores did not fill in time, or one of its threads died of a defect."""
 
 
-class Running(Generic[K]):
+class Running(WellBeing, Generic[K]):
     """Made by `Controller.start`. Safe to use from any thread.
 
     As a context manager it stops at the end of the block.
