@@ -73,6 +73,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.create_or_update import create_or_update as create_or_update
     from kubectl_runtime.runtime.finalizer import FinalizingReconciler as FinalizingReconciler
     from kubectl_runtime.runtime.finalizer import finalizer as finalizer
+    from kubectl_runtime.runtime.observe.health_server import HealthServer as HealthServer
+    from kubectl_runtime.runtime.observe.metrics import Metrics as Metrics
     from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff as KeyBackoff
     from kubectl_runtime.runtime.reconcile.action import Action as Action
     from kubectl_runtime.runtime.reconcile.context import Context as Context
@@ -134,6 +136,7 @@ _HOME = {
     "FinalizingReconciler": "runtime.finalizer",
     "GetParams": "core.requests.params",
     "GroupVersionKind": "core.meta.gvk",
+    "HealthServer": "runtime.observe.health_server",
     "Init": "runtime.watcher.event",
     "InitApply": "runtime.watcher.event",
     "InitDone": "runtime.watcher.event",
@@ -146,6 +149,7 @@ _HOME = {
     "ListParams": "core.requests.params",
     "ListSemantic": "runtime.watcher.watcher_config",
     "MapKeys": "core.base.wire",
+    "Metrics": "runtime.observe.metrics",
     "NotConfiguredError": "client.config.config",
     "ObjectList": "client.api.paging",
     "ObjectMeta": "core.meta.metav1",
