@@ -68,7 +68,8 @@ class Metrics(Observer):
                                f"CollectorRegistry() ({error})") from error
 
         renew = WeakMethod(self._renew_locks)
-        os.register_at_fork(after_in_child=lambda: (found := renew()) and found())
+        if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+            os.register_at_fork(after_in_child=lambda: (found := renew()) and found())
 
     def close(self) -> None:
         """Leave the registry: the series are shown no more. Once only."""

@@ -38,6 +38,8 @@ class WatchSeries:
 
     def phase_changed(self, phase: str, now: float) -> None:
         with self.lock:
+            if self.phase == "stopped":  # its second life
+                self.heard = now
             self.phase = phase
             if phase != "waiting":
                 self.delay = 0.0

@@ -195,6 +195,16 @@ def test_a_stop_leaves_the_series_and_takes_back_what_was_in_progress() -> None:
     assert rig.value("kubectl_runtime_watch_last_frame_age_seconds", watch=PARENTS) == 0
 
 
+def test_a_watch_that_begins_anew_is_not_as_old_as_its_first_life() -> None:
+    rig = Rig()
+    rig.start().begin_stop()
+    rig.sim.settle(100)
+    rig.cluster.failing.add(Parent.api_resource)
+    rig.start()
+    rig.sim.settle(5)
+    assert rig.value("kubectl_runtime_watch_last_frame_age_seconds", watch=PARENTS) == 5
+
+
 def test_requests_are_counted_by_code_method_and_host_as_client_go_does() -> None:
     rig = Rig()
     rig.metrics.request_attempted("h:443", "PATCH", "apply", "configmaps", 201, 0.3)
