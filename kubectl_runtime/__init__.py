@@ -85,6 +85,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.manifests.manifest_report import ManifestOutcome as ManifestOutcome
     from kubectl_runtime.runtime.manifests.manifest_report import ManifestReport as ManifestReport
     from kubectl_runtime.runtime.manifests.manifest_report import ManifestsFailed as ManifestsFailed
+    from kubectl_runtime.runtime.observe.health_server import HealthServer as HealthServer
+    from kubectl_runtime.runtime.observe.metrics import Metrics as Metrics
     from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff as KeyBackoff
     from kubectl_runtime.runtime.reconcile.action import Action as Action
     from kubectl_runtime.runtime.reconcile.context import Context as Context
@@ -146,6 +148,7 @@ _HOME = {
     "FinalizingReconciler": "runtime.finalizer",
     "GetParams": "core.requests.params",
     "GroupVersionKind": "core.meta.gvk",
+    "HealthServer": "runtime.observe.health_server",
     "Init": "runtime.watcher.event",
     "InitApply": "runtime.watcher.event",
     "InitDone": "runtime.watcher.event",
@@ -164,6 +167,7 @@ _HOME = {
     "ManifestReport": "runtime.manifests.manifest_report",
     "ManifestsFailed": "runtime.manifests.manifest_report",
     "MapKeys": "core.base.wire",
+    "Metrics": "runtime.observe.metrics",
     "NotConfiguredError": "client.config.config",
     "NotLeaderError": "runtime.manager.elected_client",
     "ObjectList": "client.api.paging",

@@ -10,8 +10,12 @@
     queue          which key runs when              scheduler, work_queue (both decide), key_backoff,
                                                     worker_policy, runs
     reconcile      runs it                          runner, executor, invoker; reconciler, action, context (the user's)
-    controller     puts all that together           controller, plan, assembly, running, foreground, sync_gate, signals
+    controller     puts all that together           controller, plan, assembly, running, well_being, foreground,
+                                                    sync_gate, signals
     manifests      sets of objects, for scripts     apply_manifests, diff_manifests, delete_manifests, and their parts
+    observe        shows it                         metrics, families, histogram, controller_, watch_, client_series;
+                                                    health_server, _application, _checks, wsgi_listener, listen_address
+    manager        several, one of several replicas manager, elector, lease machine, elected client
 
 Locks, none of which is held while user code runs or while another one of this list is taken, except where an arrow
 says so: `Sender._changed`, `StoreState.condition`, `Subscriber._lock`, `Runner._lock`, `SyncGate._changed`,

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import requests
 
 from kubectl_runtime import Api, Client, Config, DeleteParams, Patch
 from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.runtime.observe.metrics import FAMILIES
 from kubectl_runtime.testing import ApiServer, Simulation
 from tests.examples.programs import LIMIT, ROOT, blocks, environment
 
@@ -19,6 +21,7 @@ GUIDE = ROOT / "examples" / "guides" / "first-controller.md"
 DELETION_GUIDE = ROOT / "examples" / "guides" / "deletion-and-finalizers.md"
 APPLY_GUIDE = ROOT / "examples" / "guides" / "server-side-apply-and-conditions.md"
 RELATIONS_GUIDE = ROOT / "examples" / "guides" / "relations.md"
+OBSERVABILITY_GUIDE = ROOT / "examples" / "guides" / "observability.md"
 TESTING_GUIDE = ROOT / "examples" / "guides" / "testing-without-a-cluster.md"
 
 
@@ -130,6 +133,22 @@ def test_the_guide_to_relations_is_short_and_its_tests_and_types_are_right(tmp_p
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
     done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "banner.py")
     assert done.returncode == 0, done.stdout
+
+
+def test_the_observability_guide_is_short_its_tests_pass_and_its_series_exist(tmp_path: Path,
+                                                                              plugin: list[str]) -> None:
+    text = OBSERVABILITY_GUIDE.read_text()
+    assert len(text.splitlines()) <= 150
+    program, test = blocks(OBSERVABILITY_GUIDE, "python")
+    (tmp_path / "site_sizes.py").write_text(program)
+    (tmp_path / "test_site_sizes.py").write_text(test)
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin,
+               "test_site_sizes.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+    named = re.findall(r"\b(?:controller_runtime|workqueue|rest_client|kubectl_runtime)_\w*[a-z]\b", text)
+    named = [name for name in named if "import" not in name]
+    assert {name.removesuffix("_bucket") for name in named} <= {family.name for family in FAMILIES}
 
 
 def test_the_program_prints_its_crd(saved: Path) -> None:

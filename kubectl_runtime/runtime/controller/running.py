@@ -40,6 +40,7 @@ from kubectl_runtime.runtime.controller.names import RUNNING
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
 from kubectl_runtime.runtime.controller.signals import ShutdownSignals
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
+from kubectl_runtime.runtime.controller.well_being import WellBeing
 from kubectl_runtime.runtime.reconcile.executor import ThreadExecutor
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.reflector.store import Store
@@ -54,7 +55,7 @@ class ControllerError(KubeError):
     ended, or one of its threads died of a defect."""
 
 
-class Running(Generic[K]):
+class Running(WellBeing, Generic[K]):
     """Made by `Controller.start`. Safe to use from any thread.
 
     As a context manager it stops at the end of the block.

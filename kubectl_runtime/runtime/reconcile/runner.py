@@ -55,6 +55,8 @@ class Runner:
         self._pace = WorkerPolicy(executor.patience)
         self._wake_at = inf
         """When the dispatcher will look by itself; somebody who schedules an earlier key must wake it."""
+        self._turn_since: float | None = None
+        """When the dispatcher's turn in progress began; None while it waits, or is not there."""
 
     def trigger_all(self, requests: Collection[ReconcileRequest]) -> None:
         """Schedule these requests; whoever is free starts at once. Does not block, and takes the lock once."""
@@ -112,6 +114,12 @@ class Runner:
         with self._lock:
             return len(self._queue)
 
+    def dispatcher_late(self) -> float:
+        """Since how many seconds the dispatcher should have begun to wait, or ended its wait; 0 when all is well. Takes
+        no lock, so that it answers also when the dispatcher is stuck with it."""
+        since = self._turn_since
+        return max(0.0, self._clock.monotonic() - (self._wake_at if since is None else since))
+
     def step(self) -> float | None:
         """The dispatcher's turn: start what is due. Returns seconds until the next key is, None when none waits."""
         with self._lock:
@@ -124,13 +132,16 @@ class Runner:
         again.
         """
         while True:
+            self._turn_since = self._clock.monotonic()
             limit = housekeeping()
             with self._lock:
                 if self._queue.closed:
+                    self._turn_since = None
                     return
                 delay = self._step()
                 waits = [seconds for seconds in (limit, delay) if seconds is not None]
                 self._wake_at = self._clock.monotonic() + min(waits) if waits else inf
+                self._turn_since = None
                 self._clock.wait(self._changed, min(waits) if waits else None)
                 self._wake_at = inf
 

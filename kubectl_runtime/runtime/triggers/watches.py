@@ -22,12 +22,13 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.requests.params import IDLE_MARGIN
 from kubectl_runtime.runtime.reflector.reflector import Reflector
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
@@ -46,6 +47,10 @@ from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, Watch
 log = guarded_logger(__name__)
 
 K = TypeVar("K")
+
+SLACK = 120.0
+"""Seconds that a step may take above the longest silence of a watch (295 s by default): twice the deadline of a call,
+for the request of a page, or for what is done with what came."""
 
 
 class Phase(StrEnum):
@@ -106,11 +111,20 @@ class Watch(Generic[K]):
         self._phase_told: Phase | None = None
         self.store: Store[K] = self._writer.store
         self._state = WatchState(since=clock.monotonic())
+        self._longest_step = seconds(config.timeout) + IDLE_MARGIN + SLACK
+        self._step_since: float | None = None
 
     @property
     def state(self) -> WatchState:
         """How it is doing, as of the last step."""
         return self._state
+
+    @property
+    def late(self) -> float:
+        """Since how many seconds the step in progress takes longer than a request or a silent watch may; else 0. Then
+        its thread is stuck: in a subscription, most likely."""
+        since = self._step_since
+        return 0.0 if since is None else max(0.0, self._clock.monotonic() - since - self._longest_step)
 
     @property
     def stopped(self) -> bool:
@@ -162,7 +176,9 @@ class Watch(Generic[K]):
     def run(self) -> None:
         """Step until the stop token is set. Blocks."""
         while not self.stopped:
+            self._step_since = self._clock.monotonic()
             wait = self.step()
+            self._step_since = None
             if wait is None and not self.stopped:
                 wait = IDLE_PAUSE
             if wait:

@@ -1,0 +1,72 @@
+"""`WellBeing`: whether a running controller is ready, and whether it is alive.
+
+    not ready   a store has never been complete, a watch keeps failing, or the controller stops: what it knows is not
+                all, or gets old. Comes and goes with the API server
+    not alive   a thread that moves it on is stuck, or died of a defect, which only a new process heals. An API server
+                that does not answer, and a reconciler that takes long, are no reason: a restart would not help, and
+                would lose work
+
+That a thread is stuck is seen by its progress on the controller's clock: a dispatcher that neither waits nor ends its
+turn, a watch whose step takes longer than any request and any silence may.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_runtime.runtime.controller.assembly import Assembly
+from kubectl_runtime.runtime.triggers.watches import Watch
+from kubectl_runtime.runtime.usercode import described
+
+FAILURES = 3
+"""So many in a row are more than a lost connection: with the default backoff, a watch that has not worked for some
+five seconds."""
+
+DISPATCHER_LIMIT = 60.0
+"""Seconds that the dispatcher may be late. Its turn takes microseconds; but it starts threads and logs, and a machine
+can be overloaded. A kubelet asks three times, 10 s apart, before it restarts, so that one late answer after the machine
+slept does no harm."""
+
+
+class WellBeing:
+    """What `Running` says of itself. Nothing here blocks."""
+
+    error: BaseException | None
+    _assembly: Assembly[Any]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all stores are complete, reconciling has begun, and no watch is in trouble."""
+        return not self.why_not_ready
+
+    @property
+    def why_not_ready(self) -> str:
+        """What is missing or failing, for people; empty when it is ready."""
+        assembly = self._assembly
+        if assembly.shutdown.draining.is_set():
+            return f"it stops: {assembly.shutdown.draining.reason}"
+        if not assembly.gate.is_open:
+            return f"it waits for {assembly.gate.missing()}"
+        troubles = ((name, _trouble(watch)) for name, watch in assembly.watches.items())
+        return "; ".join(f"{name} {trouble}" for name, trouble in troubles if trouble)
+
+    @property
+    def why_not_alive(self) -> str:
+        """What only a new process can heal; empty when all is well, and while it stops because it was asked to. Takes
+        no lock that a stuck thread could hold."""
+        if self.error is not None:
+            return f"it ended by itself: {described(self.error)}"
+        assembly = self._assembly
+        if assembly.shutdown.draining.is_set():
+            return ""
+        late = assembly.runner.dispatcher_late()
+        stuck = [f"its dispatcher is stuck since {late:.0f} s"] if late > DISPATCHER_LIMIT else []
+        stuck += [f"the watch of {name} is stuck since {watch.late:.0f} s"
+                  for name, watch in assembly.watches.items() if watch.late]
+        return "; ".join(stuck)
+
+
+def _trouble(watch: Watch[Any]) -> str:
+    state = watch.state
+    if state.consecutive_failures < FAILURES:
+        return ""
+    return f"has failed {state.consecutive_failures} times in a row: {state.last_error}"

@@ -1,0 +1,100 @@
+"""`HealthChecks`: named questions, and how they are answered at this moment.
+
+    the function returns False      failing          it raises     failing, with the exception's text as the reason
+    it returns anything else        passing          it is asked already, and has not answered within a second: failing
+
+Reasons are for the log, where each change of a check's answer is one line: who asks over the network learns only which
+check fails.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.runtime.usercode import described, guarded_logger, pass_interrupt
+
+log = guarded_logger(__name__)
+
+Check = Callable[[], object]
+"""See the module. Called in the thread of a request, by one at a time."""
+
+PATIENCE = 1.0
+"""Seconds that a request waits for another one that asks the same check: one that never returns holds one thread."""
+
+
+class CheckResult(NamedTuple):
+    name: str
+    reason: str
+    """Why it fails; empty when it passes."""
+
+
+class Unhealthy(KubeError):
+    """What a check of the library raises."""
+
+
+class _Asked:
+    def __init__(self, check: Check) -> None:
+        self.check = check
+        self.lock = threading.Lock()
+        self.reason = ""
+
+
+def ping() -> None:
+    """Passes: there is somebody who answers."""
+
+
+class HealthChecks:
+    """The checks of one endpoint, `ping` among them. Safe to use from any thread."""
+
+    def __init__(self, endpoint: str, checks: Mapping[str, Check] | None = None) -> None:
+        """`endpoint` is its name in logs. Raises RequestError as `add` does."""
+        self.endpoint = endpoint
+        self._change = threading.Lock()
+        self._checks: dict[str, _Asked] = {}
+        for name, check in {"ping": ping, **(checks or {})}.items():
+            self.add(name, check)
+
+    def add(self, name: str, check: Check) -> None:
+        """Raises RequestError when the name is taken or cannot be the last part of a path, or the check cannot be
+        called."""
+        if not name or "/" in name or not callable(check):
+            raise RequestError(f"a check is a function with a name that can end a path, not {name!r}: {check!r}")
+        with self._change:
+            if name in self._checks:
+                raise RequestError(f"{self.endpoint} has a check called {name} already")
+            self._checks = {**self._checks, name: _Asked(check)}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._checks)
+
+    def results(self, names: list[str] | None = None) -> list[CheckResult]:
+        """How these checks, or all, answer now, in the order in which they were added. Blocks as they do."""
+        asked = self._checks
+        return [CheckResult(name, self._ask(name, asked[name])) for name in (asked if names is None else names)]
+
+    def _ask(self, name: str, asked: _Asked) -> str:
+        if not asked.lock.acquire(timeout=PATIENCE):
+            return "it was asked before, and has not answered yet"
+        try:
+            before, asked.reason = asked.reason, _reason(asked.check)
+            reason = asked.reason
+        finally:
+            asked.lock.release()
+        if reason and not before:
+            log.warning("%s: check %s fails: %s", self.endpoint, name, reason)
+        elif before and not reason:
+            log.info("%s: check %s passes again", self.endpoint, name)
+        return reason
+
+
+def _reason(check: Check) -> str:
+    try:
+        return "it returned False" if check() is False else ""
+    except Unhealthy as error:
+        return str(error)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the check fails
+        pass_interrupt(error)
+        return described(error)

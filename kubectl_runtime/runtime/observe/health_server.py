@@ -1,0 +1,158 @@
+"""`HealthServer`: `/healthz`, `/readyz` and `/metrics` over HTTP, from a small server of a program's own.
+
+    with HealthServer(":8080", metrics=metrics) as server:
+        server.watch(running)                       # a controller; a Manager does all this by itself
+        server.add_check("database", database.ping)
+
+    /healthz   is it alive? `watch` and `add_live_check` add to it. A restart must be able to help: it is what the
+               kubelet does when this fails
+    /readyz    is it ready? `watch` and `add_check` add to it
+    /metrics   see `Metrics`
+
+What is answered is in `HealthApplication`, how in `WsgiListener`: who is slow is cut after `limit` seconds. There is no
+encryption and no authentication, as with the kubelet's probes; nothing secret is shown, but with `":8080"` everybody
+who reaches the Pod can read the metrics: a NetworkPolicy says who may.
+"""
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Protocol
+
+from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.runtime.observe.health_application import HealthApplication, Scraped
+from kubectl_runtime.runtime.observe.health_checks import Check, HealthChecks, Unhealthy
+from kubectl_runtime.runtime.observe.listen_address import ListenAddress
+from kubectl_runtime.runtime.observe.wsgi_listener import WsgiListener
+from kubectl_runtime.runtime.usercode import guarded_logger
+
+log = guarded_logger(__name__)
+
+
+class Watched(Protocol):
+    """A running controller, or anything else that can say how it is."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def why_not_ready(self) -> str: ...
+
+    @property
+    def why_not_alive(self) -> str: ...
+
+
+class HealthServer:
+    """See the module. Safe to use from any thread. As a context manager it listens within the block."""
+
+    def __init__(self, address: str | tuple[str, int], *, metrics: Scraped | None = None,
+                 checks: Mapping[str, Check] | None = None, live_checks: Mapping[str, Check] | None = None,
+                 limit: Duration = 10) -> None:
+        """`address` is `":8080"`, `"127.0.0.1:8080"`, `"[::1]:8080"`, or host and port; port 0 is a free one. `checks`
+        say whether it is ready, `live_checks` whether it is alive: functions that return False or raise if not, by
+        name. `limit`: how long a client may take for everything; the default is a scrape's own timeout in Prometheus.
+        Raises RequestError for an address, a name or a function that is none. Listens only after `start`.
+        """
+        self._address = ListenAddress.parse(address) if isinstance(address, str) else ListenAddress(*address)
+        self._limit = seconds(limit)
+        self._live, self._ready = HealthChecks("healthz", live_checks), HealthChecks("readyz", checks)
+        self.application = HealthApplication(self._live, self._ready, metrics)
+        """What it serves, for a web server that the program has already."""
+        self._change = threading.Lock()
+        self._stopping = threading.Event()
+        self._listener: WsgiListener | None = None
+        self._thread: threading.Thread | None = None
+        self._process = 0
+
+    @property
+    def name(self) -> str:
+        """For logs and threads."""
+        return f"health server {self._address}"
+
+    @property
+    def port(self) -> int:
+        """Where it listens; before `start`, where it will: 0 for a free one."""
+        listener = self._listener
+        return self._address.port if listener is None else listener.server_port
+
+    def add_check(self, name: str, check: Check) -> None:
+        """One more question for `/readyz`, at `/readyz/NAME` alone. Raises RequestError when the name is taken."""
+        self._ready.add(name, check)
+
+    def add_live_check(self, name: str, check: Check) -> None:
+        """The same for `/healthz`: only for what a restart heals."""
+        self._live.add(name, check)
+
+    def watch(self, running: Watched) -> None:
+        """Ask a running controller, by its name, whether it is alive and ready. Raises RequestError when the name is
+        taken."""
+        name = running.name.replace("/", "-")
+        self._ready.add(name, lambda: _expect(running.why_not_ready))
+        self._live.add(name, lambda: _expect(running.why_not_alive))
+
+    def start(self) -> None:
+        """Listen, and return. Raises OSError when the address is taken or not this host's; RequestError the second
+        time, also after `stop`."""
+        with self._change:
+            if self._thread is not None or self._stopping.is_set():
+                raise RequestError(f"the {self.name} was started or stopped already: make a new one")
+            listener = WsgiListener(self._address.listen(), self.application, self.name, self._limit)
+            thread = threading.Thread(target=self._serve, args=(listener,), name=self.name, daemon=True)
+            try:
+                thread.start()
+            except BaseException:  # no more threads
+                listener.server_close()
+                raise
+            self._listener, self._thread, self._process = listener, thread, os.getpid()
+        log.info("%s listens at port %d", self.name, self.port)
+
+    def stop(self, timeout: Duration = 5) -> None:
+        """Accept nobody any more, let those who are served finish, and end; at most `timeout` seconds, then they are
+        cut. Returns at once when it does not run; later calls do nothing. In the child of a fork it only lets go of the
+        parent's socket."""
+        deadline = time.monotonic() + seconds(timeout)
+        self._stopping.set()
+        with self._change:
+            listener, self._listener = self._listener, None
+            thread = self._thread
+        if listener is None or thread is None:
+            return
+        if os.getpid() != self._process:
+            listener.socket.close()
+            return
+        with contextlib.suppress(OSError):  # wakes the thread; where it does not, the next look is near
+            listener.socket.shutdown(socket.SHUT_RDWR)
+        if threading.current_thread() is not thread:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        listener.wait_idle(max(0.0, deadline - time.monotonic()))
+        listener.server_close()
+        log.info("%s has stopped", self.name)
+
+    def __enter__(self) -> HealthServer:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _serve(self, listener: WsgiListener) -> None:
+        while not self._stopping.is_set():
+            try:
+                listener.turn()
+            except Exception as error:
+                if self._stopping.is_set():  # its socket is closed
+                    return
+                log.error("%s: %s", self.name, error, exc_info=error)
+                self._stopping.wait(0.1)
+
+
+def _expect(reason: str) -> None:
+    if reason:
+        raise Unhealthy(reason)

@@ -1,0 +1,46 @@
+"""`Histogram`: how many values were at most so big, for each of some bounds. Its owner's lock guards it.
+
+prometheus-client's own takes two locks for each value, and looks through its bounds one by one. The bounds here are
+controller-runtime's, client-go's or the library's own.
+"""
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import accumulate
+from math import inf
+
+RECONCILE_TIME = (.005, .01, .025, .05, .1, .15, .2, .25, .3, .35, .4, .45, .5, .6, .7, .8, .9, 1, 1.25, 1.5, 1.75, 2,
+                  2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60)
+"""controller-runtime's, of `controller_runtime_reconcile_time_seconds`."""
+
+WORK_QUEUE = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, .1, 1, 10, 100, 1000)
+"""client-go's, of both durations of a work queue: powers of ten."""
+
+RUN = tuple(sorted({*RECONCILE_TIME, *WORK_QUEUE}))
+"""Both, so that how long a run took is counted once for two histograms."""
+
+REQUEST = (.005, .025, .1, .25, .5, 1, 2, 4, 8, 15, 30, 60)
+"""client-go's, of `rest_client_request_duration_seconds`."""
+
+BACKOFF = (.01, .1, 1, 10, 60, 300, 1000)
+"""From the first delay of a key's backoff, 5 ms, to the longest, 1000 s."""
+
+
+class Histogram:
+    """`bounds` are upper ones, inclusive, in rising order; what is above them all counts as well."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def buckets(self, bounds: tuple[float, ...]) -> list[tuple[str, float]]:
+        """Bound and cumulative count, as `HistogramMetricFamily.add_metric` takes them, of these of the bounds."""
+        counts = dict(zip((*self.bounds, inf), accumulate(self.counts), strict=True))
+        return [("+Inf" if bound == inf else str(float(bound)), float(counts[bound])) for bound in (*bounds, inf)]

@@ -1,0 +1,58 @@
+"""`ListenAddress`: where a server listens.
+
+    ":8080"             all addresses of this host, IPv4 and IPv6
+    "127.0.0.1:8080"    this one; a name stands for the first address that it has
+    "[::1]:8080"        an IPv6 address
+    ":0"                a free port
+"""
+from __future__ import annotations
+
+import errno
+import socket
+from dataclasses import dataclass
+
+from kubectl_runtime.core.base.errors import RequestError
+
+BACKLOG = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """`host` is empty for all addresses; `port` 0 is a free one."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> ListenAddress:
+        """See the module. Raises RequestError for anything else."""
+        host, colon, port = text.rpartition(":")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            colon = ""
+        if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+            raise RequestError(f'{text!r} is no address to listen at: ":8080" is all of this host, "127.0.0.1:8080" or '
+                               '"[::1]:8080" one of it, port 0 a free one')
+        return cls(host, int(port))
+
+    def listen(self) -> socket.socket:
+        """A socket that listens. Raises OSError, with the address in its text, when it cannot."""
+        try:
+            if self.host:
+                found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+                family, _, _, _, address = found[0]
+                return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+            if socket.has_dualstack_ipv6():
+                try:
+                    return socket.create_server(("", self.port), family=socket.AF_INET6, backlog=BACKLOG,
+                                                dualstack_ipv6=True)
+                except OSError as error:
+                    if error.errno == errno.EADDRINUSE:
+                        raise
+            return socket.create_server(("", self.port), backlog=BACKLOG)  # IPv6 is turned off
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen at {self}: {error.strerror or error}") from error
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -1,0 +1,189 @@
+"""`Metrics`: an observer that counts, and a collector of prometheus-client that shows what was counted.
+
+    metrics = Metrics()
+    client = Client(config, observer=metrics)        # and every controller of that client
+    HealthServer(":8080", metrics=metrics).start()   # or metrics.application() below a web server of one's own
+
+    series of            names                                        labels, buckets     see
+    a controller         controller_runtime_*                         controller-runtime  controller_series
+    its queue            workqueue_*                                  client-go           controller_series
+    a watch, its store   kubectl_runtime_watch_*, ..._store_*         ours                watch_series
+    requests             rest_client_*                                client-go           client_series
+    an election          leader_election_master_status                client-go           client_series
+
+Dashboards made for controllers in Go work as they are; `dashboard()` has one with what is ours as well. No label holds
+the name of an object, so the number of series does not grow with a cluster. What happens is counted under one short
+lock a controller or watch; everything else is left to the scrape, which shows each of them as it was at one moment.
+
+With prometheus-client's multi-process mode (PROMETHEUS_MULTIPROC_DIR) each process shows only its own series.
+"""
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import TYPE_CHECKING
+from weakref import WeakMethod
+
+from prometheus_client import REGISTRY, CollectorRegistry, make_wsgi_app
+from prometheus_client.core import Metric
+
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.observer import Observer, RunResult
+from kubectl_runtime.runtime.observe import client_series, controller_series, watch_series
+from kubectl_runtime.runtime.observe.client_series import METHODS, ClientSeries, code_of
+from kubectl_runtime.runtime.observe.controller_series import ControllerSeries
+from kubectl_runtime.runtime.observe.families import Family, Row
+from kubectl_runtime.runtime.observe.watch_series import WatchSeries
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
+
+FAMILIES = (*controller_series.FAMILIES, *watch_series.FAMILIES, *client_series.FAMILIES)
+
+
+class Metrics(Observer):
+    """See the module. Safe to use from any thread; one object serves any number of clients and controllers, told apart
+    by their names."""
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        """Registers with `registry`. The default is prometheus-client's own, which also has the process's memory, CPU
+        and file descriptors, and what the program counts itself; tests pass `CollectorRegistry()`. `clock` is the one
+        of the clients. Raises RequestError when the registry has metrics of these names already.
+        """
+        self.registry = registry
+        self._clock = clock
+        self._change = threading.Lock()
+        self._controllers: dict[str, ControllerSeries] = {}
+        self._watches: dict[str, WatchSeries] = {}
+        self._clients = ClientSeries()
+        try:
+            registry.register(self)
+        except ValueError as error:
+            raise RequestError("this registry has metrics of these names already: share one Metrics object between "
+                               "clients, close() the old one first, or pass a registry of its own, "
+                               f"CollectorRegistry() ({error})") from error
+
+        renew = WeakMethod(self._renew_locks)
+        if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+            os.register_at_fork(after_in_child=lambda: (found := renew()) and found())
+
+    def close(self) -> None:
+        """Leave the registry: the series are shown no more. Once only."""
+        self.registry.unregister(self)
+
+    def application(self) -> WSGIApplication:
+        """A WSGI application, prometheus-client's own, that answers any GET with all metrics of the registry."""
+        made: WSGIApplication = make_wsgi_app(self.registry)
+        return made
+
+    # What prometheus-client asks
+
+    def describe(self) -> Iterable[Metric]:
+        """Every family, without values."""
+        return [family.filled() for family in FAMILIES]
+
+    def collect(self) -> Iterable[Metric]:
+        """Every family, with all its series as they are now."""
+        now = self._clock.monotonic()
+        rows: dict[Family, list[Row]] = {family: [] for family in FAMILIES}
+        with self._change:
+            controllers, watches = dict(self._controllers), dict(self._watches)
+        for name, controller in controllers.items():
+            for family, row in controller.values(name, now):
+                rows[family].append(row)
+        for name, watch in watches.items():
+            for family, row in watch.values(name, now):
+                rows[family].append(row)
+        for family, row in self._clients.values():
+            rows[family].append(row)
+        return [family.filled(found) for family, found in rows.items()]
+
+    # What the library tells
+
+    def controller_started(self, controller: str, concurrency: int) -> None:
+        self._controller(controller).started(concurrency)
+
+    def controller_stopped(self, controller: str, stuck: int) -> None:
+        self._controller(controller).stopped(stuck)
+
+    def keys_triggered(self, controller: str, requests: int, depth: int, now: float) -> None:
+        (self._controllers.get(controller) or self._controller(controller)).triggered(requests, depth, now)
+
+    def keys_dropped(self, controller: str, keys: int) -> None:
+        self._controller(controller).drop(keys)
+
+    def retry_scheduled(self, controller: str, key: Key, failures: int, delay: float) -> None:  # noqa: ARG002
+        self._controller(controller).retry(delay)
+
+    def run_started(self, controller: str, key: Key, reason: str, waited: float,  # noqa: ARG002
+                    depth: int, now: float) -> None:
+        (self._controllers.get(controller) or self._controller(controller)).run_started(key, waited, depth, now)
+
+    def run_ended(self, controller: str, key: Key, result: RunResult, seconds: float,
+                  error: BaseException | None) -> None:
+        (self._controllers.get(controller) or self._controller(controller)).run_ended(key, result, seconds, error)
+
+    def watch_phase_changed(self, watch: str, phase: str, now: float) -> None:
+        self._watch(watch).phase_changed(phase, now)
+
+    def watch_failed(self, watch: str, error: BaseException, failures: int, delay: float) -> None:  # noqa: ARG002
+        self._watch(watch).failed(failures, delay)
+
+    def list_completed(self, watch: str, objects: int, relists: int, seconds: float) -> None:
+        self._watch(watch).listed(objects, relists, seconds, self._clock.monotonic())
+
+    def frame_arrived(self, watch: str, events: int, now: float) -> None:
+        self._watch(watch).frame(events, now)
+
+    def store_changed(self, watch: str, objects: int) -> None:
+        self._watch(watch).objects = objects
+
+    def request_attempted(self, host: str, method: str, verb: str, resource: str,  # noqa: ARG002
+                          code: int, seconds: float) -> None:
+        self._clients.attempted(host, method, code, seconds)
+
+    def request_retried(self, host: str, verb: str, resource: str, code: int,  # noqa: ARG002
+                        attempt: int, delay: float) -> None:  # noqa: ARG002
+        self._clients.count(client_series.RETRIES, code_of(code), METHODS.get(verb, verb.upper()), host)
+
+    def object_written(self, resource: str, key: Key, verb: str, resource_version: str) -> None:  # noqa: ARG002
+        self._clients.count(client_series.WRITES, resource, verb)
+
+    def credentials_refreshed(self, host: str, seconds: float, error: BaseException | None) -> None:  # noqa: ARG002
+        self._clients.count(client_series.CREDENTIALS, host, "success" if error is None else "error")
+
+    def leadership_changed(self, election: str, leading: bool) -> None:
+        self._clients.set(client_series.LEADING, election, to=float(leading))
+
+    def _renew_locks(self) -> None:
+        """In the child of a fork: a thread that held one of them is the parent's, and so are the runs in progress."""
+        self._change = threading.Lock()
+        self._clients.lock = threading.Lock()
+        for watch in self._watches.values():
+            watch.lock = threading.Lock()
+        for controller in self._controllers.values():
+            controller.lock = threading.Lock()
+            controller.running.clear()
+
+    def _controller(self, name: str) -> ControllerSeries:
+        found = self._controllers.get(name)
+        if found is None:
+            with self._change:
+                found = self._controllers.setdefault(name, ControllerSeries())
+        return found
+
+    def _watch(self, name: str) -> WatchSeries:
+        found = self._watches.get(name)
+        if found is None:
+            with self._change:
+                found = self._watches.setdefault(name, WatchSeries(self._clock.monotonic()))
+        return found
+
+
+def dashboard() -> str:
+    """A dashboard for Grafana, as JSON: `Dashboards > New > Import`."""
+    return files(__package__).joinpath("dashboard.json").read_text()
