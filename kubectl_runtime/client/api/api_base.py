@@ -67,15 +67,16 @@ class ApiBase(Generic[K]):
     def _written(self, verb: str, request: Request, dry_run: bool, subresource: str | None = None) -> K:
         record = self._read(request)
         if not dry_run:
-            self._tell(verb, record.name, record, record.uid, subresource)
+            self._tell(verb, record.name, record, record.uid, subresource, request.body)
         return self._object(record)
 
-    def _tell(self, verb: str, name: str, record: Record | None, uid: str, subresource: str | None) -> None:
+    def _tell(self, verb: str, name: str, record: Record | None, uid: str, subresource: str | None,
+              sent: bytes | None = None) -> None:
         if not self.client.writes:
             return
         ref = record.ref if record is not None else ObjectRef(self.resource, name, self.namespace)
         self.client.writes.tell(Write(ref, verb, record.resource_version if record is not None else "",
-                                      record.uid if record is not None else uid, record, subresource))
+                                      record.uid if record is not None else uid, record, subresource, sent))
 
 
 def dry(params: PostParams | PatchParams | DeleteParams | None) -> bool:
