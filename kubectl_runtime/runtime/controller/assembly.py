@@ -10,9 +10,12 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
+from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.plan import Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.controller.sync_gate import SyncGate
+from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
 from kubectl_runtime.runtime.queue.runs import record_write
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
@@ -57,11 +60,14 @@ class Assembly(Generic[K]):
             self._plan_watch(related)
         self.store: Store[K] = main.store if isinstance(main, StreamPlan) else next(iter(self.watches.values())).store
         environment: Environment[Any] = Environment(
-            client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown, backoff=plan.backoff,
-            rng=self._rng, store_of=self.store_of)
-        queue = WorkQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait))
-        self.runner = Runner(queue, Invoker(reconcile, error_policy, self.store, environment), executor,
-                             concurrency=plan.concurrency, clock=plan.clock)
+            controller=plan.name, client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown,
+            backoff=plan.backoff, rng=self._rng, store_of=self.store_of, stored=self.stored, clock=plan.clock,
+            run_timeout=plan.run_timeout)
+        brake = None if plan.retry_rate is None else RetryBrake(plan.retry_rate)
+        queue = WorkQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait, brake=brake), brake)
+        invoker = Invoker(reconcile, error_policy, self.store, environment, on_result=plan.on_result)
+        self.runner = Runner(queue, invoker, executor, concurrency=plan.concurrency, clock=plan.clock,
+                             on_bug=partial(on_bug, "the executor"))
         self.inbox = Inbox(plan.resource, self.store, self.runner.trigger_all, logger=self.logger, on_bug=on_bug)
         names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, StreamPlan) else [])]
         self.gate = SyncGate(names, on_open=self.runner.open, trouble_of=self._trouble_of, clock=plan.clock,
@@ -85,6 +91,11 @@ class Assembly(Generic[K]):
             raise RequestError(f"controller {self.plan.name} does not watch {resource.full_name}, only {known}: "
                                "add .owns(api) or .watches(api, mapper)")
         return found
+
+    def stored(self, ref: ObjectRef) -> Record | None:
+        """How this object is stored now; None when it is not, or its kind is not watched."""
+        store = self._stores.get((ref.group, ref.kind))
+        return None if store is None else store.record(ref)
 
     def _plan_watch(self, plan: WatchPlan) -> None:
         watch: Watch[Any] = Watch(plan.api, plan.config, stop=self.shutdown.draining, backoff=self.plan.watch_backoff,

@@ -7,25 +7,37 @@
       .reconcile_all_on(source)  ... all of them, for each item of an iterable or queue
       .shutdown_on_signal()      stop on SIGINT and SIGTERM
       .graceful_shutdown_on(t)   stop when the token `t` is set
+      .on_result(callback)       tell how each run ended
       .run(reconciler)           blocks until it is stopped
       .start(reconciler)         returns a `Running`
+      .bind(reconciler)          returns a `BoundController`, for a manager or a command line to run
 
 The methods change the controller and return it. It may be started again after it has stopped.
 """
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.runtime.controller.bound import BoundController
 from kubectl_runtime.runtime.controller.foreground import serve
 from kubectl_runtime.runtime.controller.plan import Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, KeyBackoff
-from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
+from kubectl_runtime.runtime.queue.retry_brake import RETRY_RATE, RetryBrake
+from kubectl_runtime.runtime.reconcile.action import Action
+from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.reconciler import (
+    ErrorPolicy,
+    ReconcileFunction,
+    Reconciler,
+    ResultCallback,
+    SupportsReconcile,
+)
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
 from kubectl_runtime.runtime.triggers.sources import TriggerSource, check_source
@@ -36,10 +48,13 @@ from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, Watch
 from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, WatcherConfig
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from kubectl_runtime.client.api.api import Api
     from kubectl_runtime.client.api.client import Client
 
 K = TypeVar("K")
+D = TypeVar("D")
 
 
 class Controller(Generic[K]):
@@ -52,13 +67,17 @@ class Controller(Generic[K]):
     def __init__(self, api: Api[K], *, watch: WatcherConfig = DEFAULT_CONFIG, concurrency: int = 10,
                  debounce: Duration = 0, max_wait: Duration | None = None, backoff: KeyBackoff = DEFAULT_KEY_BACKOFF,
                  name: str | None = None, sync_timeout: Duration | None = None,
-                 watch_backoff: WatchBackoff = DEFAULT_BACKOFF) -> None:
+                 watch_backoff: WatchBackoff = DEFAULT_BACKOFF, executor: Executor | None = None,
+                 retry_rate: float | None = RETRY_RATE, run_timeout: Duration | None = None) -> None:
         """Reconcile the objects of `api`, at most `concurrency` at once and each at most once.
 
         `debounce`: a changed object waits for so many seconds of quiet, but at most `max_wait` (default: ten times
         that). `backoff`: how long a failing object waits. `name`: for logs and threads; the kind in lower case by
         default. `sync_timeout`: end with SyncTimeoutError when the stores are not complete after so many seconds
         (default: wait, and warn every 30 s). `watch_backoff`: how long each watch waits after a failure of its own.
+        `executor`: a pool of threads to run in, `concurrency` runs at most at once; it is not shut down (default:
+        daemon threads of our own). `retry_rate`: how many retries a second begin while runs fail, all objects together
+        (None: as many as are due). `run_timeout`: seconds after which `ctx.stop` of a run is set (default: never).
         Raises RequestError when a number makes no sense.
         """
         _check_api(api, "Controller")
@@ -66,12 +85,14 @@ class Controller(Generic[K]):
         self._set_up(main, api.client, concurrency, debounce, max_wait, backoff, name or api.resource.kind.lower(),
                      sync_timeout)
         self._watch_backoff = watch_backoff
+        self._set_up_runs(executor, retry_rate, run_timeout)
 
     @classmethod
     def for_stream(cls, events: Iterable[Event[K]], store: Store[K], *, client: Client, stop: StopToken | None = None,
                    concurrency: int = 10, debounce: Duration = 0, max_wait: Duration | None = None,
                    backoff: KeyBackoff = DEFAULT_KEY_BACKOFF, name: str | None = None,
-                   sync_timeout: Duration | None = None) -> Controller[K]:
+                   sync_timeout: Duration | None = None, executor: Executor | None = None,
+                   retry_rate: float | None = RETRY_RATE, run_timeout: Duration | None = None) -> Controller[K]:
         """Reconcile the objects of `store`, whenever `events` says that one changed.
 
         `events` is a `reflector`'s stream, which keeps `store`; the controller pulls and closes it in a thread of its
@@ -80,6 +101,7 @@ class Controller(Generic[K]):
         self: Controller[K] = cls.__new__(cls)
         self._set_up(StreamPlan(events, store, stop), client, concurrency, debounce, max_wait, backoff,
                      name or store.resource.kind.lower(), sync_timeout)
+        self._set_up_runs(executor, retry_rate, run_timeout)
         return self
 
     def _set_up(self, main: WatchPlan | StreamPlan, client: Client, concurrency: int, debounce: Duration,
@@ -99,6 +121,13 @@ class Controller(Generic[K]):
         self._watch_backoff = DEFAULT_BACKOFF
         self._signals, self._grace = False, DEFAULT_GRACE
         self._stop: StopToken | None = None
+
+    def _set_up_runs(self, executor: Executor | None, retry_rate: float | None, run_timeout: Duration | None) -> None:
+        if retry_rate is not None:
+            RetryBrake(retry_rate)  # refuses a number that makes no sense
+        self._executor, self._retry_rate = executor, retry_rate
+        self._run_timeout = None if run_timeout is None else _duration("run_timeout", run_timeout)
+        self._on_result: ResultCallback | None = None
 
     def owns(self, api: Api[Any], *, watch: WatcherConfig = DEFAULT_CONFIG) -> Controller[K]:
         """Objects of `api` are made by the reconciler, with an owner reference; changes of one trigger its owner.
@@ -151,22 +180,63 @@ class Controller(Generic[K]):
         self._stop, self._grace = stop, _duration("grace", grace)
         return self
 
-    def run(self, reconciler: Reconciler[K] | ReconcileFunction[K], *, error_policy: ErrorPolicy[K] | None = None,
-            context: Any = None) -> None:
+    def on_result(self, callback: ResultCallback) -> Controller[K]:
+        """Have `callback(report)` called after each run of the reconciler, in the run's thread: see `RunReport`.
+
+        It must be safe for several threads. What it raises is logged.
+        """
+        self._on_result = callback
+        return self
+
+    @overload
+    def run(self, reconciler: SupportsReconcile[K, None] | Callable[[K, Context[None]], Action], *,
+            error_policy: ErrorPolicy[K] | None = None) -> None: ...
+
+    @overload
+    def run(self, reconciler: SupportsReconcile[K, D] | Callable[[K, Context[D]], Action], *, context: D,
+            error_policy: ErrorPolicy[K] | None = None) -> None: ...
+
+    def run(self, reconciler: Any, *, error_policy: ErrorPolicy[K] | None = None, context: Any = None) -> None:
         """Reconcile until stopped: by a signal or token, if that was asked for, or by KeyboardInterrupt. Blocks.
 
         Arguments as for `start`. Raises ControllerError when it ended by itself (see there).
         """
         serve(self._launch(reconciler, error_policy, context, signal_thread=False), self._grace)
 
-    def start(self, reconciler: Reconciler[K] | ReconcileFunction[K], *, error_policy: ErrorPolicy[K] | None = None,
-              context: Any = None) -> Running[K]:
+    @overload
+    def start(self, reconciler: SupportsReconcile[K, None] | Callable[[K, Context[None]], Action], *,
+              error_policy: ErrorPolicy[K] | None = None) -> Running[K]: ...
+
+    @overload
+    def start(self, reconciler: SupportsReconcile[K, D] | Callable[[K, Context[D]], Action], *, context: D,
+              error_policy: ErrorPolicy[K] | None = None) -> Running[K]: ...
+
+    def start(self, reconciler: Any, *, error_policy: ErrorPolicy[K] | None = None, context: Any = None) -> Running[K]:
         """Begin to reconcile in threads of its own, and return at once.
 
         `reconciler` is a `Reconciler` or a function `(obj, ctx)` that returns an `Action`; `error_policy` a function
-        `(obj, error, ctx)` that does (default: per-object exponential backoff). `context` becomes `ctx.data`.
+        `(obj, error, ctx)` that does (default: per-object exponential backoff). `context` becomes `ctx.data`, whose
+        type the reconciler's annotation says. Raises RequestError for what can be none of these, and for an executor
+        without threads.
         """
         return self._launch(reconciler, error_policy, context, signal_thread=True)
+
+    @overload
+    def bind(self, reconciler: SupportsReconcile[K, None] | Callable[[K, Context[None]], Action], *,
+             error_policy: ErrorPolicy[K] | None = None) -> BoundController[K]: ...
+
+    @overload
+    def bind(self, reconciler: SupportsReconcile[K, D] | Callable[[K, Context[D]], Action], *, context: D,
+             error_policy: ErrorPolicy[K] | None = None) -> BoundController[K]: ...
+
+    def bind(self, reconciler: Any, *, error_policy: ErrorPolicy[K] | None = None,
+             context: Any = None) -> BoundController[K]:
+        """This controller and its reconciler in one value, to be run by somebody else. Arguments as for `start`.
+
+        Raises RequestError for what is no reconciler.
+        """
+        functions_of(reconciler, error_policy)
+        return BoundController(self, reconciler, error_policy, context)
 
     def plan(self) -> Plan:
         """What `start` would run, frozen. For simulations."""
@@ -175,7 +245,8 @@ class Controller(Generic[K]):
             resource=self._resource, main=self._main, related=tuple(self._related), triggers=tuple(self._triggers),
             bulk_triggers=tuple(self._bulk_triggers), concurrency=self._concurrency, debounce=self._debounce,
             max_wait=self._max_wait, backoff=self._backoff, sync_timeout=self._sync_timeout,
-            watch_backoff=self._watch_backoff, grace=self._grace,
+            watch_backoff=self._watch_backoff, grace=self._grace, retry_rate=self._retry_rate,
+            run_timeout=self._run_timeout, executor=self._executor, on_result=self._on_result,
             signals=self._signals, stop=self._stop)
 
     def _launch(self, reconciler: Reconciler[K] | ReconcileFunction[K], error_policy: ErrorPolicy[K] | None,
@@ -202,11 +273,13 @@ def _check_api(api: Any, taker: str) -> None:
                            f"Api.namespaced(client, Kind, namespace), not {given}")
 
 
-def functions_of(reconciler: Reconciler[Any] | ReconcileFunction[Any],
+def functions_of(reconciler: Any,
                  error_policy: ErrorPolicy[Any] | None) -> tuple[ReconcileFunction[Any], ErrorPolicy[Any] | None]:
     """The function to call and the error policy, of either style. Raises RequestError for what is neither."""
     if isinstance(reconciler, type):
         raise RequestError(f"{reconciler.__name__} is a class: pass an instance of it, {reconciler.__name__}()")
+    if not isinstance(reconciler, Reconciler) and not callable(reconciler) and hasattr(reconciler, "reconcile"):
+        return functions_of(reconciler.reconcile, error_policy)  # a class of its own making
     function = reconciler.reconcile if isinstance(reconciler, Reconciler) else reconciler
     if inspect.iscoroutinefunction(function):
         raise RequestError(f"{name_of(function)} is async: reconcilers run in threads; write a plain "

@@ -9,6 +9,8 @@ from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, KeyBackoff
+from kubectl_runtime.runtime.queue.retry_brake import RETRY_RATE
+from kubectl_runtime.runtime.reconcile.reconciler import ResultCallback
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
 from kubectl_runtime.runtime.triggers.sources import TriggerSource
@@ -19,6 +21,8 @@ from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, Watch
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from kubectl_runtime.client.api.client import Client
 
 
@@ -59,5 +63,9 @@ class Plan:
     sync_timeout: float | None = None
     watch_backoff: WatchBackoff = DEFAULT_BACKOFF
     grace: float = DEFAULT_GRACE
+    retry_rate: float | None = RETRY_RATE
+    run_timeout: float | None = None
+    executor: Executor | None = None
+    on_result: ResultCallback | None = None
     signals: bool = False
     stop: StopToken | None = None
