@@ -18,7 +18,8 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.controller.controller import Controller, functions_of
+from kubectl_runtime.runtime.controller.arguments import functions_of
+from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.foreground import serve as wait_in_foreground
 from kubectl_runtime.runtime.manager.checks import Checks
 from kubectl_runtime.runtime.manager.elector import LeaderLock, elect
