@@ -16,6 +16,8 @@ class SimExecutor:
     patience = 0.0
     """As many workers as may be: the more of them, the more interleavings."""
 
+    one_run = False
+
     def __init__(self, seed: int | random.Random = 0) -> None:
         """`seed` decides the order (or the generator that does)."""
         self._random = seed if isinstance(seed, random.Random) else random.Random(seed)

@@ -25,8 +25,9 @@ from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.runtime.controller.arguments import functions_of
 from kubectl_runtime.runtime.controller.assembly import Assembly
-from kubectl_runtime.runtime.controller.controller import Controller, functions_of
+from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
 from kubectl_runtime.runtime.reflector.store import Store

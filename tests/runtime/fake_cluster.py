@@ -78,13 +78,14 @@ class FakeCluster:
         return FakeApi(self, kind)
 
     def put(self, kind: type[Resource], name: str, value: int = 0, *, owner: str | None = None,
-            verb: str = "") -> Record:
-        """Create or change an object; with `verb`, as a write of this process's client."""
+            verb: str = "", metadata: dict[str, Any] | None = None, sent: bytes | None = None) -> Record:
+        """Create or change an object; with `verb`, as a write of this process's client, which `sent` this."""
         resource = kind.api_resource
         with self.changed:
             old = self.objects.setdefault(resource, {}).get(name)
             self.version += 1
-            metadata = {"name": name, "namespace": "default", "uid": old.uid if old else f"uid-{name}-{self.version}",
+            uid = old.uid if old else f"uid-{name}-{self.version}"
+            metadata = {"uid": uid, **(metadata or {}), "name": name, "namespace": "default",
                         "resourceVersion": str(self.version)}
             if owner is not None:
                 metadata["ownerReferences"] = [{"apiVersion": "test.example/v1", "kind": "Parent", "name": owner,
@@ -95,7 +96,8 @@ class FakeCluster:
             self.objects[resource][name] = record
             self._append(resource, Item("MODIFIED" if old else "ADDED", record, record.resource_version))
         if verb:
-            self.client.writes.tell(Write(record.ref, verb, record.resource_version, record.uid, record))
+            self.client.writes.tell(Write(record.ref, verb, record.resource_version, record.uid, record,
+                                           sent=sent))
         return record
 
     def put_raw(self, kind: type[Resource], name: str, body: bytes) -> None:

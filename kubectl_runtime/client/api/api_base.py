@@ -92,16 +92,18 @@ class ApiBase(Generic[K]):
             return self._decoded(request, decode, timeout)
         record = self._decoded(request, self.form.decode_object, timeout)
         if not dry_run:
-            self._tell(verb, record.name, record, record.uid, request.subresource)
+            self._tell(verb, record.name, record, record.uid, request.subresource, request.body)
         return self._object(record)
 
-    def _tell(self, verb: str, name: str, record: Record | None, uid: str, subresource: str | None) -> None:
+    def _tell(self, verb: str, name: str, record: Record | None, uid: str, subresource: str | None,
+              sent: bytes | None = None) -> None:
         client = self.client
         if not client.writes and client.observer is NO_OBSERVER:
             return
         ref = record.ref if record is not None else ObjectRef(self.resource, name, self.namespace)
         version = record.resource_version if record is not None else ""
-        client.writes.tell(Write(ref, verb, version, record.uid if record is not None else uid, record, subresource))
+        client.writes.tell(Write(ref, verb, version, record.uid if record is not None else uid, record, subresource,
+                                 sent))
         client.observer.object_written(ref.resource.full_name, ref.key, verb, version)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.codec.record import Record
@@ -18,7 +18,7 @@ class Write:
 
     `resource_version` and `uid` are of the object as answered, empty when the answer was no object. `record` is that
     object; None for subresources of another kind (scale) and for a delete that answered with a Status: the object is
-    gone.
+    gone. `sent` is the body of the request: the object or the patch.
     """
 
     ref: ObjectRef
@@ -27,6 +27,7 @@ class Write:
     uid: str = ""
     record: Record | None = None
     subresource: str | None = None
+    sent: bytes | None = field(default=None, repr=False)
 
 
 WriteObserver = Callable[[Write], None]

@@ -58,7 +58,7 @@ def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Cl
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             if interrupt.stopped:
                 raise _given_up(call, interrupt) from None
-            raise transport_error(error, call.request.operation, server, config.origin, limit) from error
+            raise transport_error(error, call.request.operation, server, config.origin, limit) from None
         if interrupt.stopped:  # what looks like an answer may be the beginning of one
             response.close()
             raise _given_up(call, interrupt)

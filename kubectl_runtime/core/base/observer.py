@@ -86,14 +86,16 @@ class Observer:
 
     def keys_triggered(self, controller: str, requests: int, depth: int, now: float) -> None:
         """A batch of requests came to the queue, where `depth` keys are due now and wait for their run. Keys that wait
-        for their time (backoff, requeue, debounce), or for a run of their own to end, are not among these."""
+        for their time (backoff, requeue, debounce), for the retry brake, or for a run of their own to end, are not
+        among these."""
 
     def keys_dropped(self, controller: str, keys: int) -> None:
-        """Shutdown began: so many scheduled keys will not run."""
+        """Shutdown began: so many keys that were due will not run; those that wait for their time are not counted."""
 
     def retry_scheduled(self, controller: str, key: Key, failures: int, delay: float) -> None:
         """A run failed, the `failures`-th of its key in a row; the next follows after `delay`, on a change sooner.
-        Comes after its `run_ended`."""
+        A conflict that is retried quietly, and a run that a trigger made, do not raise that number. Comes after its
+        `run_ended`."""
 
     # Runs
 

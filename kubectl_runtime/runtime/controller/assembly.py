@@ -10,7 +10,9 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
+from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.ending import what_is_waited_for
 from kubectl_runtime.runtime.controller.gone import with_gone
 from kubectl_runtime.runtime.controller.plan import MainStream, Plan, StreamPlan, WatchPlan
@@ -18,6 +20,7 @@ from kubectl_runtime.runtime.controller.resync import Resync
 from kubectl_runtime.runtime.controller.sync_gate import SyncGate
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.events.texts import qualified_name
+from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
 from kubectl_runtime.runtime.queue.runs import Outcome, Run, record_write
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
@@ -68,14 +71,17 @@ class Assembly(Generic[K]):
         self.store: Store[K] = main.store if isinstance(main, MainStream) else next(iter(self.watches.values())).store
         self.recorder = Recorder(plan.client, qualified_name(plan.name) or "controller", rng=rng)
         environment: Environment[Any] = Environment(
-            client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown, backoff=plan.backoff,
-            rng=self._rng, store_of=self.store_of, recorder=self.recorder)
-        queue = WorkQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait))
-        execute: Execute = Invoker(reconcile, error_policy, self.store, environment)
+            controller=plan.name, client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown,
+            backoff=plan.backoff, rng=self._rng, store_of=self.store_of, stored=self.stored, clock=plan.clock,
+            recorder=self.recorder, run_timeout=plan.run_timeout)
+        brake = None if plan.retry_rate is None else RetryBrake(plan.retry_rate)
+        queue = WorkQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait, brake=brake), brake)
+        execute: Execute = Invoker(reconcile, error_policy, self.store, environment, on_result=plan.on_result)
         if plan.on_gone is not None:
             execute = with_gone(execute, plan.on_gone, self.store, environment)
         self.runner = Runner(queue, self._ended_by_shutdown(execute), executor,
-                             concurrency=plan.concurrency, clock=plan.clock, name=plan.name, observer=plan.observer)
+                             concurrency=plan.concurrency, clock=plan.clock, name=plan.name, observer=plan.observer,
+                             on_bug=partial(on_bug, "the executor"))
         self.inbox = Inbox(plan.resource, self.store, self.runner.trigger_all, logger=self.logger, on_bug=on_bug)
         names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, MainStream) else [])]
         begin = partial(plan.hold, self.runner.open) if plan.hold is not None else self.runner.open
@@ -132,6 +138,11 @@ class Assembly(Generic[K]):
             raise RequestError(f"controller {self.plan.name} does not watch {resource.full_name}, only {known}: "
                                "add .owns(api) or .watches(api, mapper)")
         return found
+
+    def stored(self, ref: ObjectRef) -> Record | None:
+        """How this object is stored now; None when it is not, or its kind is not watched."""
+        store = self._stores.get((ref.group, ref.kind))
+        return None if store is None else store.record(ref)
 
     def _plan_watch(self, plan: WatchPlan) -> None:
         apis = apis_of(plan.api)

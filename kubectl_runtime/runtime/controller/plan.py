@@ -12,7 +12,9 @@ from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, KeyBackoff
+from kubectl_runtime.runtime.queue.retry_brake import RETRY_RATE
 from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.reconciler import ResultCallback
 from kubectl_runtime.runtime.reflector.feed import Feed
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
@@ -23,6 +25,8 @@ from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, Watch
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from kubectl_runtime.client.api.client import Client
 
 GoneFunction = Callable[[ObjectRef, Context[Any]], object]
@@ -83,6 +87,10 @@ class Plan:
     on_gone: GoneFunction | None = None
     watch_backoff: WatchBackoff = DEFAULT_BACKOFF
     grace: float = DEFAULT_GRACE
+    retry_rate: float | None = RETRY_RATE
+    run_timeout: float | None = None
+    executor: Executor | None = None
+    on_result: ResultCallback | None = None
     signals: bool = False
     stop: StopToken | None = None
     observer: Observer = NO_OBSERVER

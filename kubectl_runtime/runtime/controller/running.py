@@ -41,7 +41,7 @@ from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
 from kubectl_runtime.runtime.controller.signals import ShutdownSignals
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
 from kubectl_runtime.runtime.controller.well_being import WellBeing
-from kubectl_runtime.runtime.reconcile.executor import ThreadExecutor
+from kubectl_runtime.runtime.reconcile.executor import executor_for
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
@@ -67,8 +67,8 @@ class Running(WellBeing, Generic[K]):
         self.name = plan.name
         self.error: BaseException | None = None
         """Why the controller ended by itself; None as long as it has not."""
-        self._executor = ThreadExecutor(plan.concurrency, f"{plan.name} worker",
-                                        lambda error: self._fail("a worker", error))
+        self._executor = executor_for(plan.executor, plan.concurrency, f"{plan.name} worker",
+                                      lambda error: self._fail("a worker", error))
         self._assembly: Assembly[K] = Assembly(plan, reconcile, error_policy, data, executor=self._executor,
                                                on_bug=self._fail, rng=rng)
         self._shutdown = self._assembly.shutdown
@@ -149,7 +149,8 @@ class Running(WellBeing, Generic[K]):
             return []
         self._shutdown.begin("stop() was called", seconds(timeout))
         self._assembly.runner.wake()
-        if threading.current_thread() in (*self._own_threads(), *self._source_threads):
+        own = (*self._own_threads(), *self._source_threads)
+        if threading.current_thread() in own or self._is_inside_run():
             return []
         stuck = self._ending.wait()
         self._signals.close()  # here it may be the main thread, which alone can put handlers back
@@ -269,6 +270,10 @@ class Running(WellBeing, Generic[K]):
         """Whether this is the child of a fork: the threads are its parent's, and to stop would end the connections that
         both share."""
         return os.getpid() != self._process
+
+    def _is_inside_run(self) -> bool:
+        """Whether a run of ours is in progress in this thread, which need not be ours."""
+        return any(run.thread_id == threading.get_ident() for run in self._assembly.runner.running())
 
     def _own_threads(self) -> list[threading.Thread]:
         return [*self._threads, *self._executor.threads]

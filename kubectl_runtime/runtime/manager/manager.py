@@ -18,10 +18,11 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.controller.controller import Controller, functions_of
+from kubectl_runtime.runtime.controller.arguments import functions_of
+from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.foreground import serve as wait_in_foreground
-from kubectl_runtime.runtime.manager.given_checks import Checks
 from kubectl_runtime.runtime.manager.elector import LeaderLock, elect
+from kubectl_runtime.runtime.manager.given_checks import Checks
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.manager.manager_running import RunningManager
 from kubectl_runtime.runtime.manager.members import ControllerMember, Member, RunnableMember

@@ -32,9 +32,9 @@ from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.controller.signals import ShutdownSignals
-from kubectl_runtime.runtime.manager.given_checks import Checks
 from kubectl_runtime.runtime.manager.elected_client import NotLeaderError
 from kubectl_runtime.runtime.manager.elector import LeaderLock
+from kubectl_runtime.runtime.manager.given_checks import Checks
 from kubectl_runtime.runtime.manager.manager_end import LeadershipLost, ManagerEnd
 from kubectl_runtime.runtime.manager.members import Member, StillRunning, finish_all
 from kubectl_runtime.runtime.manager.servers import LEAST, Server, ServerGroup

@@ -1,9 +1,11 @@
 """Failures of keys: how often each has failed in a row, how long it waits then, and which writes it made while failing.
 
-    failure        count + 1; waits `KeyBackoff.delay(count)`
-    success, gone  state dropped: the next failure is the first
-    trigger        count kept: a key does not become healthy by being looked at
-    its own echo   recognised by `is_echo`, so that it does not bring the retry forward
+    failure of the first run, or of a retry   count + 1; waits `KeyBackoff.delay(count)`
+    failure of a run that a trigger made      count kept: much that changes does not make a key worse
+    failure of another generation or uid      count 1: what failed before was something else
+    success, gone                             state dropped: the next failure is the first
+    trigger                                   count kept: a key does not become healthy by being looked at
+    its own echo                              recognised by `is_echo`, so that it does not bring the retry forward
 
 Pure; the owner serialises calls. Numbers: client-go's per-item limiter (5 ms doubling up to 1000 s), jittered here.
 """
@@ -16,14 +18,15 @@ from typing import Generic, TypeVar
 
 from kubectl_runtime.core.base.backoff import ExponentialBackoff
 from kubectl_runtime.core.base.clock import Duration
+from kubectl_runtime.runtime.queue.own_writes import Version
 
 K = TypeVar("K", bound=Hashable)
 
-Version = tuple[str, str]
-"""One version of one object: its uid and resourceVersion."""
-
-MAX_REMEMBERED_WRITES = 64
+MAX_REMEMBERED_WRITES = 10_000
 """Per failing key; older ones are forgotten, and their echo counts as a change by somebody else."""
+
+MAX_REMEMBERED_IN_ALL = 200_000
+"""By one controller (about 50 MB); beyond that, the keys that have failed longest forget theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +57,33 @@ class KeyBackoff:
 DEFAULT_KEY_BACKOFF = KeyBackoff()
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a run reconciled: an object, and the generation of its spec where its kind counts them."""
+
+    uid: str
+    generation: int | None = None
+
+    def differs_from(self, other: Subject) -> bool:
+        """Whether it is another object, or its spec was changed: kinds without generation never say the latter."""
+        counted = self.generation is not None and other.generation is not None
+        return self.uid != other.uid or (counted and self.generation != other.generation)
+
+
 @dataclass(slots=True)
 class FailureState:
     """A key that failed the last time it ran."""
 
     count: int = 0
     writes: dict[Version, None] = field(default_factory=dict)
-    decode_failed_at: str | None = None
-    """The resourceVersion whose content did not decode: nothing but another version can help."""
-
-    def remember(self, writes: dict[Version, None]) -> None:
-        self.writes.update(writes)
-        for version in list(self.writes)[:-MAX_REMEMBERED_WRITES]:
-            del self.writes[version]
+    waits_beyond: frozenset[str] = frozenset()
+    """The resourceVersions that a terminal error is about: nothing but another version can help."""
+    subject: Subject | None = None
+    strangers: int = 0
+    """How many of the last failing runs in a row had writes that changed nothing and were answered with a new version.
+    """
+    told: object = None
+    """What the log was told."""
 
 
 class Failures(Generic[K]):
@@ -74,6 +91,7 @@ class Failures(Generic[K]):
 
     def __init__(self) -> None:
         self._states: dict[K, FailureState] = {}
+        self._remembered = 0
 
     def __len__(self) -> int:
         """How many keys are failing."""
@@ -82,22 +100,43 @@ class Failures(Generic[K]):
     def get(self, key: K) -> FailureState | None:
         return self._states.get(key)
 
-    def failed(self, key: K, writes: dict[Version, None], *, decode_failed_at: str | None = None) -> FailureState:
-        """Count one more failure of `key`, whose run made these writes."""
-        state = self._states.setdefault(key, FailureState())
-        state.count += 1
-        state.remember(writes)
-        state.decode_failed_at = decode_failed_at
+    def failed(self, key: K, count: int, writes: dict[Version, None]) -> FailureState:
+        """`key` failed, the `count`-th time in a row, and its run made these versions."""
+        state = self._states.get(key)
+        if state is None:
+            state = self._states[key] = FailureState()
+        state.count = count
+        self._remember(state, writes)
         return state
 
     def forget(self, key: K) -> None:
         """`key` succeeded, or its object is gone."""
-        self._states.pop(key, None)
+        state = self._states.pop(key, None)
+        if state is not None:
+            self._remembered -= len(state.writes)
 
     def is_echo(self, key: K, cause: Version | None) -> bool:
         """Whether a change to this version is one that `key` itself made while it was failing."""
         state = self._states.get(key)
-        return state is not None and cause is not None and cause in state.writes
+        return state is not None and cause is not None and is_own(cause, state.writes)
+
+    def _remember(self, state: FailureState, writes: dict[Version, None]) -> None:
+        before = len(state.writes)
+        state.writes.update(writes)
+        for version in list(state.writes)[:-MAX_REMEMBERED_WRITES] if len(state.writes) > MAX_REMEMBERED_WRITES else ():
+            del state.writes[version]
+        self._remembered += len(state.writes) - before
+        if self._remembered > MAX_REMEMBERED_IN_ALL:
+            for other in self._states.values():
+                if other is not state and self._remembered > MAX_REMEMBERED_IN_ALL:
+                    self._remembered -= len(other.writes)
+                    other.writes.clear()
 
     def clear(self) -> None:
         self._states.clear()
+        self._remembered = 0
+
+
+def is_own(cause: Version, writes: dict[Version, None]) -> bool:
+    """Whether the change to version `cause` is among `writes`, or is the end of an object that they deleted."""
+    return cause in writes or (cause[0], "") in writes

@@ -7,23 +7,36 @@ another thread that a reconciler started is nobody's.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
-from kubectl_runtime.runtime.queue.key_backoff import Version
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.runtime.queue.key_backoff import FailureState, Subject
+from kubectl_runtime.runtime.queue.own_writes import OwnWrites, Version
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.writes import Write
 
-MAX_ARRIVALS = 64
-"""Causes remembered per run; with more, the trigger behind them counts as somebody else's change."""
+Known = Callable[[ObjectRef], Record | None]
+"""How an object is stored at this moment by the controller; None when it is not."""
+
+
+class Streak(Enum):
+    """What a key may do many times in a row without failing; see `queue.pace`."""
+
+    SOON = "it asks to run again at once"
+    CONFLICT = "somebody else was faster"
 
 
 # Python 3.11 takes a third of a microsecond to look up a member of an enum.
-_ERROR, _TERMINAL_ERROR = RunResult.ERROR, RunResult.TERMINAL_ERROR
+SOON, CONFLICT = Streak.SOON, Streak.CONFLICT
+_ERROR, _TERMINAL_ERROR, _SKIPPED = RunResult.ERROR, RunResult.TERMINAL_ERROR, RunResult.SKIPPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +47,22 @@ class Outcome:
     result: RunResult = RunResult.SUCCESS
     error: BaseException | None = field(default=None, compare=False)
     """What made it fail."""
-    decode_failed_at: str | None = None
+    own: dict[Version, None] | None = None
+    """After a failure: the versions that the run made itself. None: all that its writes were answered."""
+    waits_beyond: frozenset[str] = frozenset()
+    """After a terminal error: the resourceVersions of the object that need not be looked at again."""
+    streak: Streak | None = None
+    told: object = None
+    """After a failure: what the log was told of it, for the next run of this key."""
 
     @property
     def failed(self) -> bool:
         return self.result is _ERROR or self.result is _TERMINAL_ERROR
+
+    @property
+    def keeps_failures(self) -> bool:
+        """It says neither that the key works nor that it does not."""
+        return self.result is _SKIPPED or self.streak is CONFLICT
 
 
 SUCCEEDED = Outcome()
@@ -48,39 +72,83 @@ GONE = Outcome(result=RunResult.GONE)
 SKIPPED = Outcome(result=RunResult.SKIPPED)
 """Nothing ran; what is known of the key's failures stays."""
 
+MOST_STRANGERS = 3
+"""Failures in a row with writes that seem to have met somebody else's change; from then on all answers are taken for
+own changes: an admission webhook that puts the time into each write looks the same, and must not defeat the backoff."""
+
+_HEALTHY = FailureState()
+_NO_WRITES = OwnWrites()
+
 
 class Run:
-    """A key that runs now. `writes` belongs to the running thread, the rest to the queue."""
+    """A key that runs now. The queue makes it; while it runs, it belongs to the running thread."""
 
-    __slots__ = ("arrivals", "decode_failed_at", "depth", "failures", "forgotten", "key", "request", "started",
-                 "thread_id", "waited", "writes")
+    __slots__ = ("bulk", "causes", "depth", "failures", "forgotten", "in_a_row", "key", "known", "request",
+                 "restarted", "retry", "started", "strangers", "subject", "thread_id", "told", "waited", "waits_beyond",
+                 "writes")
 
-    def __init__(self, key: Key, request: ReconcileRequest, failures: int, decode_failed_at: str | None,
-                 started: float, waited: float = 0.0) -> None:
+    def __init__(self, key: Key, request: ReconcileRequest, state: FailureState | None, started: float, *,
+                 waited: float = 0.0, causes: Sequence[Version | None] = (), retry: bool = False, bulk: bool = False,
+                 streak: tuple[Streak, int] | None = None) -> None:
+        before = state or _HEALTHY
         self.key = key
         self.request = request
-        self.failures = failures
+        self.failures = before.count
         """Failures in a row before this run."""
-        self.decode_failed_at = decode_failed_at
+        self.subject = before.subject
+        self.waits_beyond = before.waits_beyond
+        self.told = before.told
+        self.strangers = before.strangers
         self.started = started
         self.waited = waited
         """Seconds since the key was due."""
         self.depth = 0
         """How many keys were due when this one had been taken out."""
+        self.causes = causes
+        """The changes that led to it, None for an unknown one; empty when only time has passed."""
+        self.retry = retry
+        """Nothing but the last failure asked for it."""
+        self.bulk = bulk
+        self.in_a_row = streak
         self.thread_id = threading.get_ident()
-        self.writes: dict[Version, None] = {}
-        self.arrivals: list[Version] | None = []
-        """Causes of the triggers that came meanwhile; None when one of them had no known cause."""
+        self.writes = _NO_WRITES
+        self.known: Known = _nothing
+        self.restarted = False
+        """The object is not what failed: the count began anew."""
         self.forgotten = False
         """The object was deleted meanwhile: the outcome says nothing about its successor."""
 
-    def arrived(self, cause: Version | None) -> None:
-        if self.arrivals is None:
-            return
-        if cause is None or len(self.arrivals) >= MAX_ARRIVALS:
-            self.arrivals = None
-        else:
-            self.arrivals.append(cause)
+    def looks_at(self, subject: Subject) -> None:
+        """The object is this one now. Another generation or uid than what failed starts the count anew."""
+        before, self.subject = self.subject, subject
+        if self.failures and before is not None and subject.differs_from(before):
+            self.failures, self.restarted, self.told = 0, True, None
+
+    @property
+    def failures_if_it_fails(self) -> int:
+        """Failures in a row if this run fails as well: a trigger's run does not raise the count."""
+        asked = self.retry or not self.failures or self.times_in_a_row(CONFLICT)
+        return self.failures + 1 if asked else self.failures
+
+    def own_changes(self) -> dict[Version, None]:
+        """The versions that the run made itself; see `MOST_STRANGERS`."""
+        return self.writes.versions() if self.strangers >= MOST_STRANGERS else self.writes.changes()
+
+    def times_in_a_row(self, streak: Streak) -> int:
+        """How often the runs just before this one ended like that."""
+        return self.in_a_row[1] if self.in_a_row is not None and self.in_a_row[0] is streak else 0
+
+    def wrote(self, write: Write) -> None:
+        if self.writes is _NO_WRITES:  # most runs write nothing, so that costs them nothing
+            self.writes = OwnWrites()
+        self.writes.add(write, self.known(write.ref))
+        record, subject = write.record, self.subject
+        if record is not None and subject is not None and record.uid == subject.uid:
+            self.subject = Subject(record.uid, record.head.generation)
+
+
+def _nothing(_ref: ObjectRef) -> None:
+    return None
 
 
 class _ThisThread(threading.local):
@@ -90,8 +158,10 @@ class _ThisThread(threading.local):
 _this_thread = _ThisThread()
 
 
-def enter_run(run: Run | None) -> None:
-    """From now on this thread works for `run` (None: for nobody)."""
+def enter_run(run: Run | None, known: Known = _nothing) -> None:
+    """From now on this thread works for `run` (None: for nobody), whose writes are compared with what is `known`."""
+    if run is not None:
+        run.known = known
     _this_thread.run = run
 
 
@@ -99,5 +169,5 @@ def record_write(write: Write) -> None:
     """For `Client.on_write`: this thread wrote an object and was answered this version, whose echo will come on a
     watch."""
     run = _this_thread.run
-    if run is not None and write.uid and write.resource_version:
-        run.writes[(write.uid, write.resource_version)] = None
+    if run is not None:
+        run.wrote(write)

@@ -1,18 +1,25 @@
 """`Scheduler`: which key is to run when. Pure: no clock, lock or thread; its owner passes the time, serialises calls.
 
-One entry per key, in one of three places:
+One entry per key, in one of four places:
 
     waiting   in the heap until `at`
-    ready     due, in a queue, oldest due time first
-    held      due, but its key runs: set aside so that it blocks nobody, put at the head of `ready` by `release`
+    braked    due, but a retry, of which the brake lets only so many begin: oldest first
+    ready     due, in the lane of its class, oldest due time first
+    held      due, but its key runs: set aside so that it blocks nobody, put at the head of its lane by `release`
 
-    input            no entry      waiting                                     ready, held
-    add(at)          -> waiting    earlier: moved, message replaced; else      dropped: it runs now anyway
-                     or ready      dropped
-    add(debounced)   -> waiting    moved to now + debounce, later or earlier,  dropped
-                                   but never past the entry's limit
-    pop_due          nothing       -> ready when due                           -> gone, or ready -> held if its key runs
-    remove           nothing       -> gone                                     -> gone
+    input            no entry      waiting                            braked                 ready, held
+    add(at)          -> waiting    earlier: moved, message replaced;  not a retry: -> ready  dropped: it runs now anyway
+                     or ready      else dropped                       else dropped
+    add(retry)       the same, -> braked instead of ready; with a trigger or timer in one entry it is no retry any more
+    trigger          -> waiting    moved to now + debounce, later or  -> ready               dropped
+                     or ready      earlier, but never past the limit
+    pop_due          nothing       when due -> ready, braked          brake lets it: ready   -> gone, or ready -> held
+                                                                                             if its key runs
+    remove           nothing       -> gone                            -> gone                -> gone
+
+There are two classes. Keys of the *bulk* class (the initial list, a resync) run when no *fresh* one is due, and every
+`BULK_TURN`-th time all the same, so that neither starves. An entry that a fresh request joins is fresh from then on, at
+the end of the fresh lane if it was ready; the other way round nothing changes.
 
 The *limit* is what makes debouncing safe: it is the earliest of first trigger + maximum wait and of every exact time
 asked for, only ever decreases, and `at` never exceeds it. A key that is triggered for ever still runs.
@@ -20,10 +27,12 @@ asked for, only ever decreases, and `at` never exceeds it. A key that is trigger
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Container, Hashable
 from itertools import count
 from typing import Generic, TypeVar
+
+from kubectl_runtime.runtime.queue.lane import FEW, Lane
+from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
 
 K = TypeVar("K", bound=Hashable)
 M = TypeVar("M")
@@ -35,38 +44,50 @@ MAX_WAIT_FACTOR = 10
 """The default maximum wait of a debounced key, in debounces."""
 
 
+BULK_TURN = 8
+"""Of so many runs one is of the bulk class, however many fresh keys are due."""
+
+
 class Entry(Generic[K, M]):
-    """A key that is to run: its message (the request that decided the time) and when.
+    """A key that is to run: its message (the request that decided the time), when, and of which class.
 
     Private to the scheduler until popped.
     """
 
-    __slots__ = ("at", "key", "limit", "message", "place")
+    __slots__ = ("at", "bulk", "key", "limit", "message", "place", "retry")
 
-    def __init__(self, key: K, message: M, at: float, limit: float) -> None:
+    def __init__(self, key: K, message: M, at: float, limit: float, bulk: bool, retry: bool) -> None:
         self.key = key
         self.message = message
         self.at = at
         self.limit = limit
+        self.bulk = bulk
+        self.retry = retry
+        """Nothing but a failure asked for this run."""
         self.place = WAITING
 
 
-WAITING, READY, HELD, GONE = range(4)
+WAITING, BRAKED, READY, HELD, GONE = range(5)
 
 
 class Scheduler(Generic[K, M]):
     """A delay queue with one entry per key. Times are seconds of one monotonic clock."""
 
-    def __init__(self, *, debounce: float = 0.0, max_wait: float | None = None) -> None:
-        """`debounce`: seconds of quiet before a triggered key runs, but at most `max_wait` (default: 10 debounces)."""
+    def __init__(self, *, debounce: float = 0.0, max_wait: float | None = None,
+                 brake: RetryBrake | None = None) -> None:
+        """`debounce`: seconds of quiet before a triggered key runs, but at most `max_wait` (default: 10 debounces).
+        `brake`: holds retries back; None: nothing does."""
         if debounce < 0 or (max_wait is not None and max_wait < debounce):
             raise ValueError(f"debounce must be at least 0 and at most max_wait, not {debounce} and {max_wait}")
         self._debounce = debounce
         self._max_wait = max_wait if max_wait is not None else MAX_WAIT_FACTOR * debounce
+        self._brake = brake
         self._entries: dict[K, Entry[K, M]] = {}
         self._heap: list[tuple[float, int, Entry[K, M]]] = []
-        self._ready: deque[Entry[K, M]] = deque()
-        self._removed_ready = 0
+        self._fresh: Lane[Entry[K, M]] = Lane(lambda entry: entry.place == READY and not entry.bulk)
+        self._bulk: Lane[Entry[K, M]] = Lane(lambda entry: entry.place == READY and entry.bulk)
+        self._braked: Lane[Entry[K, M]] = Lane(lambda entry: entry.place == BRAKED)
+        self._fresh_in_a_row = 0
         self._order = count()
 
     def __len__(self) -> int:
@@ -81,57 +102,77 @@ class Scheduler(Generic[K, M]):
         entry = self._entries.get(key)
         return None if entry is None else entry.at
 
-    def trigger(self, key: K, message: M, now: float) -> None:
+    def message(self, key: K) -> M | None:
+        """The message of `key`'s entry, or None when nothing is scheduled for it."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.message
+
+    @property
+    def held_back(self) -> int:
+        """How many retries are due and wait for the brake."""
+        return len(self._braked)
+
+    def trigger(self, key: K, message: M, now: float, *, bulk: bool = False) -> None:
         """Something changed: run `key` now, or after the debounce."""
         entry = self._entries.get(key)
         if entry is None:
-            self._insert(Entry(key, message, now + self._debounce, now + self._max_wait), now)
-        elif entry.at > now:  # one that is due is never put off
+            self._insert(Entry(key, message, now + self._debounce, now + self._max_wait, bulk, retry=False), now)
+            return
+        self._join(entry, message, bulk)
+        if entry.at > now:  # one that is due is never put off
             entry.limit = min(entry.limit, now + self._max_wait)
             self._move(entry, min(now + self._debounce, entry.limit), message, now)
 
-    def add(self, key: K, message: M, at: float, now: float) -> None:
-        """Run `key` at the time `at` (a time in the past is now; one too far away is clamped), and not later."""
+    def add(self, key: K, message: M, at: float, now: float, *, bulk: bool = False, retry: bool = False) -> None:
+        """Run `key` at the time `at` (a time in the past is now; one too far away is clamped), and not later.
+
+        A `retry` passes the brake when its time has come.
+        """
         at = min(max(at, now), now + MAX_DELAY)
         entry = self._entries.get(key)
         if entry is None:
-            self._insert(Entry(key, message, at, at), now)
-        elif entry.at > now:
+            self._insert(Entry(key, message, at, at, bulk, retry), now)
+            return
+        if not retry:
+            self._join(entry, message, bulk)
+        if entry.at > now:
             entry.limit = min(entry.limit, at)
             if at < entry.at:
                 self._move(entry, at, message, now)
 
     def pop_due(self, now: float, running: Container[K]) -> Entry[K, M] | None:
-        """Take out the entry that has been due longest and whose key is not `running`; None when there is none."""
+        """Take out the entry whose turn it is and whose key is not `running`; None when there is none."""
         self._promote(now)
-        ready = self._ready
-        while ready:
-            entry = ready.popleft()
-            if entry.place == GONE:
-                self._removed_ready -= 1
-            elif entry.key in running:
+        while True:
+            turn = self._fresh_in_a_row >= BULK_TURN - 1 and len(self._bulk)
+            entry = (self._bulk if turn else self._fresh).pop() or self._bulk.pop()
+            if entry is None:
+                return None
+            if entry.key in running:
                 entry.place = HELD
-            else:
-                entry.place = GONE
-                del self._entries[entry.key]
-                return entry
-        return None
+                continue
+            self._fresh_in_a_row = 0 if entry.bulk else self._fresh_in_a_row + 1
+            entry.place = GONE
+            del self._entries[entry.key]
+            return entry
 
     def release(self, key: K) -> None:
-        """`key` does not run any more: if an entry was held for it, that one is next."""
+        """`key` does not run any more: if an entry was held for it, that one is next of its class."""
         entry = self._entries.get(key)
         if entry is not None and entry.place == HELD:
             entry.place = READY
-            self._ready.appendleft(entry)
+            self._lane_of(entry).put_first(entry)
 
     def remove(self, key: K) -> bool:
         """Forget `key`'s entry; whether there was one."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return False
-        if entry.place == READY:
-            self._removed_ready += 1
-        entry.place = GONE
+        place, entry.place = entry.place, GONE
+        if place == READY:
+            self._lane_of(entry).leave()
+        elif place == BRAKED:
+            self._braked.leave()
         self._compact()
         return True
 
@@ -140,28 +181,43 @@ class Scheduler(Generic[K, M]):
         dropped = len(self._entries)
         self._entries.clear()
         self._heap.clear()
-        self._ready.clear()
-        self._removed_ready = 0
+        for lane in (self._fresh, self._bulk, self._braked):
+            lane.clear()
         return dropped
 
     def ready_count(self, now: float) -> int:
-        """How many entries are due and not held (their key may have begun to run since; `pop_due` looks)."""
+        """How many entries are ready (their key may have begun to run since; `pop_due` looks)."""
         self._promote(now)
-        return len(self._ready) - self._removed_ready
+        return len(self._fresh) + len(self._bulk)
 
     def next_due(self) -> float | None:
-        """When the next waiting entry becomes due; None when none waits. What is ready or held is not counted."""
+        """When the next entry becomes ready by itself; None when none does. What is ready or held is not counted."""
         heap = self._heap
+        braked = self._brake.next_at() if self._brake is not None and len(self._braked) else None
         while heap:
             at, _, entry = heap[0]
             if entry.place == WAITING and entry.at == at:
-                return at
+                return at if braked is None else min(at, braked)
             heapq.heappop(heap)
-        return None
+        return braked
 
     def _insert(self, entry: Entry[K, M], now: float) -> None:
         self._entries[entry.key] = entry
         self._place(entry, now)
+
+    def _join(self, entry: Entry[K, M], message: M, bulk: bool) -> None:
+        """A request that is no retry came to an entry."""
+        entry.retry = False
+        if entry.bulk and not bulk:
+            if entry.place == READY:
+                entry.bulk = False
+                self._bulk.leave()
+                self._fresh.append(entry)
+            entry.bulk = False
+        if entry.place == BRAKED:
+            entry.message = message
+            self._make_ready(entry)
+            self._braked.leave()
 
     def _move(self, entry: Entry[K, M], at: float, message: M, now: float) -> None:
         entry.message = message
@@ -173,25 +229,47 @@ class Scheduler(Generic[K, M]):
     def _place(self, entry: Entry[K, M], now: float) -> None:
         if entry.at <= now:
             self._promote(now)  # those that were due before this one go first
-            entry.place = READY
-            self._ready.append(entry)
+            self._due(entry)
+            if entry.place == BRAKED:
+                self._admit(now)
         else:
             heapq.heappush(self._heap, (entry.at, next(self._order), entry))
 
     def _promote(self, now: float) -> None:
+        """Bring what is due to its lane. Called for each key several times, mostly with nothing to do."""
         heap = self._heap
         while heap and heap[0][0] <= now:
             at, _, entry = heapq.heappop(heap)
             if entry.place == WAITING and entry.at == at:
-                entry.place = READY
-                self._ready.append(entry)
+                self._due(entry)
+        if self._braked.items:
+            self._admit(now)
+
+    def _due(self, entry: Entry[K, M]) -> None:
+        if entry.retry and self._brake is not None:
+            entry.place = BRAKED
+            self._braked.append(entry)
+        else:
+            self._make_ready(entry)
+
+    def _admit(self, now: float) -> None:
+        """Let as many retries begin as the brake does."""
+        braked = self._braked
+        while self._brake is not None and len(braked) and self._brake.take(now):
+            entry = braked.pop()
+            if entry is not None:
+                self._make_ready(entry)
+
+    def _make_ready(self, entry: Entry[K, M]) -> None:
+        entry.place = READY
+        self._lane_of(entry).append(entry)
+
+    def _lane_of(self, entry: Entry[K, M]) -> Lane[Entry[K, M]]:
+        return self._bulk if entry.bulk else self._fresh
 
     def _compact(self) -> None:
         """Moves and removals leave stale items behind; drop them before they outnumber the live ones."""
-        if self._removed_ready > 64 and 2 * self._removed_ready > len(self._ready):
-            self._ready = deque(entry for entry in self._ready if entry.place == READY)
-            self._removed_ready = 0
-        if len(self._heap) > 64 and len(self._heap) > 2 * len(self._entries):
+        if len(self._heap) > FEW and len(self._heap) > 2 * len(self._entries):
             self._heap = [(at, order, entry) for at, order, entry in self._heap
                           if entry.place == WAITING and entry.at == at]
             heapq.heapify(self._heap)

@@ -10,7 +10,10 @@ It joins the scheduler (when), the set of running keys (not twice at once) and t
                          retry; else runs now,
                          count kept
     running              -> running + scheduled     skipped          success  -> scheduled (requeue) or idle; count 0
-                                                                     failure  -> backing off; count + 1
+                                                                     failure  -> backing off; count + 1 if this run was
+                                                                                 the first or a retry
+                                                                     conflict -> scheduled, soon; count kept
+                                                                     terminal -> idle; count as after a failure
                                                                      gone     -> idle; count 0
                                                                      skipped  -> idle; count kept
     running + scheduled  merged                     skipped          -> scheduled, at the earlier of both; after a
@@ -21,6 +24,8 @@ A trigger that says the object itself was deleted is a `forget` instead: it drop
 nothing to reconcile; a run in progress then leaves nothing behind. If the object is created again, that is a new
 trigger.
 
+Retries pass the scheduler's brake, which hears here how they end. What a run asks for stays in that run's class.
+
 `close` drops everything pending and refuses what comes later; runs in progress may still finish.
 """
 from __future__ import annotations
@@ -28,13 +33,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubectl_runtime.core.base.keys import Key
-from kubectl_runtime.runtime.queue.key_backoff import Failures, Version
-from kubectl_runtime.runtime.queue.runs import SKIPPED, Outcome, Run
+from kubectl_runtime.runtime.queue.key_backoff import Failures, is_own
+from kubectl_runtime.runtime.queue.own_writes import Version
+from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
+from kubectl_runtime.runtime.queue.runs import MOST_STRANGERS, Outcome, Run, Streak
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
 
 REQUEUED = "reconciler requested retry"
 RETRIED = "error policy requested retry"
+
+MAX_CAUSES = 10_000
+"""Changes remembered per scheduled key; with more, the trigger behind them counts as somebody else's change."""
 
 
 class WorkQueue:
@@ -43,10 +53,15 @@ class WorkQueue:
     The owner serialises calls and passes the time of one monotonic clock.
     """
 
-    def __init__(self, scheduler: Scheduler[Key, ReconcileRequest]) -> None:
+    def __init__(self, scheduler: Scheduler[Key, ReconcileRequest], brake: RetryBrake | None = None) -> None:
+        """`brake` is the scheduler's, if it has one."""
         self._scheduler = scheduler
+        self._brake = brake
         self._failures: Failures[Key] = Failures()
         self._running: dict[Key, Run] = {}
+        self._causes: dict[Key, list[Version | None]] = {}
+        """Of scheduled keys that were triggered more than once: what by."""
+        self._streaks: dict[Key, tuple[Streak, int]] = {}
         self._closed = False
 
     @property
@@ -69,8 +84,8 @@ class WorkQueue:
     def due_at(self, key: Key) -> float | None:
         return self._scheduler.due_at(key)
 
-    def trigger(self, request: ReconcileRequest, now: float) -> None:
-        """Something changed that `request.ref` may care about.
+    def trigger(self, request: ReconcileRequest, now: float, *, bulk: bool = False) -> None:
+        """Something changed that `request.ref` may care about; `bulk`: it may as well wait for what others ask for.
 
         The ref is already of the controller's own kind and scope.
         """
@@ -80,41 +95,48 @@ class WorkQueue:
         if request.reason is Reason.OBJECT_DELETED:
             self.forget(key)
             return
-        run = self._running.get(key)
-        if run is not None:
-            run.arrived(cause)
-        elif cause is not None and self._failures.is_echo(key, cause) and key in self._scheduler:
-            return
-        self._scheduler.trigger(key, request, now)
+        scheduled = self._scheduler.message(key)
+        if scheduled is not None:
+            if cause is not None and key not in self._running and self._failures.is_echo(key, cause):
+                return
+            self._merge(key, scheduled, cause)
+        self._scheduler.trigger(key, request, now, bulk=bulk or request.bulk)
 
     def take(self, now: float) -> Run | None:
-        """Start the key that has been due longest and does not run; None when there is none."""
+        """Start the key whose turn it is and that does not run; None when there is none."""
         entry = None if self._closed else self._scheduler.pop_due(now, self._running)
         if entry is None:
             return None
-        state = self._failures.get(entry.key)
-        run = Run(entry.key, entry.message, state.count if state else 0, state.decode_failed_at if state else None, now,
-                  now - entry.at)
-        self._running[entry.key] = run
+        key = entry.key
+        run = Run(key, entry.message, self._failures.get(key), now, waited=now - entry.at,
+                  causes=self._causes_of(key, entry.message), retry=entry.retry, bulk=entry.bulk,
+                  streak=self._streaks.get(key))
+        self._running[key] = run
         return run
 
     def finish(self, run: Run, outcome: Outcome, now: float) -> bool:
-        """`run` ended with `outcome`: the key is free, and scheduled anew if it should be. Whether that is a retry."""
-        del self._running[run.key]
+        """`run` ended with `outcome`: the key is free, and scheduled anew if it should be. Whether that is a retry,
+        quiet ones after a conflict included."""
+        key = run.key
+        del self._running[key]
         if self._closed:
             return False
+        self._tell_brake(run, outcome, now)
+        self._count_streak(run, outcome.streak)
         failed, retried = outcome.failed, False
         if run.forgotten:
-            self._failures.forget(run.key)
+            self._failures.forget(key)
+        elif outcome.keeps_failures:
+            pass
         elif failed:
             self._fail(run, outcome)
-        elif outcome.result is not SKIPPED.result:
-            self._failures.forget(run.key)
+        else:
+            self._failures.forget(key)
         if outcome.delay is not None and not run.forgotten:
             retried = failed
-            reason = RETRIED if failed else REQUEUED
-            self._scheduler.add(run.key, ReconcileRequest(run.request.ref, reason), now + outcome.delay, now)
-        self._scheduler.release(run.key)
+            self._scheduler.add(key, ReconcileRequest(run.request.ref, RETRIED if failed else REQUEUED),
+                                now + outcome.delay, now, bulk=run.bulk, retry=failed and outcome.streak is None)
+        self._scheduler.release(key)
         return retried
 
     def abandon(self, run: Run) -> None:
@@ -124,7 +146,8 @@ class WorkQueue:
     def forget(self, key: Key) -> None:
         """The object of `key` was deleted: drop its count and its slot."""
         self._failures.forget(key)
-        self._scheduler.remove(key)
+        self._unschedule(key)
+        self._streaks.pop(key, None)
         run = self._running.get(key)
         if run is not None:
             run.forgotten = True
@@ -141,13 +164,57 @@ class WorkQueue:
         """Shutdown begins: no new runs. How many pending keys were dropped."""
         self._closed = True
         self._failures.clear()
+        self._causes.clear()
+        self._streaks.clear()
         return self._scheduler.clear()
 
+    def _merge(self, key: Key, scheduled: ReconcileRequest, cause: Version | None) -> None:
+        """A further trigger comes to the entry of `key`."""
+        causes = self._causes.get(key)
+        if causes is None:
+            causes = self._causes[key] = _causes_of(scheduled)
+        if len(causes) < MAX_CAUSES:
+            causes.append(cause)
+        else:
+            causes[-1] = None
+
+    def _causes_of(self, key: Key, request: ReconcileRequest) -> list[Version | None]:
+        found = self._causes.pop(key, None)
+        return _causes_of(request) if found is None else found
+
+    def _unschedule(self, key: Key) -> None:
+        self._scheduler.remove(key)
+        self._causes.pop(key, None)
+
     def _fail(self, run: Run, outcome: Outcome) -> None:
-        state = self._failures.failed(run.key, run.writes, decode_failed_at=outcome.decode_failed_at)
-        if outcome.delay is not None and run.arrivals and _all_echoes(run.arrivals, state.writes):
-            self._scheduler.remove(run.key)
+        key, writes = run.key, run.writes.versions() if outcome.own is None else outcome.own
+        state = self._failures.failed(key, run.failures_if_it_fails, writes)
+        state.waits_beyond, state.subject, state.told = outcome.waits_beyond, run.subject, outcome.told
+        met = len(writes) < len(run.writes)
+        state.strangers = run.strangers + 1 if met else run.strangers if run.strangers >= MOST_STRANGERS else 0
+        scheduled = self._scheduler.message(key)
+        if outcome.delay is None or scheduled is None:
+            return
+        arrived = self._causes.get(key) or _causes_of(scheduled)
+        if all(cause is not None and is_own(cause, state.writes) for cause in arrived):
+            self._unschedule(key)
+
+    def _tell_brake(self, run: Run, outcome: Outcome, now: float) -> None:
+        if self._brake is None or not run.retry or outcome.keeps_failures:
+            return
+        if outcome.failed:
+            self._brake.failed(now)
+        else:
+            self._brake.succeeded(now, holding=self._scheduler.held_back > 0)
+
+    def _count_streak(self, run: Run, streak: Streak | None) -> None:
+        if streak is not None and not run.forgotten:
+            self._streaks[run.key] = (streak, run.times_in_a_row(streak) + 1)
+        elif run.in_a_row is not None:
+            self._streaks.pop(run.key, None)
 
 
-def _all_echoes(causes: Iterable[Version], writes: dict[Version, None]) -> bool:
-    return all(cause in writes for cause in causes)
+def _causes_of(request: ReconcileRequest) -> list[Version | None]:
+    """What a single request came from: nothing but time, or one change."""
+    timer = request.reason is REQUEUED or request.reason is RETRIED
+    return [] if timer else [request.cause]

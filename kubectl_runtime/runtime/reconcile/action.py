@@ -1,10 +1,11 @@
-"""`Action`: what a reconciler wants to happen next."""
+"""`Action`: what a reconciler wants to happen next, and `TerminalError`: that nothing will help but another object."""
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
 
 from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.errors import KubeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Action:
     @classmethod
     def requeue(cls, after: Duration) -> Action:
         """Reconcile again `after` this long (seconds or a timedelta) even if nothing changes; a change comes first as
-        always.
+        always. Who asks for less than 0.1 s many times in a row is slowed down to that.
 
         Raises ValueError when `after` is negative, TypeError when it is neither.
         """
@@ -46,3 +47,12 @@ def _delay(after: Duration) -> float:
 
 
 _AWAIT_CHANGE = Action()
+
+
+class TerminalError(KubeError):
+    """Raise it in a reconciler when retrying cannot help: the spec asks for what does not exist, say.
+
+    The run counts as failed, once; the error policy is not asked, and the object is left alone until it has another
+    version than the one that was seen and those that this run wrote itself. It works as the cause of another
+    exception as well (`raise Mine(...) from TerminalError(...)`).
+    """

@@ -4,15 +4,17 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.events.references import Reference
+from kubectl_runtime.runtime.logs import run_fields
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
-from kubectl_runtime.runtime.queue.runs import Run
+from kubectl_runtime.runtime.queue.runs import Known, Run
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import Shutdown
 from kubectl_runtime.runtime.usercode import GuardedLogger
@@ -21,16 +23,21 @@ if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+R = TypeVar("R")
 
 
 class Environment(Generic[T]):
     """What all runs of one controller have in common. Read-only once the controller runs."""
 
-    __slots__ = ("backoff", "client", "data", "logger", "recorder", "rng", "shutdown", "store_of")
+    __slots__ = ("backoff", "client", "clock", "controller", "data", "logger", "recorder", "rng", "run_timeout",
+                 "shutdown", "store_of", "stored")
 
-    def __init__(self, *, client: Client, data: T, logger: GuardedLogger, shutdown: Shutdown, backoff: KeyBackoff,
-                 rng: random.Random, store_of: Callable[[HasApiResource | ApiResource], Store[Any]],
-                 recorder: Recorder) -> None:
+    def __init__(self, *, controller: str, client: Client, data: T, logger: GuardedLogger, shutdown: Shutdown,
+                 backoff: KeyBackoff, rng: random.Random, stored: Known,
+                 store_of: Callable[[HasApiResource | ApiResource], Store[Any]], clock: Clock,
+                 recorder: Recorder, run_timeout: float | None = None) -> None:
+        self.controller = controller
         self.client = client
         self.data = data
         self.logger = logger
@@ -39,20 +46,24 @@ class Environment(Generic[T]):
         self.rng = rng
         self.store_of = store_of
         self.recorder = recorder
+        self.stored = stored
+        self.clock = clock
+        self.run_timeout = run_timeout
 
 
-class Context(Generic[T]):
+class Context(Generic[T_co]):
     """The second argument of a reconciler. Use it in the thread that it was given to, during the run."""
 
-    __slots__ = ("_backoff_delay", "_environment", "_logger", "_reconcile_id", "_run", "_uid", "ref")
+    __slots__ = ("_backoff_delay", "_environment", "_logger", "_reconcile_id", "_run", "_stop", "_uid", "ref")
 
-    def __init__(self, environment: Environment[T], run: Run, uid: str) -> None:
+    def __init__(self, environment: Environment[T_co], run: Run, uid: str) -> None:
         self._environment = environment
         self._run = run
         self._uid = uid
         self._backoff_delay: float | None = None
         self._logger: ReconcileLogger | None = None
         self._reconcile_id = ""
+        self._stop: StopToken | None = None
         self.ref: ObjectRef = run.request.ref
         """The object to reconcile."""
 
@@ -62,20 +73,25 @@ class Context(Generic[T]):
         return self._environment.client
 
     @property
-    def data(self) -> T:
+    def data(self) -> T_co:
         """What was passed as `context=`; shared by all runs, so it has to be safe for several threads."""
         return self._environment.data
 
     @property
     def attempt(self) -> int:
-        """1, plus one for each time in a row that this key has failed. A success starts over, a trigger does not."""
+        """1, plus one for each time in a row that this key has failed at its first run or at a retry of the backoff.
+
+        A success starts over, and so does another generation or uid of the object. A trigger during the backoff runs
+        at once and does not; if that run fails, it does not count.
+        """
         return self._run.failures + 1
 
     @property
     def backoff_delay(self) -> float:
         """Seconds that this key will wait if this run fails and the default error policy decides."""
         if self._backoff_delay is None:
-            self._backoff_delay = self._environment.backoff.delay(self.attempt, self._environment.rng)
+            failures = self._run.failures_if_it_fails
+            self._backoff_delay = self._environment.backoff.delay(failures, self._environment.rng)
         return self._backoff_delay
 
     @property
@@ -85,18 +101,37 @@ class Context(Generic[T]):
 
     @property
     def stop(self) -> StopToken:
-        """Set when this run should end at once: near the end of the grace period, or at a second stop.
+        """Set when this run should end at once: at its `run_timeout`, near the end of the grace period, at a second
+        stop.
 
         Wait with `ctx.stop.wait(seconds)`. A run that ignores it is reported as stuck.
         """
-        return self._environment.shutdown.aborted
+        aborted, limit = self._environment.shutdown.aborted, self._limit
+        if limit is None:
+            return aborted
+        if self._stop is None:
+            self._stop = _Until(aborted, limit, self._environment.clock)
+        return self._stop
 
     @property
     def deadline(self) -> float | None:
-        """When `stop` will be set, on the clock's `monotonic()`; None as long as no shutdown has begun."""
-        return self._environment.shutdown.deadline
+        """When `stop` will be set, on the clock's `monotonic()`: by `run_timeout` or a shutdown, whichever comes first;
+        None without either."""
+        limits = [limit for limit in (self._limit, self._environment.shutdown.deadline) if limit is not None]
+        return min(limits, default=None)
 
-    def store(self, kind: HasApiResource | ApiResource) -> Store[Any]:
+    @property
+    def _limit(self) -> float | None:
+        timeout = self._environment.run_timeout
+        return None if timeout is None else self._run.started + timeout
+
+    @overload
+    def store(self, kind: type[R]) -> Store[R]: ...
+
+    @overload
+    def store(self, kind: HasApiResource | ApiResource) -> Store[Any]: ...
+
+    def store(self, kind: Any) -> Store[Any]:
         """The store of a kind that this controller watches (metadata only for `owns`).
 
         Raises RequestError for other kinds.
@@ -112,6 +147,11 @@ class Context(Generic[T]):
         self._environment.recorder.publish(Reference.at(self.ref, self._uid), reason, note, warning=warning)
 
     @property
+    def controller(self) -> str:
+        """The controller's name."""
+        return self._environment.controller
+
+    @property
     def reconcile_id(self) -> str:
         """Names this run in logs: eight hex digits."""
         if not self._reconcile_id:
@@ -120,10 +160,9 @@ class Context(Generic[T]):
 
     @property
     def logger(self) -> ReconcileLogger:
-        """Logs with the object and the run's id in front, and as `extra` fields `ref` and `reconcile_id`."""
+        """Logs with the object and the run's id in front; the fields of the run (see `runtime.logs`) are `extra`."""
         if self._logger is None:
-            self._logger = ReconcileLogger(self._environment.logger,
-                                           {"ref": self.ref, "reconcile_id": self.reconcile_id})
+            self._logger = ReconcileLogger(self._environment.logger, run_fields(self))
         return self._logger
 
 
@@ -134,3 +173,33 @@ class ReconcileLogger(logging.LoggerAdapter[GuardedLogger]):
         fields = self.extra or {}
         kwargs["extra"] = {**fields, **(kwargs.get("extra") or {})}
         return f"[{fields.get('ref')} {fields.get('reconcile_id')}] {msg}", kwargs
+
+
+class _Until(StopToken):
+    """Set when another token is, or when a time has come; then it stays set. Nobody waits for the time to call
+    `on_set`: those callbacks are the other token's alone."""
+
+    def __init__(self, token: StopToken, at: float, clock: Clock) -> None:
+        super().__init__(clock=clock)
+        self._token = token
+        self._at = at
+
+    @property
+    def reason(self) -> str:
+        return self._token.reason or ("its time is up" if self._left() <= 0 else "")
+
+    def is_set(self) -> bool:
+        return self._token.is_set() or self._left() <= 0
+
+    def set(self, reason: str = "") -> None:
+        self._token.set(reason)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        left = max(0.0, self._left())
+        return self._token.wait(left if timeout is None else min(timeout, left)) or self.is_set()
+
+    def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
+        return self._token.on_set(callback)
+
+    def _left(self) -> float:
+        return self._at - self._clock.monotonic()

@@ -1,19 +1,24 @@
-"""Who runs the work: threads of our own, or a simulation.
+"""Who runs the work: threads of our own, a pool of the user's, or a simulation.
 
 Work is an iterator. Each `yield` is a point at which another thread could be scheduled, so a simulation that steps many
 of them in a seeded order sees the interleavings that threads would produce; threads simply run it to its end.
 
-Not `concurrent.futures.ThreadPoolExecutor`: Python joins that one's threads when the interpreter exits, so that a
-single reconciler which never returns would keep the process for ever. These threads are daemons; a graceful end is the
-business of `Running.stop`, which also happens when the program ends without it.
+The default is not `concurrent.futures.ThreadPoolExecutor`: Python joins that one's threads when the interpreter exits,
+so that a single reconciler which never returns would keep the process for ever. Our threads are daemons; a graceful end
+is the business of `Running.stop`, which also happens when the program ends without it. A pool that the user passes is
+used as it is (`PoolExecutor`); then all this holds for its threads.
 """
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor as Pool
+from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Any, Protocol
+
+from kubectl_runtime.core.base.errors import RequestError
 
 Work = Iterator[None]
 
@@ -22,8 +27,15 @@ PATIENCE = 0.015
 for its turn is not taken for one that is stuck."""
 
 
+_ELSEWHERE = frozenset(("ProcessPoolExecutor", "InterpreterPoolExecutor"))
+"""Names, since the first takes long to import and the second came with Python 3.14."""
+
+
 class Executor(Protocol):
     """Takes work; never blocks, never runs it in the calling thread."""
+
+    one_run: bool
+    """Whether each submitted work does one run only, so that others who share the threads get their turn."""
 
     @property
     def patience(self) -> float:
@@ -35,6 +47,8 @@ class Executor(Protocol):
 
 class ThreadExecutor:
     """A fixed number of daemon threads over one queue. `submit` is safe from any thread."""
+
+    one_run = False
 
     def __init__(self, size: int, name: str, on_bug: Callable[[BaseException], None]) -> None:
         """`size` threads called `name` plus their number. `on_bug` hears of an exception out of the work; the thread
@@ -49,8 +63,7 @@ class ThreadExecutor:
 
     @property
     def patience(self) -> float:
-        """`PATIENCE`; none without a GIL, since threads then do not take the interpreter from each other."""
-        return PATIENCE if getattr(sys, "_is_gil_enabled", lambda: True)() else 0.0
+        return _patience()
 
     def submit(self, work: Work) -> None:
         self._work.put(work)
@@ -68,3 +81,91 @@ class ThreadExecutor:
                     pass
             except BaseException as error:  # noqa: BLE001 - a defect of the library; it must reach the supervisor
                 self._on_bug(error)
+
+
+class PoolExecutor:
+    """A pool of threads that the user passed, which others may use as well. `submit` is safe from any thread.
+
+    It is never shut down here. At `close`, what has not begun is cancelled; what runs goes on.
+    """
+
+    one_run = True
+    threads: Sequence[threading.Thread] = ()
+    """None are ours to start or to join."""
+
+    def __init__(self, pool: Pool, on_bug: Callable[[BaseException], None]) -> None:
+        """`on_bug` hears of an exception out of the work. Raises RequestError for a pool without threads."""
+        check_pool(pool)
+        self._pool = pool
+        self._on_bug = on_bug
+        self._lock = threading.Lock()
+        self._waiting: dict[Future[None], _Begun] = {}
+        self._closing = False
+
+    @property
+    def patience(self) -> float:
+        return _patience()
+
+    def submit(self, work: Work) -> None:
+        """Raises what the pool does: RuntimeError when it has been shut down."""
+        begun = _Begun(work)
+        future = self._pool.submit(begun.run)
+        with self._lock:
+            self._waiting[future] = begun
+        future.add_done_callback(self._done)
+
+    def close(self) -> None:
+        """Cancel what has not begun. To be called when there is nothing left to run. Does not wait."""
+        with self._lock:
+            self._closing = True
+            waiting = list(self._waiting)
+        for future in waiting:
+            future.cancel()
+
+    def _done(self, future: Future[None]) -> None:
+        with self._lock:
+            begun = self._waiting.pop(future)
+        error = None if future.cancelled() else future.exception()
+        if error is None and not begun.begun and not self._closing:
+            error = RuntimeError("somebody else cancelled a run in the executor of a controller that goes on")
+        if error is not None:
+            self._on_bug(error)  # which ends the controller, so nothing new is begun below
+        if not begun.begun:
+            for _ in begun.work:  # counted as a worker: it has to look for work, find none and go home
+                pass
+
+
+class _Begun:
+    """Work, and whether it has begun."""
+
+    __slots__ = ("begun", "work")
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.begun = False
+
+    def run(self) -> None:
+        self.begun = True
+        for _ in self.work:
+            pass
+
+
+def executor_for(pool: Pool | None, size: int, name: str,
+                 on_bug: Callable[[BaseException], None]) -> ThreadExecutor | PoolExecutor:
+    """What runs in the user's `pool`, or in `size` threads of our own without one. Raises as `PoolExecutor`."""
+    return ThreadExecutor(size, name, on_bug) if pool is None else PoolExecutor(pool, on_bug)
+
+
+def check_pool(pool: Any) -> None:
+    """Raises RequestError for what is no pool of threads of this interpreter."""
+    if any(base.__name__ in _ELSEWHERE for base in type(pool).__mro__):
+        raise RequestError(f"executor: {type(pool).__name__} runs its work in other processes or interpreters, where "
+                           "the stores, the client and the context do not exist; pass a ThreadPoolExecutor")
+    if not isinstance(pool, Pool):
+        raise RequestError("executor is a concurrent.futures.Executor with threads, such as ThreadPoolExecutor(8), "
+                           f"not {pool!r}")
+
+
+def _patience() -> float:
+    """`PATIENCE`; none without a GIL, since threads then do not take the interpreter from each other."""
+    return PATIENCE if getattr(sys, "_is_gil_enabled", lambda: True)() else 0.0

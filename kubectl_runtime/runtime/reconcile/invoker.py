@@ -3,16 +3,20 @@
     the store has no such object            nothing runs, no error; nothing about the key is kept
     an Action                               success: wait for a change, or for the time it names
     anything else returned                  TypeError, handled as a failure
-    DecodeError of this very object         logged; nothing runs again until its resourceVersion changes
-    a conflict (409)                        failure, one quiet line: somebody else was faster
-    its namespace is being deleted (403)    failure, one quiet line: a watch was faster than the one of the object
-    any other exception, SystemExit too     failure: logged once with traceback, attempt and delay
+    TerminalError, DecodeError of this      failure, once: nothing runs again until the object has another version than
+    very object; also as a cause            the one seen and those that the run wrote
+    a conflict (409)                        a few times in a row: soon again, quietly; then a failure
+    any other exception, SystemExit too     failure: the error policy says when to try again
     the error policy raises                 both are logged; the default backoff applies
 
-Never raises, except KeyboardInterrupt in the main thread (a simulation's). Holds no lock.
+What `on_success` raises is a failure of the run. What is logged of all this is `RunLog`'s business. Never raises,
+except KeyboardInterrupt in the main thread (a simulation's). Holds no lock.
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from kubectl_runtime.core.base.errors import ApiError
@@ -20,27 +24,42 @@ from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.objects.invalid import InvalidObject
 from kubectl_runtime.runtime.events.writing import TERMINATING
+from kubectl_runtime.runtime.logs import this_run
+from kubectl_runtime.runtime.queue.key_backoff import Subject
+from kubectl_runtime.runtime.queue.pace import conflicted, requeued
 from kubectl_runtime.runtime.queue.runs import GONE, SKIPPED, SUCCEEDED, Outcome, Run, enter_run
-from kubectl_runtime.runtime.reconcile.action import Action
+from kubectl_runtime.runtime.reconcile.action import Action, TerminalError
 from kubectl_runtime.runtime.reconcile.context import Context, Environment
-from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
+from kubectl_runtime.runtime.reconcile.loop_detector import LoopDetector
+from kubectl_runtime.runtime.reconcile.reconciler import (
+    ErrorPolicy,
+    ReconcileFunction,
+    Reconciler,
+    ResultCallback,
+    RunReport,
+)
+from kubectl_runtime.runtime.reconcile.run_log import OWNED, RunLog
 from kubectl_runtime.runtime.reflector.store import Store
-from kubectl_runtime.runtime.usercode import described, name_of, pass_interrupt
+from kubectl_runtime.runtime.usercode import described, guarded, name_of, pass_interrupt
 
-OWNED = "FieldManagerConflict"
-"""The reason of a cause where an apply met a field of another manager: unlike a stale write, no retry helps."""
+SuccessFunction = Callable[[Any, Action, Context[Any]], object]
 
 
 class Invoker:
     """Runs one controller's reconciler. Safe to use from any thread."""
 
     def __init__(self, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None, store: Store[Any],
-                 environment: Environment[Any]) -> None:
-        """Without an `error_policy` a failing key waits its backoff."""
+                 environment: Environment[Any], *, on_result: ResultCallback | None = None) -> None:
+        """Without an `error_policy` a failing key waits its backoff. `on_result` hears how each run ended that called
+        the reconciler, in the thread of the run."""
         self._reconcile = reconcile
+        self._on_success = success_function(reconcile)
         self._error_policy = error_policy
         self._store = store
         self._environment = environment
+        self._on_result = on_result
+        self._log = RunLog(environment.logger, environment.clock)
+        self._loops = LoopDetector(environment.logger, environment.clock)
 
     def __call__(self, run: Run) -> Outcome:
         """Reconcile the object of `run` as the store has it now."""
@@ -48,30 +67,51 @@ class Invoker:
         obj = self._store.get(ref.name, ref.namespace)
         if obj is None:
             return GONE
-        if run.decode_failed_at is not None and obj.resource_version == run.decode_failed_at:
+        if obj.resource_version in run.waits_beyond:
             return SKIPPED
-        if isinstance(obj, InvalidObject):
-            return self._undecodable(obj, obj.error)
+        invalid = isinstance(obj, InvalidObject)
+        run.looks_at(Subject(obj.uid, None if invalid else obj.generation))
         ctx: Context[Any] = Context(self._environment, run, obj.uid)
-        enter_run(run)
+        with self._inside(run, ctx):
+            outcome = self._failed(obj, obj.error, ctx, run) if invalid else self._run(obj, ctx, run)
+            self._tell(run, ctx, outcome)
+        return outcome
+
+    @contextmanager
+    def _inside(self, run: Run, ctx: Context[Any]) -> Iterator[None]:
+        """Writes and log lines of this thread belong to `run`."""
+        enter_run(run, self._environment.stored)
+        token = this_run.set(ctx)
+        try:
+            yield
+        finally:
+            this_run.reset(token)
+            enter_run(None)
+
+    def _run(self, obj: Any, ctx: Context[Any], run: Run) -> Outcome:
         try:
             action = self._reconcile(obj, ctx)
             if not isinstance(action, Action):
-                raise _wrong_type(self._reconcile, action, ref)
-            after = action.requeue_after
-            return SUCCEEDED if after is None else Outcome(after, RunResult.REQUEUE_AFTER)
+                raise _wrong_type(self._reconcile, action, ctx.ref)
+            if self._on_success is not None:
+                self._on_success(obj, action, ctx)
+            return SUCCEEDED if action.requeue_after is None else requeued(run, action.requeue_after)
         except BaseException as error:  # noqa: BLE001 - no exception of user code ends a thread of the library
-            return self._failed(obj, error, ctx)
-        finally:
-            enter_run(None)
+            return self._failed(obj, error, ctx, run)
 
-    def _failed(self, obj: Any, error: BaseException, ctx: Context[Any]) -> Outcome:
+    def _failed(self, obj: Any, error: BaseException, ctx: Context[Any], run: Run) -> Outcome:
         pass_interrupt(error)
-        if isinstance(error, DecodeError) and error.ref == ctx.ref:
-            return self._undecodable(obj, error)
-        delay = self._delay_after(obj, error, ctx)
-        self._log_failure(error, ctx, delay)
-        return Outcome(delay, RunResult.ERROR, error)
+        quiet = conflicted(run, error, self._environment.rng) if _is_conflict(error) else None
+        if quiet is not None:
+            return quiet
+        own = run.own_changes()
+        if _is_terminal(error, ctx):
+            versions = {version for uid, version in own if uid == obj.uid}
+            outcome = Outcome(None, RunResult.TERMINAL_ERROR, error, own,
+                              waits_beyond=frozenset((obj.resource_version, *versions)) - {""})
+        else:
+            outcome = Outcome(self._delay_after(obj, error, ctx), RunResult.ERROR, error, own)
+        return replace(outcome, told=self._log.failed(run, ctx, outcome, error))
 
     def _delay_after(self, obj: Any, error: BaseException, ctx: Context[Any]) -> float | None:
         if self._error_policy is None:
@@ -88,34 +128,45 @@ class Invoker:
                          name_of(self._error_policy), ctx.ref, described(second), exc_info=second)
             return ctx.backoff_delay
 
-    def _log_failure(self, error: BaseException, ctx: Context[Any], delay: float | None) -> None:
-        logger = self._environment.logger
-        again = "waits for a change" if delay is None else f"again in {_readable(delay)}"
-        if isinstance(error, ApiError) and any(cause.reason == OWNED for cause in error.status.causes):
-            logger.warning("%s: fields belong to somebody else, until you leave them out or take them with force=True "
-                           "(attempt %d, %s): %s", ctx.ref, ctx.attempt, again, error)
-        elif isinstance(error, ApiError) and any(cause.reason == TERMINATING for cause in error.status.causes):
-            logger.info("%s: a namespace is being deleted (attempt %d, %s): %s", ctx.ref, ctx.attempt, again, error)
-        elif isinstance(error, ApiError) and error.is_conflict:
-            logger.info("%s: conflict, somebody else changed it meanwhile (attempt %d, %s): %s", ctx.ref, ctx.attempt,
-                        again, error)
-        elif ctx.stop.is_set():
-            logger.warning("%s: ended by the shutdown: %s", ctx.ref, described(error))
-        else:
-            logger.error("%s: reconcile failed (attempt %d, %s): %s", ctx.ref, ctx.attempt, again, described(error),
-                         exc_info=error, extra={"ref": ctx.ref, "reconcile_id": ctx.reconcile_id})
+    def _tell(self, run: Run, ctx: Context[Any], outcome: Outcome) -> None:
+        environment = self._environment
+        took = environment.clock.monotonic() - run.started
+        if environment.run_timeout is not None and took > environment.run_timeout:
+            self._log.overdue(ctx, took, environment.run_timeout)
+        self._log.ended(run, ctx, outcome)
+        self._loops.ended(run, outcome)
+        if self._on_result is not None:
+            report = RunReport(ctx.ref, outcome.result, took, ctx.attempt, ctx.reason, ctx.reconcile_id, outcome.delay,
+                               outcome.error)
+            guarded(None, f"the result callback {name_of(self._on_result)}", self._on_result, report)
 
-    def _undecodable(self, obj: Any, error: DecodeError) -> Outcome:
-        logger = self._environment.logger
-        logger.error("%s; at resourceVersion %s this cannot get better: waits for the object to change",
-                     error, obj.resource_version or "unknown")
-        return Outcome(None, RunResult.TERMINAL_ERROR, error, decode_failed_at=obj.resource_version)
+
+def success_function(reconcile: ReconcileFunction[Any]) -> SuccessFunction | None:
+    """`on_success` of the reconciler that this method belongs to; None when it does not override it."""
+    owner = getattr(reconcile, "__self__", None)
+    if not isinstance(owner, Reconciler) or type(owner).on_success is Reconciler.on_success:
+        return None
+    return owner.on_success
+
+
+def _is_conflict(error: BaseException) -> bool:
+    """Somebody else was faster; not: somebody else owns the field, or the namespace goes, which do not pass so soon."""
+    if not isinstance(error, ApiError) or not error.is_conflict:
+        return False
+    return not any(cause.reason in (OWNED, TERMINATING) for cause in error.status.causes)
+
+
+def _is_terminal(error: BaseException, ctx: Context[Any]) -> bool:
+    seen: BaseException | None = error
+    for _ in range(20):  # a chain of causes may be a circle
+        if seen is None:
+            break
+        if isinstance(seen, TerminalError) or (isinstance(seen, DecodeError) and seen.ref == ctx.ref):
+            return True
+        seen = seen.__cause__
+    return False
 
 
 def _wrong_type(function: Any, returned: object, ref: object) -> TypeError:
     return TypeError(f"{name_of(function)} returned {type(returned).__name__} for {ref}: "
                      "return Action.await_change() or Action.requeue(seconds)")
-
-
-def _readable(delay: float) -> str:
-    return f"{delay * 1000:.0f} ms" if delay < 1 else f"{delay:.1f} s"

@@ -1,17 +1,37 @@
-"""`Reconciler`: the class form of a reconciler. The function form is any `(obj, ctx) -> Action`."""
+"""`Reconciler`: the class form of a reconciler. The function form is any `(obj, ctx) -> Action`.
+
+Both say themselves of which type `ctx.data` is: by the annotation `ctx: Context[Deps]`. Who passes no `context=` has
+`Context[None]`; see the overloads of `Controller.run`.
+"""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Generic, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from kubectl_runtime.core.base.observer import RunResult
+from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
 
 K = TypeVar("K")
+D = TypeVar("D")
+K_contra = TypeVar("K_contra", contravariant=True)
+D_contra = TypeVar("D_contra", contravariant=True)
 
 ReconcileFunction: TypeAlias = Callable[[K, Context[Any]], Action]
 ErrorPolicy: TypeAlias = Callable[[K, BaseException, Context[Any]], Action]
+
+
+class SupportsReconcile(Protocol[K_contra, D_contra]):
+    """What has the method of a reconciler of these objects, for a context with this data."""
+
+    def reconcile(self, obj: K_contra, ctx: Context[D_contra], /) -> Action: ...
+
+
+Reconciles: TypeAlias = SupportsReconcile[K, D] | Callable[[K, Context[D]], Action]
+"""Whatever can reconcile these objects, for a context with this data."""
 
 
 class Reconciler(ABC, Generic[K]):
@@ -31,6 +51,33 @@ class Reconciler(ABC, Generic[K]):
     def error_policy(self, obj: K, error: BaseException, ctx: Context[Any]) -> Action:  # noqa: ARG002 - for overriding
         """What to do after `reconcile` raised `error`. Runs on the same worker and may block.
 
-        The default waits `ctx.backoff_delay`: 5 ms doubling up to 1000 s per object, jittered, reset by success.
+        The default waits `ctx.backoff_delay`: 5 ms doubling up to 1000 s per object, jittered, reset by success. It is
+        not asked after a TerminalError, and not after the first few conflicts in a row, which are retried at once.
         """
         return Action.requeue(ctx.backoff_delay)
+
+    def on_success(self, obj: K, action: Action, ctx: Context[Any]) -> None:
+        """`reconcile` has returned `action`. Part of the run: on the same worker, may block; what it raises makes the
+        run fail. The default does nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """How one run ended, for `Controller.on_result`."""
+
+    ref: ObjectRef
+    result: RunResult
+    duration: float
+    """Seconds."""
+    attempt: int
+    """1, and one more for each failure in a row before."""
+    reason: str
+    """Why it ran, for logs."""
+    reconcile_id: str
+    requeue_after: float | None
+    """Seconds until the next run even if nothing changes; None: only then."""
+    error: BaseException | None
+    """What the reconciler raised."""
+
+
+ResultCallback: TypeAlias = Callable[[RunReport], object]

@@ -11,9 +11,10 @@ asked again.
     open          runs                                            drain() -> draining
     draining      nothing new runs, pending dropped; running runs finish; idle when the last has
 
-No lock is held while `execute` (user code) runs or the observer is told of a batch or a run. `step` and the work's
-yields make it a machine that a simulation can drive; what the observer hears of a run comes between two yields, so that
-also there a thread has one run at a time.
+What is triggered while the gate is closed is the initial list: bulk. No lock is held while `execute` (user code) runs,
+the observer is told of a batch or a run, or work is submitted, since the executor may be the user's. `step` and the
+work's yields make it a machine that a simulation can drive; what the observer hears of a run comes between two yields,
+so that also there a thread has one run at a time.
 """
 from __future__ import annotations
 
@@ -37,9 +38,11 @@ class Runner:
     """Runs the keys of one controller, each at most once at a time. Safe to use from any thread."""
 
     def __init__(self, queue: WorkQueue, execute: Execute, executor: Executor, *, concurrency: int,
-                 clock: Clock, name: str = "", observer: Observer = NO_OBSERVER) -> None:
+                 clock: Clock, name: str = "", observer: Observer = NO_OBSERVER,
+                 on_bug: Callable[[BaseException], None] | None = None) -> None:
         """At most `concurrency` runs at once. Starts with the gate closed. `observer` is told of the controller `name`;
-        it raises nothing (see `together`)."""
+        it raises nothing (see `together`). `on_bug` hears when the executor takes no work; without it that is raised.
+        """
         self._queue = queue
         self._observing = observer is not NO_OBSERVER
         self._execute = observed(execute, name, observer, clock) if self._observing else execute
@@ -48,9 +51,12 @@ class Runner:
         self._clock = clock
         self._name = name
         self._observer = observer
+        self._on_bug = on_bug
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._workers = 0
+        """Called and not gone home; `_to_call` of them are still to be submitted."""
+        self._to_call = 0
         self._open = False
         self._pace = WorkerPolicy(executor.patience)
         self._wake_at = inf
@@ -64,10 +70,12 @@ class Runner:
         with self._lock:
             now = self._clock.monotonic()
             self._pace.triggered(now)
+            initial = not self._open
             for request in requests:
-                queue.trigger(request, now)
+                queue.trigger(request, now, bulk=initial)
             self._call_worker_and_tell(now)
             depth = queue.due(now) if self._observing else 0
+        self._submit_called()
         self._observer.keys_triggered(self._name, len(requests), depth, now)
 
     def open(self) -> None:
@@ -76,6 +84,7 @@ class Runner:
             self._open = True
             self._call_worker_if_due(self._clock.monotonic())
             self._changed.notify_all()
+        self._submit_called()
 
     def drain(self) -> int:
         """Begin no more runs and drop what is pending; returns how many keys were due: timers are no work."""
@@ -123,7 +132,9 @@ class Runner:
     def step(self) -> float | None:
         """The dispatcher's turn: start what is due. Returns seconds until the next key is, None when none waits."""
         with self._lock:
-            return self._step()
+            delay = self._step()
+        self._submit_called()
+        return delay
 
     def dispatch(self, housekeeping: Callable[[], float | None]) -> None:
         """The dispatcher's thread: `step` whenever there is something to do, until `drain`.
@@ -139,11 +150,13 @@ class Runner:
                     self._turn_since = None
                     return
                 delay = self._step()
-                waits = [seconds for seconds in (limit, delay) if seconds is not None]
-                self._wake_at = self._clock.monotonic() + min(waits) if waits else inf
-                self._turn_since = None
-                self._clock.wait(self._changed, min(waits) if waits else None)
-                self._wake_at = inf
+                if not self._to_call:
+                    waits = [seconds for seconds in (limit, delay) if seconds is not None]
+                    self._wake_at = self._clock.monotonic() + min(waits) if waits else inf
+                    self._turn_since = None
+                    self._clock.wait(self._changed, min(waits) if waits else None)
+                    self._wake_at = inf
+            self._submit_called()
 
     def _step(self) -> float | None:
         now = self._clock.monotonic()
@@ -158,7 +171,7 @@ class Runner:
             if self._pace.may_call(self._workers, now):
                 self._pace.called(now)
                 self._workers += 1
-                self._executor.submit(self._work())
+                self._to_call += 1
             return self._pace.ask_again()
         return self._queue.next_due()
 
@@ -168,6 +181,21 @@ class Runner:
         if at is not None and at < self._wake_at:
             self._wake_at = at
             self._changed.notify_all()
+
+    def _submit_called(self) -> None:
+        """Submit the workers that were called. Not under the lock."""
+        while self._to_call:
+            with self._lock:
+                if not self._to_call:
+                    return
+                self._to_call -= 1
+            try:
+                self._executor.submit(self._work())
+            except BaseException as error:
+                self._lose_worker(None)
+                if self._on_bug is None:
+                    raise
+                self._on_bug(error)
 
     def _work(self) -> Iterator[None]:
         run = None
@@ -198,7 +226,7 @@ class Runner:
             now = self._clock.monotonic()
             if ended is not None and outcome is not None:
                 retried = queue.finish(ended, outcome, now)
-                go_on = self._pace.ended(ended, now)
+                go_on = self._pace.ended(ended, now) and not self._executor.one_run
             run = queue.take(now) if go_on else None
             if run is None:
                 self._workers -= 1
@@ -209,8 +237,9 @@ class Runner:
                 if self._observing:
                     run.depth = queue.due(now)
             self._call_worker_and_tell(now)
+        self._submit_called()
         if retried and ended is not None and outcome is not None and outcome.delay is not None:
-            self._observer.retry_scheduled(self._name, ended.key, ended.failures + 1, outcome.delay)
+            self._observer.retry_scheduled(self._name, ended.key, ended.failures_if_it_fails, outcome.delay)
         return run
 
 

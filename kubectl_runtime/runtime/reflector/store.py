@@ -149,6 +149,10 @@ class Store(Generic[K]):
         with self._state.condition:
             return [*self._state.shown.values()]
 
+    def record(self, ref: ObjectRef) -> Record | None:
+        """The object with this ref as it is stored; None when the store has none. RequestError as for `get`."""
+        return self._record(ref, None)
+
     def find(self, predicate: Callable[[K], bool]) -> K | None:
         """Some object for which `predicate` is true, or None. What `predicate` raises is passed on."""
         return next(self._matching(self.records(), predicate), None)

@@ -59,7 +59,7 @@ class Inbox:
     def bulk(self, _item: Any = None) -> list[ReconcileRequest]:
         """Requests for every stored object, whatever the item is that asks for them."""
         own = self._resource
-        return [ReconcileRequest(record.ref.canonical(own), BULK) for record in self._store.records()]
+        return [ReconcileRequest(record.ref.canonical(own), BULK, bulk=True) for record in self._store.records()]
 
     def _own(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
         accepted: list[ReconcileRequest] = []
@@ -70,7 +70,8 @@ class Inbox:
                 everything = True
                 continue
             try:
-                accepted.append(ReconcileRequest(ref_of(request.ref, self._resource), request.reason, request.cause))
+                accepted.append(ReconcileRequest(ref_of(request.ref, self._resource), request.reason, request.cause,
+                                                 request.bulk))
             except RequestError as error:
                 self._logger.error("a trigger (%s) is ignored: %s", request.reason, error)
         return accepted

@@ -46,11 +46,15 @@ class Reason(StrEnum):
 
 
 class ReconcileRequest(msgspec.Struct, frozen=True):
-    """Reconcile `ref`, because of `reason`. `cause`: uid and resourceVersion of the changed object that led to it."""
+    """Reconcile `ref`, because of `reason`. `cause`: uid and resourceVersion of the changed object that led to it.
+
+    `bulk`: everything was asked for at once, so it may wait for what was asked for alone.
+    """
 
     ref: ObjectRef
     reason: str = ""
     cause: tuple[str, str] | None = None
+    bulk: bool = False
 
 
 Subscription: TypeAlias = Callable[[Event[Any]], Iterable[ReconcileRequest]]

@@ -246,9 +246,11 @@ def test_no_exception_of_a_reconciler_ends_a_thread_and_each_is_logged_once_with
         calls.wait_for(lambda seen: len(seen) == 3)
     failures = [record for record in caplog.records if "reconcile failed" in record.getMessage()]
     assert len(failures) == 2
-    assert "Parent.v1.test.example/a.default: reconcile failed (attempt 1, again in 5 ms)" in failures[0].getMessage()
-    assert "(attempt 2, again in 10 ms)" in failures[1].getMessage()
+    assert "Parent default/a: reconcile failed (attempt 1, again in 5 ms)" in failures[0].getMessage()
+    assert "reconcile failed still, 2 attempts within" in failures[1].getMessage()
+    assert "(again in 10 ms)" in failures[1].getMessage()
     assert failures[0].exc_info is not None
+    assert not failures[1].exc_info
 
 
 def test_an_error_policy_that_fails_is_logged_and_the_backoff_applies(
@@ -269,20 +271,22 @@ def test_an_error_policy_that_fails_is_logged_and_the_backoff_applies(
     assert "policy failed on Parent.v1.test.example/a.default: SystemExit: policy" in caplog.text
 
 
-def test_a_conflict_is_one_quiet_line(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+def test_a_conflict_is_retried_soon_and_told_to_nobody_but_who_looks_at_every_run(
+        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
     cluster.put(Parent, "a")
 
     def answer(obj: Parent, ctx: Context[Any]) -> Action:
-        if ctx.attempt == 1:
+        if len(calls.seen) == 1:
             raise ApiError(Status(code=409, reason="Conflict", message="changed"), "replace parents default/a")
         return Action.await_change()
 
     calls = Calls(answer)
     with Controller(cluster.api(Parent)).start(calls):
         calls.wait_for(lambda seen: len(seen) == 2)
-    lines = [record for record in caplog.records if "conflict" in record.getMessage()]
-    assert [(line.levelname, line.exc_info) for line in lines] == [("INFO", None)]
+    lines = [record for record in caplog.records if "replace parents" in record.getMessage()]
+    assert [(line.levelname, bool(line.exc_info)) for line in lines] == [("DEBUG", False)]
+    assert [ctx.attempt for ctx in calls.contexts] == [1, 1]
 
 
 def test_something_to_be_made_in_a_namespace_that_goes_is_one_quiet_line(
@@ -334,7 +338,7 @@ def test_an_object_that_does_not_decode_is_reported_once_per_version_and_hinders
             running.trigger(ObjectRef(Parent.api_resource, "bad", "default"))
             cluster.put(Parent, "good", value)
             calls.wait_for(lambda seen, value=value: seen[-1] == ("good", value))
-        reports = [record.getMessage() for record in caplog.records if "bad.default" in record.getMessage()]
+        reports = [record.getMessage() for record in caplog.records if "Parent default/bad" in record.getMessage()]
         assert len(reports) == 1, reports
         assert "$.spec" in reports[0]
         assert "waits for the object to change" in reports[0]
@@ -367,7 +371,7 @@ def test_a_child_that_does_not_decode_is_a_failure_that_its_parent_retries(
     with controller.start(calls, error_policy=policy):
         calls.wait_for(lambda seen: len(seen) == 3)
     assert asked == [DecodeError, DecodeError]
-    assert "Parent.v1.test.example/a.default: reconcile failed (attempt 2" in caplog.text
+    assert "Parent default/a: reconcile failed still, 2 attempts" in caplog.text
 
 
 def test_an_object_whose_metadata_does_not_decode_is_never_shown_to_the_reconciler(
@@ -659,7 +663,7 @@ def test_a_thread_of_the_library_that_dies_ends_the_controller_and_says_so(
         cluster: FakeCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     running = Controller(cluster.api(Parent)).start(Calls())
     running.wait_until_ready(LIMIT)
-    monkeypatch.setattr(running._assembly.runner._queue, "trigger", lambda *_: 1 / 0)
+    monkeypatch.setattr(running._assembly.runner._queue, "trigger", lambda *_, **__: 1 / 0)
     cluster.put(Parent, "a")
     assert running.wait(LIMIT)
     running.stop()
@@ -671,7 +675,7 @@ def test_a_thread_of_the_library_that_dies_ends_the_controller_and_says_so(
 
 def test_a_defect_in_a_worker_ends_the_controller_and_run_raises_it(
         cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubectl_runtime.runtime.reconcile.invoker.enter_run", lambda run: 1 / 0)
+    monkeypatch.setattr("kubectl_runtime.runtime.reconcile.invoker.enter_run", lambda *_: 1 / 0)
     cluster.put(Parent, "a")
     with pytest.raises(ControllerError, match="division by zero"):
         Controller(cluster.api(Parent)).shutdown_on_signal(grace=1).run(Calls())

@@ -193,13 +193,15 @@ def test_queue_latency_depth_and_work_duration_are_those_of_the_simulated_clock(
 def test_what_a_stop_drops_is_told_and_nothing_begins_any_more() -> None:
     rig = Rig()
     rig.cluster.put(Parent, "a")
+    rig.cluster.put(Parent, "b")
     controller = rig.start(lambda obj, ctx: Action.requeue(60), name="c")
     rig.sim.settle()
-    assert len(rig.observer.of("run_started")) == 1
+    assert len(rig.observer.of("run_started")) == 2
     rig.observer.heard.clear()
+    controller.trigger(ObjectRef(Parent.api_resource, "b", "default"))
     controller.begin_stop()
     rig.sim.settle(100)
-    assert rig.observer.of("keys_dropped") == [("c", 1)]
+    assert rig.observer.of("keys_dropped") == [("c", 1)], "b was due; a's timer is no work"
     assert not rig.observer.of("run_started")
     assert rig.observer.of("watch_phase_changed") == [(PARENTS, "stopped", 0.0)]
 

@@ -12,7 +12,7 @@ PATIENCE = 0.015
 
 
 def run(started: float, name: str = "a") -> Run:
-    return Run(("default", name), ReconcileRequest(ObjectRef(KIND, name, "default")), 0, None, started)
+    return Run(("default", name), ReconcileRequest(ObjectRef(KIND, name, "default")), None, started)
 
 
 def paced(duration: float, *, patience: float = PATIENCE) -> WorkerPolicy:

@@ -11,12 +11,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.queue.runs import SKIPPED, SUCCEEDED, Outcome, Run
+from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
+from kubectl_runtime.runtime.queue.runs import SKIPPED, SUCCEEDED, Outcome, Run, Streak
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.reconcile.executor import ThreadExecutor
@@ -39,7 +41,8 @@ class Rig:
     def __init__(self, *, concurrency: int = 10, seed: int = 0, debounce: float = 0.0, gate_open: bool = True) -> None:
         self.clock = SimClock()
         self.executor = SimExecutor(seed)
-        self.queue = WorkQueue(Scheduler(debounce=debounce))
+        brake = RetryBrake()
+        self.queue = WorkQueue(Scheduler(debounce=debounce, brake=brake), brake)
         self.outcomes: dict[str, list[Outcome]] = {}
         self.writes: dict[str, tuple[str, str]] = {}
         self.ran: list[tuple[str, int, float]] = []
@@ -51,7 +54,8 @@ class Rig:
         name = run.key[1]
         self.ran.append((name, run.failures + 1, self.clock.monotonic()))
         if name in self.writes:
-            run.writes[self.writes[name]] = None
+            uid, version = self.writes[name]
+            run.wrote(Write(run.request.ref, "patch", version, uid, None))
         planned = self.outcomes.get(name)
         return planned.pop(0) if planned else SUCCEEDED
 
@@ -247,7 +251,10 @@ class RunnerMachine(RuleBasedStateMachine):
     def execute(self, run: Run) -> Outcome:
         assert self.opened
         return self.rng.choice([SUCCEEDED, SUCCEEDED, Outcome(self.rng.choice([0.0, 1.0, 50.0])),
-                                Outcome(self.rng.choice([0.5, 5.0]), RunResult.ERROR), Outcome(None, RunResult.ERROR)])
+                                Outcome(self.rng.choice([0.5, 5.0]), RunResult.ERROR), Outcome(None, RunResult.ERROR),
+                                Outcome(0.005, RunResult.ERROR, streak=Streak.CONFLICT),
+                                Outcome(0.005, RunResult.REQUEUE_AFTER, streak=Streak.SOON),
+                                Outcome(None, RunResult.TERMINAL_ERROR)])
 
     def observe(self, before: list[Run]) -> None:
         for run in self.runs():
@@ -269,6 +276,14 @@ class RunnerMachine(RuleBasedStateMachine):
             wait = 10 * self.debounce
             for name in names:
                 self.owed.setdefault(name, self.rig.clock.monotonic() + wait)
+
+    @rule()
+    def resync(self) -> None:
+        self.rig.runner.trigger_all([ReconcileRequest(ObjectRef(KIND, name, "default"), "resync", bulk=True)
+                                     for name in "abcd"])
+        if not self.draining:
+            for name in "abcd":
+                self.owed.setdefault(name, self.rig.clock.monotonic() + 10 * self.debounce)
 
     @rule(name=NAMES)
     def delete(self, name: str) -> None:

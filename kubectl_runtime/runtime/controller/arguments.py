@@ -1,11 +1,14 @@
-"""What a controller refuses before it starts: functions that could only fail at each run."""
+"""What a controller refuses before it starts: functions that could only fail at each run, numbers without sense."""
 from __future__ import annotations
 
+import inspect
 import typing
 from typing import Any
 
+from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
 from kubectl_runtime.runtime.usercode import misfit, name_of
 
 
@@ -42,6 +45,42 @@ def check_gone(on_gone: Any) -> None:
         raise RequestError(f"on_gone is a function (ref, ctx), not {on_gone!r}")
     if (wrong := misfit(on_gone, ("ref", "ctx"))) is not None:
         raise RequestError(f"on_gone, {name_of(on_gone)}, {wrong}")
+
+
+def duration_of(what: str, duration: Duration) -> float:
+    """`duration` in seconds. Raises RequestError when it is negative, or no number at all."""
+    length = seconds(duration)
+    if not length >= 0:
+        raise RequestError(f"{what} must be at least 0 seconds, not {duration}")
+    return length
+
+
+def period_of(what: str, duration: Duration) -> float:
+    """`duration` in seconds. Raises RequestError when it is not positive."""
+    length = duration_of(what, duration)
+    if not length > 0:
+        raise RequestError(f"{what} must be more than 0 seconds, not {duration}")
+    return length
+
+
+def functions_of(reconciler: Any,
+                 error_policy: ErrorPolicy[Any] | None) -> tuple[ReconcileFunction[Any], ErrorPolicy[Any] | None]:
+    """The function to call and the error policy, of either style. Raises RequestError for what is neither."""
+    if isinstance(reconciler, type):
+        raise RequestError(f"{reconciler.__name__} is a class: pass an instance of it, {reconciler.__name__}()")
+    if not isinstance(reconciler, Reconciler) and not callable(reconciler) and hasattr(reconciler, "reconcile"):
+        return functions_of(reconciler.reconcile, error_policy)  # a class of its own making
+    function = reconciler.reconcile if isinstance(reconciler, Reconciler) else reconciler
+    if inspect.iscoroutinefunction(function):
+        raise RequestError(f"{name_of(function)} is async: reconcilers run in threads; write a plain "
+                           "function, which may block")
+    if isinstance(reconciler, Reconciler):
+        if error_policy is None and type(reconciler).error_policy is not Reconciler.error_policy:
+            error_policy = reconciler.error_policy
+        return reconciler.reconcile, error_policy
+    if not callable(reconciler):
+        raise RequestError(f"{reconciler!r} is neither a Reconciler nor a function (obj, ctx)")
+    return reconciler, error_policy
 
 
 def _data_type(function: Any) -> Any:

@@ -1,0 +1,178 @@
+"""Logs that say which run they belong to, and how to see as much of them as one wants. Standard `logging` throughout.
+
+    from kubectl_runtime.runtime import logs
+    logs.setup()                       # lines to stderr, levels from KUBECTL_RUNTIME_LOG, info without it
+    logs.setup(json=True)              # one JSON object a line
+
+    KUBECTL_RUNTIME_LOG=debug                              everything of the library
+    KUBECTL_RUNTIME_LOG=info,controller.cmg=debug          one controller's runs in detail: a line for each
+    KUBECTL_RUNTIME_LOG=warn,runtime.watcher=info,app=off  any logger by name; those of the library without its own
+
+Loggers: `kubectl_runtime.controller.NAME` says what a controller and its runs do, modules use their own name.
+
+A record that is made inside a run, by whomever and in whatever function, gets these attributes from `RunFilter`, which
+`setup` puts on its handler; with handlers of your own, add one to each. Nothing is installed at import.
+
+    controller, kind, namespace, object_name, reconcile_id, reason, ref
+
+(`name` is the logger's own, so the object's is `object_name`; in JSON they are `logger` and `name`.)
+"""
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any, Protocol, TextIO
+
+import msgspec
+
+from kubectl_runtime.core.meta.refs import ObjectRef
+
+VARIABLE = "KUBECTL_RUNTIME_LOG"
+ROOT = "kubectl_runtime"
+
+_LEVELS = {"off": logging.CRITICAL + 10, "error": logging.ERROR, "warn": logging.WARNING, "warning": logging.WARNING,
+           "info": logging.INFO, "debug": logging.DEBUG, "trace": logging.DEBUG}
+_OWN_ROOMS = frozenset(("apiserver", "cli", "client", "controller", "core", "crd", "manifests", "resources", "runtime",
+                        "schema", "testing", "webhooks"))
+_STANDARD = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "ref"))
+
+log = logging.getLogger(__name__)
+
+
+class LoggedRun(Protocol):
+    """What a log line says of a run; a reconciler's `Context` is one."""
+
+    @property
+    def controller(self) -> str: ...
+
+    @property
+    def ref(self) -> ObjectRef: ...
+
+    @property
+    def reconcile_id(self) -> str: ...
+
+    @property
+    def reason(self) -> str: ...
+
+
+this_run: ContextVar[LoggedRun | None] = ContextVar("kubectl_runtime_run", default=None)
+"""The run that this thread (or this context, if it was copied into another one) works for."""
+
+
+def run_fields(run: LoggedRun) -> dict[str, Any]:
+    """The attributes of a record that belongs to `run`, as `extra=` takes them."""
+    ref = run.ref
+    return {"controller": run.controller, "kind": ref.kind, "namespace": ref.namespace, "object_name": ref.name,
+            "reconcile_id": run.reconcile_id, "reason": str(run.reason), "ref": ref}
+
+
+class RunFilter(logging.Filter):
+    """Lets everything pass, and writes the run into records that were made inside one."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        run = this_run.get()
+        if run is not None and not hasattr(record, "reconcile_id"):
+            for name, value in run_fields(run).items():
+                if not hasattr(record, name):
+                    setattr(record, name, value)
+        return True
+
+
+class TextFormatter(logging.Formatter):
+    """`time LEVEL logger: message [ID Kind namespace/name]`, the last only inside a run that it does not name yet."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        text = super().formatMessage(record)
+        identity = getattr(record, "reconcile_id", None)
+        if identity is None or identity in text:
+            return text
+        ref = getattr(record, "ref", None)
+        return f"{text} [{identity} {said(ref)}]" if isinstance(ref, ObjectRef) else f"{text} [{identity}]"
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, the run's fields, the record's `extra`, exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {
+            "time": time.replace("+00:00", "Z"), "level": record.levelname.lower(), "logger": record.name,
+            "message": record.getMessage()}
+        for name, value in vars(record).items():
+            if name not in _STANDARD and value is not None:
+                line["name" if name == "object_name" else name] = value
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            line["stack"] = self.formatStack(record.stack_info)
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+def said(ref: ObjectRef) -> str:
+    """An object as log lines name it: `ConfigMap default/a`, `Namespace a`."""
+    return f"{ref.kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind} {ref.name}"
+
+
+def parse_levels(text: str) -> tuple[dict[str, int], list[str]]:
+    """Levels by logger name, from directives as `env_logger` knows them, and those that are none.
+
+    `info` is for the whole library, `name=level` for one logger and what is below it, `name` alone for all of it.
+    """
+    levels: dict[str, int] = {}
+    wrong: list[str] = []
+    for directive in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, level = directive.partition("=")
+        name, level = name.strip(), level.strip().lower()
+        if not equals:
+            name, level = ("", name.lower()) if name.lower() in _LEVELS else (name, "debug")
+        if level in _LEVELS and (name or not equals) and " " not in name:
+            levels[_logger_name(name)] = _LEVELS[level]
+        else:
+            wrong.append(directive)
+    return levels, wrong
+
+
+def apply_levels(text: str) -> None:
+    """Set the levels of these directives. Those that are none are told in a warning, and change nothing."""
+    levels, wrong = parse_levels(text)
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+    for directive in wrong:
+        log.warning("%s: %r is no directive: write a level (%s), or LOGGER=LEVEL", VARIABLE, directive,
+                    ", ".join(sorted(_LEVELS)))
+
+
+def setup(default: str = "info", *, json: bool = False, stream: TextIO | None = None,
+          environ: Mapping[str, str] | None = None) -> logging.Handler:
+    """For programs: write the library's logs and the program's own to `stream` (stderr), and set the levels.
+
+    The levels are `default` (directives as well), then those of the variable KUBECTL_RUNTIME_LOG. The handler, which
+    comes back, is put on the root logger, whose level is left as it is; a second call replaces it.
+    """
+    handler = _Handler(stream if stream is not None else sys.stderr)
+    handler.setFormatter(JsonFormatter() if json else TextFormatter())
+    handler.addFilter(RunFilter())
+    root = logging.getLogger()
+    for old in [old for old in root.handlers if isinstance(old, _Handler)]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    apply_levels(default)
+    apply_levels((os.environ if environ is None else environ).get(VARIABLE, ""))
+    return handler
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Ours, so that it can be replaced."""
+
+
+def _logger_name(name: str) -> str:
+    if not name:
+        return ROOT
+    return f"{ROOT}.{name}" if name.partition(".")[0] in _OWN_ROOMS else name

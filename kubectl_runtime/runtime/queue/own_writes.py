@@ -1,0 +1,120 @@
+"""Which versions a run has made itself: what its writes were answered, less those that changed nothing.
+
+    answered version                                        is ours
+    the one that was stored before                          no: nothing was changed
+    another one, and what was sent stood there before       no: somebody else made it, just before the write came
+    another one                                             yes
+    none, after a deletion: the object is gone              the deletion of this uid is
+
+The middle row costs two decodings, so it is looked at only after a failure, when it matters: the echo of an own write
+does not bring a retry forward, the change of somebody else does. Where that cannot be told (the object is not watched,
+only its metadata or declared fields are, or somebody made exactly the change that was sent), the version is ours.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
+
+if TYPE_CHECKING:
+    from kubectl_runtime.client.api.writes import Write
+
+Version: TypeAlias = tuple[str, str]
+"""One version of one object: its uid and resourceVersion. An empty version stands for the end of that object."""
+
+MOST_COMPARED = 1000
+"""Writes of one run whose bodies are kept for comparison."""
+
+_decode = msgspec.json.Decoder().decode
+
+
+class OwnWrites:
+    """The writes of one run. Of the thread that runs, until the run has ended."""
+
+    __slots__ = ("_compared", "_versions", "last")
+
+    def __init__(self) -> None:
+        self._versions: dict[Version, None] = {}
+        self._compared: dict[Version, tuple[Record, bytes]] = {}
+        self.last: list[tuple[Record | None, Record]] = []
+        """The newest two objects that were changed: as stored before, as answered."""
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    def add(self, write: Write, before: Record | None) -> None:
+        """`write` was answered; `before` is how the object was stored then, None when it was not."""
+        if not write.uid or (write.record is None and not write.resource_version and write.verb != "delete"):
+            return
+        version = (write.uid, write.resource_version)
+        known = before is not None and before.uid == write.uid
+        if known and before is not None and before.resource_version == write.resource_version:
+            return
+        self._versions[version] = None
+        if write.record is None:
+            return
+        if known and before is not None and write.sent and len(self._compared) < MOST_COMPARED:
+            self._compared[version] = (before, write.sent)
+        self.last = [*self.last[-1:], (before if known else None, write.record)]
+
+    def versions(self) -> dict[Version, None]:
+        """All that were answered, without a look at what they changed."""
+        return self._versions
+
+    def changes(self) -> dict[Version, None]:
+        """Those that are ours, see the module. Decodes what was sent."""
+        return {version: None for version in self._versions
+                if version not in self._compared or not stood_there(*self._compared[version])}
+
+
+def stood_there(before: Record, sent: bytes) -> bool:
+    """Whether to send `sent` (an object, a patch) would have changed nothing in `before`; False when it is unknown."""
+    try:
+        found = _decode(before.raw)
+        wanted = _decode(sent)
+    except DECODE_FAILURES:  # declared fields only, or a body that is no JSON
+        return False
+    if before.enveloped:
+        found = found.get("object")
+    if isinstance(wanted, list):
+        return all(_done(operation, found) for operation in wanted)
+    metadata = wanted.get("metadata") if isinstance(wanted, dict) else None
+    if isinstance(metadata, dict):
+        for server_s in ("resourceVersion", "managedFields", "generation"):
+            metadata.pop(server_s, None)
+    return _holds(found, wanted)
+
+
+def _holds(found: Any, wanted: Any) -> bool:
+    """Whether `wanted` is a part of `found`; null stands for what is absent."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(_holds(found.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(found, list) and all(any(_holds(item, one) for item in found) for one in wanted)
+    return type(found) is type(wanted) and bool(found == wanted)
+
+
+def _done(operation: Any, found: Any) -> bool:
+    """Whether one operation of a JSON patch has nothing left to do."""
+    kind = operation.get("op")
+    if kind == "test":
+        return True
+    exists, value = _at(found, operation.get("path", ""))
+    if kind == "remove":
+        return not exists
+    return kind in ("add", "replace") and exists and _holds(value, operation.get("value"))
+
+
+def _at(found: Any, path: str) -> tuple[bool, Any]:
+    for segment in path.split("/")[1:]:
+        key = segment.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict) and key in found:
+            found = found[key]
+        elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+            found = found[int(key)]
+        else:
+            return False, None
+    return True, found

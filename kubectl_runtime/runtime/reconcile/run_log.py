@@ -1,0 +1,211 @@
+"""`RunLog`: what a controller's log says of its runs, so that an outage is read in a few lines.
+
+    a run ends                          level    said
+    well, as the one before             DEBUG    a line per run: object, reason, duration, result
+    well, after failures                INFO     after how many attempts and how long
+    the first failure, another error    ERROR    with its traceback, unless it is a KubeError, which says it all
+    the same error as before            ERROR    at each doubling of the attempts, in one line
+    a conflict that is retried quietly  DEBUG
+
+    of one controller's keys that fail alike (same class of error, same code) the first ten in a minute are told so,
+    then one line that counts them, at each doubling; recoveries likewise
+
+Levels other than ERROR: fields that belong to another manager are a WARNING, and so is what the shutdown ends; that a
+namespace goes is INFO, since a watch was faster than the one of the object.
+
+What was told of a key is kept with its failure count, so it goes when that goes. Safe to use from any thread; no lock
+is held while anything is logged.
+"""
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.base.observer import RunResult
+from kubectl_runtime.runtime.events.writing import TERMINATING
+from kubectl_runtime.runtime.logs import run_fields, said
+from kubectl_runtime.runtime.queue.runs import Outcome, Run
+from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.usercode import GuardedLogger, described
+
+OWNED = "FieldManagerConflict"
+"""The reason of a cause where an apply met a field of another manager: unlike a stale write, no retry helps."""
+
+SINGLY, WITHIN = 10, 60.0
+"""So many keys that fail alike are told singly within so many seconds."""
+
+MOST_KINDS = 100
+"""Kinds of failures that are counted; a program with more has other troubles."""
+
+Alike = tuple[str, int]
+"""What failures have in common: the class of the error and its code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the log knows of a key that failed the last time it ran."""
+
+    text: str
+    alike: Alike
+    attempts: int
+    since: float
+
+
+class Crowd:
+    """How many of one kind came within the last while, and whether the next is to be told. Pure."""
+
+    def __init__(self) -> None:
+        self._since = float("-inf")
+        self.count = 0
+
+    def add(self, now: float) -> bool:
+        """One more. Whether it is to be told: by itself up to `SINGLY`, then as a number at each doubling."""
+        if now - self._since >= WITHIN:
+            self._since, self.count = now, 0
+        self.count += 1
+        times, rest = divmod(self.count, SINGLY)
+        return self.count <= SINGLY or (not rest and times & (times - 1) == 0)
+
+    def may_repeat(self, now: float) -> bool:
+        """Whether one that was counted already may be told again; then it counts as well."""
+        if now - self._since < WITHIN and self.count >= SINGLY:
+            return False
+        return self.add(now)
+
+    @property
+    def together(self) -> bool:
+        """Whether the last one is told as a number."""
+        return self.count > SINGLY
+
+    def age(self, now: float) -> float:
+        return now - self._since
+
+
+class RunLog:
+    """One controller's."""
+
+    def __init__(self, logger: GuardedLogger, clock: Clock) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failures: dict[Alike, Crowd] = {}
+        self._recoveries: dict[Alike, Crowd] = {}
+
+    def failed(self, run: Run, ctx: Context[Any], outcome: Outcome, error: BaseException) -> Told:
+        """A run failed; what is to be kept of it."""
+        now = self._clock.monotonic()
+        before = run.told if isinstance(run.told, Told) else None
+        text = described(error)
+        alike = (type(error).__name__, error.code if isinstance(error, ApiError) else 0)
+        attempts = before.attempts + 1 if before is not None else 1
+        told = Told(text, alike, attempts, before.since if before is not None else now)
+        if ctx.stop.is_set():
+            self._say(logging.WARNING, ctx, "%s: ended by the shutdown: %s", said(ctx.ref), text)
+        elif before is None or before.text != text:
+            self._fails_anew(told, ctx, outcome, error, now)
+        elif attempts & (attempts - 1) == 0:
+            self._still_fails(told, ctx, outcome, error, now)
+        return told
+
+    def ended(self, run: Run, ctx: Context[Any], outcome: Outcome) -> None:
+        """A run ended, well or not."""
+        now = self._clock.monotonic()
+        if isinstance(run.told, Told) and outcome.result in (RunResult.SUCCESS, RunResult.REQUEUE_AFTER):
+            self._recovered(run.told, ctx, now)
+        if self._logger.isEnabledFor(logging.DEBUG):
+            self._say(logging.DEBUG, ctx, "%s: ran for %s in %s: %s", said(ctx.ref), ctx.reason or "no reason given",
+                      readable(now - run.started), _result(outcome))
+
+    def overdue(self, ctx: Context[Any], took: float, timeout: float) -> None:
+        """A run has ended that took longer than it was given."""
+        self._say(logging.WARNING, ctx, "%s: took %s, longer than the %s that run_timeout gives a run: end it when "
+                  "ctx.stop is set", said(ctx.ref), readable(took), readable(timeout))
+
+    def _fails_anew(self, told: Told, ctx: Context[Any], outcome: Outcome, error: BaseException, now: float) -> None:
+        with self._lock:
+            crowd = _crowd(self._failures, told.alike)
+            tell, together, count, age = crowd.add(now), crowd.together, crowd.count, crowd.age(now)
+        level, what = _kind(error, outcome)
+        if not tell:
+            return
+        if together:
+            self._say(level, ctx, "%d objects have failed alike (%s) within %s, the last one %s: %s", count,
+                      _alike(told.alike), readable(age), said(ctx.ref), told.text)
+            return
+        trace = None if isinstance(error, KubeError) else error
+        self._say(level, ctx, "%s: %s (attempt %d, %s): %s%s", said(ctx.ref), what, told.attempts, _again(outcome),
+                  told.text, "; others that fail alike are only counted for a while" if count == SINGLY else "",
+                  trace=trace)
+
+    def _still_fails(self, told: Told, ctx: Context[Any], outcome: Outcome, error: BaseException, now: float) -> None:
+        with self._lock:
+            tell = _crowd(self._failures, told.alike).may_repeat(now)
+        if tell:
+            level, what = _kind(error, outcome)
+            self._say(level, ctx, "%s: %s still, %d attempts within %s (%s): %s", said(ctx.ref), what, told.attempts,
+                      readable(now - told.since), _again(outcome), told.text)
+
+    def _recovered(self, told: Told, ctx: Context[Any], now: float) -> None:
+        with self._lock:
+            crowd = _crowd(self._recoveries, told.alike)
+            tell, together, count, age = crowd.add(now), crowd.together, crowd.count, crowd.age(now)
+        if tell and together:
+            self._say(logging.INFO, ctx, "%d objects work again after failures (%s) within %s, the last one %s", count,
+                      _alike(told.alike), readable(age), said(ctx.ref))
+        elif tell:
+            self._say(logging.INFO, ctx, "%s: works again after %d failed attempts in %s", said(ctx.ref), told.attempts,
+                      readable(now - told.since))
+
+    def _say(self, level: int, ctx: Context[Any], message: str, *args: object,
+             trace: BaseException | None = None) -> None:
+        if self._logger.isEnabledFor(level):
+            self._logger.log(level, message, *args, exc_info=trace, extra=run_fields(ctx))
+
+
+def _crowd(crowds: dict[Alike, Crowd], alike: Alike) -> Crowd:
+    found = crowds.get(alike)
+    if found is None:
+        if len(crowds) >= MOST_KINDS:
+            crowds.clear()
+        found = crowds[alike] = Crowd()
+    return found
+
+
+def _kind(error: BaseException, outcome: Outcome) -> tuple[int, str]:
+    """The level at which a failure is told, and what it is."""
+    causes = [cause.reason for cause in error.status.causes] if isinstance(error, ApiError) else []
+    if OWNED in causes:
+        return logging.WARNING, ("fields belong to somebody else, until you leave them out or take them with "
+                                 "force=True")
+    if TERMINATING in causes:
+        return logging.INFO, "a namespace is being deleted"
+    if outcome.result is RunResult.TERMINAL_ERROR:
+        return logging.ERROR, "cannot be reconciled as it is"
+    return logging.ERROR, "reconcile failed"
+
+
+def _again(outcome: Outcome) -> str:
+    if outcome.result is RunResult.TERMINAL_ERROR:
+        return "waits for the object to change"
+    return "waits for a change" if outcome.delay is None else f"again in {readable(outcome.delay)}"
+
+
+def _alike(alike: Alike) -> str:
+    return f"{alike[0]} {alike[1]}" if alike[1] else alike[0]
+
+
+def _result(outcome: Outcome) -> str:
+    if outcome.error is not None:
+        return f"{outcome.result}, {_again(outcome)}: {described(outcome.error)}"
+    return str(outcome.result) if outcome.delay is None else f"{outcome.result}, {_again(outcome)}"
+
+
+def readable(seconds: float) -> str:
+    """`12 ms`, `1.5 s`, `20 min`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

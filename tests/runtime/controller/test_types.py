@@ -1,0 +1,82 @@
+"""What a type checker says of reconcilers and their context."""
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = '''
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+from kubectl_runtime import Action, Api, Client, Context, Controller, Reconciler, Resource, Store
+
+
+class Pod(Resource, group="", version="v1", kind="Pod"):
+    spec: dict[str, int]
+
+
+@dataclass
+class Deps:
+    url: str
+
+
+class More(Deps):
+    pass
+
+
+class Mine(Reconciler[Pod]):
+    def reconcile(self, obj: Pod, ctx: Context[Deps]) -> Action:
+        assert_type(ctx.data, Deps)
+        assert_type(ctx.store(Pod), Store[Pod])
+        return Action.requeue(1)
+
+
+class Plain(Reconciler[Pod]):
+    def reconcile(self, obj: Pod, ctx: Context[None]) -> Action:
+        return Action.requeue(1)
+
+
+class Anyone(Reconciler[Pod]):
+    def reconcile(self, obj: Pod, ctx: Context[Any]) -> Action:
+        return Action.requeue(1)
+
+
+def function(obj: Pod, ctx: Context[Deps]) -> Action:
+    return Action.await_change()
+
+
+def nothing(obj: Pod, ctx: Context[None]) -> Action:
+    return Action.await_change()
+
+
+def main(client: Client) -> None:
+    controller = Controller(Api.all(client, Pod))
+    controller.run(Mine(), context=Deps("x"))
+    controller.run(Mine(), context=More("x"))
+    controller.run(Plain())
+    controller.run(Anyone())
+    controller.run(Anyone(), context=3)
+    controller.run(function, context=Deps("x"))
+    controller.run(nothing)
+    controller.run(lambda obj, ctx: Action.await_change())
+    controller.start(function, context=Deps("x"))
+    controller.bind(Mine(), context=Deps("x")).run()
+    controller.run(Mine())  # type: ignore[arg-type]
+    controller.run(Mine(), context=3)  # type: ignore[arg-type]
+    controller.start(function)  # type: ignore[arg-type]
+    controller.bind(function, context="x")  # type: ignore[arg-type]
+'''
+
+
+def test_the_context_has_the_type_that_the_reconciler_asks_for_and_another_one_is_an_error(tmp_path: Path) -> None:
+    """An `ignore` that is not needed would be an error as well."""
+    pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"),
+                           "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

@@ -1,0 +1,93 @@
+"""Which versions a run made: what it sent is compared with what was stored."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.client.api.writes import Write
+from kubectl_runtime.core.codec.decode import decode_object
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.runtime.queue.own_writes import OwnWrites, stood_there
+
+KIND = ApiResource("", "v1", "ConfigMap", "configmaps")
+
+
+def stored(version: str, uid: str = "u", **content: Any) -> Record:
+    metadata = {"name": "a", "namespace": "default", "uid": uid, "resourceVersion": version, "labels": {"x": "y"}}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **content}
+    return decode_object(json.dumps(body).encode(), KIND)
+
+
+BEFORE = stored("5", spec={"replicas": 3, "list": [{"name": "a", "port": 1}], "on": True}, status={"phase": "Failed"})
+
+
+@pytest.mark.parametrize(("sent", "same"), [
+    ({"status": {"phase": "Failed"}}, True),
+    ({"status": {"phase": "Ready"}}, False),
+    ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "resourceVersion": "4"},
+      "spec": {"replicas": 3}}, True),
+    ({"spec": {"list": [{"name": "a"}]}}, True),
+    ({"spec": {"list": [{"name": "b"}]}}, False),
+    ({"spec": {"gone": None}}, True),
+    ({"spec": {"replicas": None}}, False),
+    ({"spec": {"on": 1}}, False),
+    ({"metadata": {"labels": {"x": "y"}}}, True),
+    ({"metadata": {"labels": {"x": "z"}}}, False),
+    ([{"op": "test", "path": "/spec", "value": 7}, {"op": "replace", "path": "/spec/replicas", "value": 3}], True),
+    ([{"op": "add", "path": "/spec/list/-", "value": 3}], False),
+    ([{"op": "replace", "path": "/spec/list/0/port", "value": 1}], True),
+    ([{"op": "remove", "path": "/metadata/labels/x"}], False),
+    ([{"op": "remove", "path": "/metadata/labels/q"}], True),
+    ([{"op": "move", "path": "/spec", "from": "/status"}], False),
+])
+def test_what_would_change_nothing_is_told_from_what_does(sent: Any, same: bool) -> None:
+    assert stood_there(BEFORE, json.dumps(sent).encode()) is same
+
+
+def test_what_cannot_be_compared_counts_as_a_change() -> None:
+    assert not stood_there(BEFORE, b"spec: {}\n")
+    assert not stood_there(Record(BEFORE.head, KIND, b"", view=object()), b"{}")
+
+
+def write(version: str, *, uid: str = "u", sent: Any = None, verb: str = "patch", record: bool = True) -> Write:
+    return Write(ObjectRef(KIND, "a", "default"), verb, version, uid, stored(version, uid) if record else None,
+                 sent=None if sent is None else json.dumps(sent).encode())
+
+
+def test_a_write_that_is_answered_with_the_stored_version_changed_nothing() -> None:
+    writes = OwnWrites()
+    writes.add(write("5", sent={"status": {"phase": "Failed"}}), BEFORE)
+    assert writes.changes() == {}
+    assert writes.last == []
+
+
+def test_a_write_without_effect_that_is_answered_with_a_newer_version_met_somebody_elses() -> None:
+    writes = OwnWrites()
+    writes.add(write("6", sent={"status": {"phase": "Failed"}}), BEFORE)
+    assert writes.changes() == {}
+    writes.add(write("7", sent={"status": {"phase": "Ready"}}), BEFORE)
+    assert writes.changes() == {("u", "7"): None}
+
+
+def test_creations_recreations_and_what_is_not_watched_are_ours() -> None:
+    writes = OwnWrites()
+    writes.add(write("1", sent={"spec": {}}, verb="create"), None)
+    writes.add(write("9", uid="other", sent={"status": {"phase": "Failed"}}), BEFORE)
+    assert writes.changes() == {("u", "1"): None, ("other", "9"): None}
+
+
+def test_the_end_of_an_object_that_was_deleted_is_ours_whatever_its_version() -> None:
+    writes = OwnWrites()
+    writes.add(write("", verb="delete", record=False), BEFORE)
+    assert writes.changes() == {("u", ""): None}
+
+
+def test_a_write_whose_answer_names_no_object_is_nobodys() -> None:
+    writes = OwnWrites()
+    writes.add(write("", uid="", record=False, verb="create"), None)
+    writes.add(write("", record=False, verb="create"), None)
+    assert len(writes) == 0

@@ -1,0 +1,205 @@
+"""Controllers that keep themselves or each other busy are named, others are not."""
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.core.codec.decode import decode_object
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.reconcile.action import Action
+from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.loop_detector import differences, taken
+from kubectl_runtime.testing.simulation import Simulation
+from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records
+            if record.levelno == logging.WARNING and "what differed" in record.getMessage()]
+
+
+class World:
+    """A controller of one Parent on simulated time."""
+
+    def __init__(self) -> None:
+        self.simulation = Simulation(9)
+        self.cluster = FakeCluster(self.simulation.clock)
+        self.cluster.put(Parent, "a")
+        self.runs = 0
+
+    def start(self, reconcile: Any, name: str = "x", *, owns: bool = False) -> None:
+        def counted(obj: Parent, ctx: Context[Any]) -> Action:
+            self.runs += 1
+            return reconcile(obj, ctx)
+
+        controller = Controller(self.cluster.api(Parent), name=name)
+        if owns:
+            controller.owns(self.cluster.api(Child))
+        self.simulation.start(controller, counted)
+
+    def write(self, kind: Any, name: str, value: int, *, managers: dict[str, str] | None = None, **more: Any) -> None:
+        """As a write of a controller here; `managers`: who owns which field of the spec from now on."""
+        fields = [{"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {f"f:{field}": {}}}}
+                  for field, manager in (managers or {}).items()]
+        self.cluster.put(kind, name, value, verb="apply", metadata={"managedFields": fields},
+                         sent=json.dumps({"spec": {"value": value}}).encode(), **more)
+
+
+def test_a_reconciler_that_writes_its_own_status_each_time_is_named_once_with_the_path(
+        caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        if world.runs < 60:
+            world.write(Parent, "a", world.runs)
+        return Action.await_change()
+
+    world.start(reconcile)
+    world.simulation.settle(30)
+    assert world.runs >= 60
+    line, = warnings(caplog)
+    assert "Parent default/a runs in a loop: 10 runs within" in line
+    assert line.endswith("what differed between the last two versions: spec.value")
+
+
+def test_a_reconciler_that_asks_for_0_without_end_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.start(lambda obj, ctx: Action.requeue(0))
+    world.simulation.settle(30)
+    line, = warnings(caplog)
+    assert "asks to run again at once" in line
+
+
+def test_two_managers_that_take_a_field_from_each_other_are_named_with_the_path(
+        caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+
+    def forcing(name: str, value: int) -> Any:
+        def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+            if world.runs < 100 and world.cluster.value(Child, "c") != value:
+                world.write(Child, "c", value, managers={"value": name}, owner="a")
+            return Action.await_change()
+
+        return reconcile
+
+    world.start(forcing("one", 1), "one", owns=True)
+    world.start(forcing("two", 2), "two", owns=True)
+    world.simulation.settle(30)
+    lines = [line for line in warnings(caplog) if "quarrels" in line]
+    assert 1 <= len(lines) <= 2, "each of the two controllers may say so, once"
+    assert "quarrels with field manager" in lines[0]
+    assert "Child default/c" in lines[0]
+    assert "spec.value" in lines[0]
+
+
+def test_a_controller_that_comes_to_rest_is_not_named(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        if obj.spec["value"] < 5:  # five writes of its own, then it is done
+            world.write(Parent, "a", obj.spec["value"] + 1)
+        return Action.requeue(5)
+
+    world.start(reconcile)
+    for _ in range(20):
+        world.simulation.settle(3)
+    assert warnings(caplog) == []
+
+
+def test_changes_by_others_between_the_own_ones_break_the_row(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        world.write(Child, "c", world.runs, owner="a")
+        return Action.await_change()
+
+    world.start(reconcile)  # does not watch what it writes
+    for value in range(40):
+        world.cluster.put(Parent, "a", value)
+        world.simulation.settle(0.5)
+    assert world.runs == 40
+    assert warnings(caplog) == []
+
+
+def test_a_write_every_ten_seconds_is_no_loop(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        if ctx.reason != "object updated":
+            world.write(Parent, "a", world.runs)
+        return Action.requeue(10)
+
+    world.start(reconcile)
+    world.simulation.settle(600)
+    assert world.runs > 60
+    assert warnings(caplog) == []
+
+
+def record(spec: Any, *entries: dict[str, Any], version: str = "1", name: str = "a") -> Record:
+    metadata = {"name": name, "namespace": "default", "uid": "u", "resourceVersion": version,
+                "managedFields": list(entries)}
+    return decode_object(json.dumps({"metadata": metadata, "spec": spec}).encode(), Parent.api_resource)
+
+
+def entry(manager: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return {"manager": manager, "operation": "Apply", "fieldsV1": fields}
+
+
+def test_differences_are_paths_without_values_and_without_what_the_server_counts() -> None:
+    before = record({"a": 1, "list": [{"x": 1}, {"x": 2}], "gone": 0, "same": {"y": [1]}}, version="1")
+    after = record({"a": True, "list": [{"x": 1}, {"x": 3}], "new": 0, "same": {"y": [1]}}, version="2")
+    assert sorted(differences(before, after)) == ["spec.a", "spec.gone", "spec.list[1].x", "spec.new"]
+    assert differences(None, after) == []
+    assert differences(record({}, name="b"), after) == []
+    assert len(differences(record({}), record({f"k{number}": 1 for number in range(100)}))) == 10
+
+
+def test_a_field_is_taken_when_its_only_manager_lost_it_to_another() -> None:
+    list_item = 'k:{"name":"x"}'
+    before = record({}, entry("one", {"f:spec": {".": {}, "f:a": {}, "f:b": {}, "f:l": {list_item: {"f:v": {}}}}}),
+                    entry("three", {"f:spec": {"f:b": {}}}))
+    after = record({}, entry("two", {"f:spec": {"f:a": {}, "f:b": {}, "f:l": {list_item: {"f:v": {}}}}}))
+    assert taken(before, after) == [("spec.a", "one"), ('spec.l[{"name":"x"}].v', "one")]
+    shared = record({}, entry("one", {"f:spec": {"f:a": {}}}), entry("two", {"f:spec": {"f:a": {}}}))
+    assert taken(record({}, entry("one", {"f:spec": {"f:a": {}}})), shared) == []
+    assert taken(before, record({})) == []
+
+
+def test_five_controllers_in_an_hour_of_faults_are_never_named(caplog: pytest.LogCaptureFixture) -> None:
+    simulation = Simulation(11)
+    cluster, rng = FakeCluster(simulation.clock), simulation.random
+    names = [f"p-{number}" for number in range(5)]
+
+    def reconciler(suffix: str, every: int | None) -> Any:
+        def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+            child, value = f"{obj.name}-{suffix}", obj.spec["value"]
+            if cluster.value(Child, child) != value:
+                sent = json.dumps({"spec": {"value": value}}).encode()
+                cluster.put(Child, child, value, owner=obj.name, verb="apply", sent=sent)
+            if rng.random() < 0.03:
+                raise ValueError("now and then")
+            return Action.await_change() if every is None else Action.requeue(every)
+
+        return reconcile
+
+    for number, every in enumerate((None, 60, 120, 300, None)):
+        controller = Controller(cluster.api(Parent), name=f"c{number}").owns(cluster.api(Child))
+        simulation.start(controller, reconciler(f"c{number}", every))
+
+    faults = [
+        lambda: cluster.cut(Parent, Child), lambda: cluster.compact(Parent, Child),
+        lambda: cluster.failing.add(Child.api_resource), cluster.failing.clear,
+        lambda: cluster.put(Parent, rng.choice(names), rng.randrange(100)),
+        lambda: cluster.put(Parent, rng.choice(names), rng.randrange(100)),
+        lambda: cluster.delete(Parent, rng.choice(names)),
+        lambda: cluster.delete(Child, rng.choice(sorted(cluster.names(Child)) or ["none"]))]
+    for _ in range(360):
+        rng.choice(faults)()
+        simulation.settle(10)
+        for history in cluster.history.values():
+            del history[:-50]
+    assert warnings(caplog) == []

@@ -1,0 +1,442 @@
+"""How runs end and what follows, in whole controllers on simulated time."""
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.client.api.writes import Write
+from kubectl_runtime.core.base.errors import ApiError, TransportError
+from kubectl_runtime.core.base.observer import RunResult
+from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
+from kubectl_runtime.runtime.reconcile.action import Action, TerminalError
+from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.reconciler import Reconciler, RunReport
+from kubectl_runtime.testing.simulation import Simulation
+from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+
+Answer = Callable[[Parent, Context[Any]], Action]
+
+
+class World:
+    """A controller of Parents, which owns Children, on simulated time."""
+
+    def __init__(self, answer: Answer | Reconciler[Parent], *, owns: bool = False, policy: Any = None,
+                 **options: Any) -> None:
+        self.simulation = Simulation(3)
+        self.clock = self.simulation.clock
+        self.cluster = FakeCluster(self.clock)
+        self.reports: list[RunReport] = []
+        self.times: list[float] = []
+        controller = Controller(self.cluster.api(Parent), backoff=KeyBackoff(jitter=0), **options)
+        controller.on_result(self._report)
+        if owns:
+            controller.owns(self.cluster.api(Child))
+        self.running = self.simulation.start(controller, answer, error_policy=policy)
+
+    def _report(self, report: RunReport) -> None:
+        self.reports.append(report)
+        self.times.append(self.clock.monotonic())
+
+    def put(self, value: int = 0, **metadata: Any) -> None:
+        self.cluster.put(Parent, "a", value, metadata=metadata)
+
+    def own_write(self, value: int, **sent: Any) -> None:
+        """The reconciler changes its own object."""
+        self.cluster.put(Parent, "a", value, verb="patch", sent=json.dumps(sent or {"spec": {"value": value}}).encode())
+
+    def settle(self, seconds: float = 0) -> int:
+        """Let it go on for so long; how many runs there were."""
+        before = len(self.reports)
+        self.simulation.settle(seconds)
+        return len(self.reports) - before
+
+
+def conflict() -> ApiError:
+    return ApiError(Status(code=409, reason="Conflict", message="the object has been modified"), "replace parents a")
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_after_a_terminal_error_a_key_waits_for_a_new_version_and_the_policy_is_not_asked(wrapped: bool) -> None:
+    asked: list[BaseException] = []
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        if obj.spec["value"] == 0:
+            if wrapped:
+                raise ValueError("of mine") from TerminalError("no such region")
+            raise TerminalError("no such region")
+        return Action.await_change()
+
+    world = World(answer, policy=lambda obj, error, ctx: asked.append(error) or Action.requeue(1))
+    world.put(0)
+    assert world.settle(5000) == 1
+    for _ in range(3):
+        world.running.trigger(ObjectRef.of(Parent, "a", "default"))
+        assert world.settle(100) == 0, "it was looked at again although it is the same version"
+    world.put(1)
+    assert world.settle() == 1
+    assert asked == []
+    assert [(report.result, report.attempt) for report in world.reports] == [
+        (RunResult.TERMINAL_ERROR, 1), (RunResult.SUCCESS, 2)]
+
+
+def test_what_a_run_wrote_before_its_terminal_error_is_no_new_version() -> None:
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        world.own_write(len(world.reports) + 100)
+        world.own_write(len(world.reports) + 200)
+        raise TerminalError("no such region")
+
+    world = World(answer)
+    world.put(0)
+    assert world.settle(1000) == 1
+    world.put(7)
+    assert world.settle(1000) == 1
+
+
+def test_an_object_whose_body_does_not_decode_is_terminal_and_a_child_that_does_not_is_retried() -> None:
+    other = ObjectRef.of(Child, "c", "default")
+    raised: list[BaseException] = []
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        raise raised[-1]
+
+    world = World(answer)
+    world.put(0)
+    raised.append(DecodeError(other, "$.spec", "$.spec: no"))
+    assert world.settle(1) > 5
+    raised.append(DecodeError(ObjectRef.of(Parent, "a", "default"), "$.spec", "$.spec: no"))
+    world.put(1)
+    assert world.settle(5000) == 1
+
+
+def test_a_conflict_is_retried_soon_and_quietly_without_a_word_to_the_policy_and_without_a_count(
+        caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kubectl_runtime.controller")
+    asked: list[BaseException] = []
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        if len(world.reports) < 3:
+            raise conflict()
+        return Action.await_change()
+
+    world = World(answer, policy=lambda obj, error, ctx: asked.append(error) or Action.requeue(1))
+    world.put(0)
+    assert world.settle(0.1) == 4
+    assert [report.attempt for report in world.reports] == [1, 1, 1, 1]
+    assert asked == []
+    assert [record.getMessage() for record in caplog.records if "Parent default/a" in record.getMessage()] == []
+
+
+def test_conflicts_without_end_become_a_failure_that_backs_off() -> None:
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        raise conflict()
+
+    world = World(answer)
+    world.put(0)
+    assert world.settle(60) < 120
+    assert world.reports[-1].attempt > 5
+
+
+def test_the_failure_count_is_kept_over_a_conflict() -> None:
+    errors: list[BaseException] = [TransportError("x"), TransportError("x"), conflict(), TransportError("x")]
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        if errors:
+            raise errors.pop(0)
+        return Action.await_change()
+
+    world = World(answer)
+    world.put(0)
+    world.settle(10)
+    assert [report.attempt for report in world.reports] == [1, 2, 3, 3, 4]
+
+
+def test_on_success_hears_of_each_success_and_what_it_raises_is_a_failure() -> None:
+    heard: list[tuple[str, Action]] = []
+
+    class Telling(Reconciler[Parent]):
+        def reconcile(self, obj: Parent, ctx: Context[Any]) -> Action:
+            if obj.spec["value"] == 1:
+                raise ValueError("planned")
+            return Action.requeue(300)
+
+        def on_success(self, obj: Parent, action: Action, ctx: Context[Any]) -> None:
+            heard.append((obj.name, action))
+            if obj.spec["value"] == 2:
+                raise ValueError("planned as well")
+
+    world = World(Telling())
+    world.put(0)
+    world.settle()
+    assert heard == [("a", Action.requeue(300))]
+    world.put(1)
+    world.settle(0.001)
+    assert len(heard) == 1
+    world.put(2)
+    world.settle(0.001)
+    assert [report.result for report in world.reports] == [RunResult.REQUEUE_AFTER, RunResult.ERROR, RunResult.ERROR]
+
+
+def test_each_run_is_reported_with_its_result_and_a_callback_that_raises_harms_nobody() -> None:
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        if ctx.attempt == 1:
+            raise TransportError("planned")
+        return Action.requeue(5)
+
+    world = World(answer)
+    world.put(0)
+    world.settle(1)
+    first, second = world.reports
+    assert (first.result, str(first.error), first.requeue_after, first.attempt) == (
+        RunResult.ERROR, "planned", 0.005, 1)
+    assert (second.result, second.error, second.requeue_after, second.attempt) == (
+        RunResult.REQUEUE_AFTER, None, 5.0, 2)
+    assert first.ref == ObjectRef.of(Parent, "a", "default")
+    assert len(first.reconcile_id) == 8 != second.reconcile_id
+
+    def raising(report: RunReport) -> None:
+        raise SystemExit("planned")
+
+    simulation = Simulation(1)
+    cluster = FakeCluster(simulation.clock)
+    cluster.put(Parent, "a")
+    seen: list[str] = []
+    simulation.start(Controller(cluster.api(Parent)).on_result(raising),
+                     lambda obj, ctx: seen.append(obj.name) or Action.requeue(1))
+    simulation.settle(3.5)
+    assert len(seen) == 4
+
+
+def test_requeue_after_is_exact_and_starts_the_failure_count_over() -> None:
+    results: list[Any] = [ValueError("x")] * 4 + [Action.requeue(1), ValueError("x"), Action.await_change()]
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        result = results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    world = World(answer)
+    world.put(0)
+    world.settle(60)
+    gaps = [round(after - before, 6) for before, after in zip(world.times, world.times[1:], strict=False)]
+    assert gaps == [0.005, 0.01, 0.02, 0.04, 1.0, 0.005]
+
+
+def test_to_ask_for_0_again_and_again_is_slowed_down_to_ten_times_a_second() -> None:
+    world = World(lambda obj, ctx: Action.requeue(0))
+    world.put(0)
+    world.settle(10)
+    gaps = [round(after - before, 6) for before, after in zip(world.times, world.times[1:], strict=False)]
+    assert gaps[:6] == [0.005, 0.01, 0.02, 0.04, 0.08, 0.1]
+    assert set(gaps[5:]) == {0.1}
+
+
+def test_a_longer_requeue_in_between_starts_the_row_anew_and_is_kept_as_asked() -> None:
+    asked = [0, 0, 0, 0.5, 0, 0]
+    world = World(lambda obj, ctx: Action.requeue(asked[len(world.reports)]) if len(world.reports) < len(asked)
+                  else Action.await_change())
+    world.put(0)
+    world.settle(10)
+    gaps = [round(after - before, 6) for before, after in zip(world.times, world.times[1:], strict=False)]
+    assert gaps == [0.005, 0.01, 0.02, 0.5, 0.005, 0.01]
+
+
+def test_somebody_else_s_change_is_looked_at_at_once_even_if_a_write_without_effect_was_answered_with_its_version(
+) -> None:
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        if obj.spec["value"] == 1:
+            return Action.await_change()
+        if len(world.reports) == 12:  # somebody mends it, just before we write what stands there anyway
+            world.put(1)
+            mended = world.cluster.objects[Parent.api_resource]["a"]
+            sent = json.dumps({"metadata": {"labels": {"state": "failed"}}}).encode()
+            world.cluster.client.writes.tell(Write(mended.ref, "patch", mended.resource_version, mended.uid, mended,
+                                                   sent=sent))
+        raise TransportError("planned")
+
+    world = World(answer)
+    world.cluster.put(Parent, "a", 0, metadata={"labels": {"state": "failed"}})
+    world.settle(100)
+    mended_at = world.times[12]
+    assert world.reports[13].result is RunResult.SUCCESS
+    assert world.times[13] == mended_at
+
+
+def test_the_echo_of_an_own_write_does_not_bring_the_retry_forward_however_many_children_it_changes() -> None:
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        for number in range(100):
+            value = len(world.reports)
+            sent = json.dumps({"spec": {"value": value}}).encode()
+            world.cluster.put(Child, f"c-{number}", value, owner="a", verb="apply", sent=sent)
+        raise TransportError("planned")
+
+    world = World(answer, owns=True)
+    world.put(0)
+    assert world.settle(10) <= 12
+
+
+def test_a_webhook_that_puts_the_time_into_each_write_does_not_defeat_the_backoff() -> None:
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        sent = json.dumps({"metadata": {"labels": {"state": "failed"}}}).encode()
+        world.cluster.put(Parent, "a", len(world.reports), verb="patch", metadata={"labels": {"state": "failed"}},
+                          sent=sent)
+        raise TransportError("planned")
+
+    world = World(answer)
+    world.put(0, labels={"state": "failed"})
+    assert world.settle(10) <= 20
+
+
+def test_an_own_deletion_does_not_bring_the_retry_forward() -> None:
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        child = world.cluster.put(Child, "c", len(world.reports), owner="a", verb="create")
+        world.cluster.delete(Child, "c")
+        world.cluster.client.writes.tell(Write(child.ref, "delete", "", child.uid))
+        raise TransportError("planned")
+
+    world = World(answer, owns=True)
+    world.put(0)
+    assert world.settle(10) <= 12
+
+
+def test_changes_by_others_while_a_key_fails_do_not_raise_its_count() -> None:
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        raise TransportError("planned")
+
+    world = World(answer, retry_rate=None)
+    world.put(0)
+    world.settle(0.2)
+    count = world.reports[-1].attempt
+    for value in range(1, 21):
+        world.put(value)
+        world.settle()
+    assert world.reports[-1].attempt == count + 1, "the attempt is the next after the retries', whoever asks"
+    assert world.reports[-1].requeue_after is not None
+    assert world.reports[-1].requeue_after <= 0.005 * 2 ** count
+
+
+@pytest.mark.parametrize(("change", "attempt"), [
+    ({"generation": 2}, 1), ({"uid": "other"}, 1), ({"generation": 1, "labels": {"x": "y"}}, 4)])
+def test_a_new_generation_or_uid_starts_the_count_anew_and_nothing_else_does(change: dict[str, Any],
+                                                                            attempt: int) -> None:
+    def policy(obj: Parent, error: BaseException, ctx: Context[Any]) -> Action:
+        return Action.await_change() if ctx.attempt >= 3 else Action.requeue(ctx.backoff_delay)
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        raise TransportError("planned")
+
+    world = World(answer, policy=policy)
+    world.put(0, generation=1)
+    world.settle(10)
+    assert [report.attempt for report in world.reports] == [1, 2, 3]
+    world.running.trigger_all()
+    world.settle(10)
+    assert world.reports[3].attempt == 4, "a resync is no reason to begin anew"
+    if "uid" in change:
+        world.cluster.delete(Parent, "a")
+    world.put(1, **change)
+    world.settle(10)
+    assert world.reports[4].attempt == attempt
+
+
+def test_a_kind_without_generation_never_starts_the_count_anew() -> None:
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        raise TransportError("planned")
+
+    world = World(answer, policy=lambda obj, error, ctx: Action.requeue(3600))
+    world.put(0)
+    world.settle()
+    world.put(1)
+    world.settle()
+    world.put(2)
+    world.settle()
+    assert [report.attempt for report in world.reports] == [1, 2, 2]
+
+
+def test_a_generation_that_the_run_made_itself_does_not_start_the_count_anew() -> None:
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        number = len(world.reports)
+        sent = json.dumps({"spec": {"value": number + 1}}).encode()
+        world.cluster.put(Parent, "a", number + 1, verb="patch", metadata={"generation": number + 2}, sent=sent)
+        raise TransportError("planned")
+
+    world = World(answer)
+    world.put(0, generation=1)
+    world.settle(5)
+    assert [report.attempt for report in world.reports[:5]] == [1, 2, 3, 4, 5]
+
+
+def test_a_run_has_a_deadline_that_its_stop_token_keeps_and_one_that_is_late_is_named(
+        caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[Any] = []
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        began = world.clock.monotonic()
+        seen.append((ctx.deadline, began + 10, ctx.stop.is_set()))
+        seen.append((ctx.stop.wait(4), world.clock.monotonic() - began))
+        seen.append((ctx.stop.wait(60), world.clock.monotonic() - began, ctx.stop.reason))
+        world.clock.advance(1)
+        return Action.await_change()
+
+    world = World(answer, run_timeout=10)
+    world.put(0)
+    world.settle()
+    assert seen[0][0] == seen[0][1]
+    assert seen[0][2] is False
+    assert seen[1:] == [(False, 4.0), (True, 10.0, "its time is up")]
+    assert "Parent default/a: took 11.0 s, longer than the 10.0 s" in caplog.text
+
+
+def test_without_a_run_timeout_there_is_no_deadline() -> None:
+    seen: list[Any] = []
+    world = World(lambda obj, ctx: seen.append((ctx.deadline, ctx.stop.is_set())) or Action.await_change())
+    world.put(0)
+    world.settle()
+    assert seen == [(None, False)]
+
+
+def test_the_initial_list_and_a_resync_wait_for_what_changes() -> None:
+    order: list[str] = []
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        order.append(obj.name)
+        return Action.await_change()
+
+    world = World(answer, concurrency=1)
+    for number in range(300):
+        world.cluster.put(Parent, f"p-{number}", number)
+    world.simulation.settle()
+    order.clear()
+    world.running.trigger_all()
+    world.running.trigger(ObjectRef.of(Parent, "p-299", "default"))
+    world.simulation.settle()
+    assert "p-299" in order[:10]
+    assert len(order) == 300
+
+
+def test_a_retry_of_a_bulk_run_stays_in_its_class() -> None:
+    order: list[str] = []
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        order.append(obj.name)
+        if ctx.attempt == 1:
+            raise TransportError("planned")
+        return Action.await_change()
+
+    world = World(answer, concurrency=1, retry_rate=None)
+    for number in range(50):
+        world.cluster.put(Parent, f"p-{number}", number)
+    world.simulation.settle(0.004)
+    order.clear()
+    world.clock.advance(0.01)
+    world.cluster.put(Parent, "new")
+    world.simulation.settle()
+    assert "new" in order[:12]

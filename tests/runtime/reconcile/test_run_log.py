@@ -1,0 +1,89 @@
+"""When a failure is told: by numbers."""
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.core.base.errors import TransportError
+from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
+from kubectl_runtime.runtime.reconcile.action import Action
+from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.run_log import SINGLY, WITHIN, Crowd, readable
+from kubectl_runtime.testing.simulation import Simulation
+from tests.runtime.fake_cluster import FakeCluster, Parent
+
+
+def test_the_first_ten_are_told_singly_then_each_doubling() -> None:
+    crowd = Crowd()
+    told = [number for number in range(1, 200) if crowd.add(number / 10)]
+    assert told == [*range(1, 11), 20, 40, 80, 160]
+
+
+def test_after_a_minute_the_count_begins_anew() -> None:
+    crowd = Crowd()
+    for _ in range(500):
+        crowd.add(0)
+    assert not crowd.add(WITHIN - 1)
+    assert [crowd.add(WITHIN) for _ in range(SINGLY + 1)] == [True] * SINGLY + [False]
+
+
+def test_what_was_told_before_is_repeated_only_while_there_is_room() -> None:
+    crowd = Crowd()
+    assert [crowd.may_repeat(0) for _ in range(12)] == [True] * 10 + [False] * 2
+    assert crowd.may_repeat(WITHIN)
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.0123, "12 ms"), (1.25, "1.2 s"), (119, "119.0 s"), (1200, "20 min")])
+def test_durations_are_readable(seconds: float, text: str) -> None:
+    assert readable(seconds) == text
+
+
+def test_another_error_is_told_at_once_and_the_same_one_at_each_doubling(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kubectl_runtime.controller")
+    simulation = Simulation(1)
+    cluster = FakeCluster(simulation.clock)
+    cluster.put(Parent, "a")
+    runs: list[str] = []
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        runs.append(obj.name)
+        if len(runs) > 11:
+            return Action.await_change()
+        raise TransportError("first" if len(runs) <= 5 else "second")
+
+    simulation.start(Controller(cluster.api(Parent), backoff=KeyBackoff(jitter=0)), reconcile)
+    simulation.settle(60)
+    lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("Parent default/a")]
+    assert [line.split("(")[0].strip() for line in lines] == [
+        "Parent default/a: reconcile failed",
+        "Parent default/a: reconcile failed still, 2 attempts within 5 ms",
+        "Parent default/a: reconcile failed still, 4 attempts within 35 ms",
+        "Parent default/a: reconcile failed",
+        "Parent default/a: reconcile failed still, 8 attempts within 635 ms",
+        "Parent default/a: works again after 11 failed attempts in 10.2 s"]
+
+
+def test_a_key_that_is_deleted_while_it_fails_leaves_nothing_to_be_told_of_its_successor(
+        caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kubectl_runtime.controller")
+    simulation = Simulation(1)
+    cluster = FakeCluster(simulation.clock)
+    cluster.put(Parent, "a")
+    down = [True]
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        if down[0]:
+            raise TransportError("planned")
+        return Action.await_change()
+
+    simulation.start(Controller(cluster.api(Parent)), reconcile)
+    simulation.settle(1)
+    cluster.delete(Parent, "a")
+    simulation.settle(1)
+    down[0] = False
+    cluster.put(Parent, "a")
+    simulation.settle(1)
+    assert "works again" not in caplog.text

@@ -1,0 +1,144 @@
+"""Logs that say which run they belong to, and the levels that the environment asks for."""
+from __future__ import annotations
+
+import io
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.core.base.errors import TransportError
+from kubectl_runtime.runtime import logs
+from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.reconcile.action import Action
+from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.testing.simulation import Simulation
+from tests.runtime.fake_cluster import FakeCluster, Parent
+
+LOGGERS = ("kubectl_runtime", "kubectl_runtime.controller.x", "kubectl_runtime.runtime.watcher", "app")
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    levels = {name: logging.getLogger(name).level for name in LOGGERS}
+    handlers = list(logging.getLogger().handlers)
+    yield
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+    logging.getLogger().handlers[:] = handlers
+
+
+def levels() -> list[int]:
+    return [logging.getLogger(name).level for name in LOGGERS]
+
+
+def test_the_variable_sets_levels_by_logger_as_env_logger_does() -> None:
+    logs.setup(stream=io.StringIO(), environ={"KUBECTL_RUNTIME_LOG": " debug,controller.x=info, runtime.watcher=WARN,"
+                                                                     "app=off"})
+    assert levels() == [logging.DEBUG, logging.INFO, logging.WARNING, logging.CRITICAL + 10]
+
+
+def test_without_the_variable_the_default_counts_and_a_logger_alone_means_all_of_it() -> None:
+    logs.setup("warn", stream=io.StringIO(), environ={})
+    assert levels()[0] == logging.WARNING
+    logs.apply_levels("controller.x")
+    assert levels()[1] == logging.DEBUG
+
+
+@pytest.mark.parametrize("text", ["controller.x=loud", "=debug", "a b", "x=", "a b=info"])
+def test_a_directive_that_is_none_is_told_and_changes_nothing(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    before = levels()
+    logs.apply_levels(f"{text}")
+    if logs.parse_levels(text)[1]:
+        assert repr(text) in caplog.text
+    assert levels() == before
+
+
+def test_a_second_setup_replaces_the_handler_of_the_first() -> None:
+    before = len(logging.getLogger().handlers)
+    logs.setup(stream=io.StringIO(), environ={})
+    logs.setup(stream=io.StringIO(), environ={})
+    assert len(logging.getLogger().handlers) == before + 1
+
+
+def test_nothing_is_installed_at_import() -> None:
+    program = ("import logging; before = logging.getLogRecordFactory(), logging.getLogger().handlers[:]\n"
+               "import kubectl_runtime.runtime.logs, kubectl_runtime.runtime.controller.controller\n"
+               "assert (logging.getLogRecordFactory(), logging.getLogger().handlers[:]) == before\n"
+               "assert not logging.getLogger('kubectl_runtime').handlers\n")
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def reconciled(stream: io.StringIO, *, json_lines: bool) -> list[Any]:
+    """The lines of a controller `x` whose reconciler and a library that it calls log something."""
+    logs.setup("debug", json=json_lines, stream=stream, environ={})
+    logging.getLogger("app").setLevel(logging.INFO)
+    simulation = Simulation(5)
+    cluster = FakeCluster(simulation.clock)
+    cluster.put(Parent, "a")
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        logging.getLogger("app").info("of a library", extra={"size": 3})
+        ctx.logger.info("of mine")
+        if ctx.attempt == 1:
+            raise TransportError("planned")
+        return Action.requeue(300)
+
+    simulation.start(Controller(cluster.api(Parent), name="x"), reconcile)
+    simulation.settle(1)
+    logging.getLogger("app").info("outside")
+    return stream.getvalue().splitlines()
+
+
+def test_each_record_inside_a_run_carries_the_run_and_none_outside() -> None:
+    lines = [json.loads(line) for line in reconciled(io.StringIO(), json_lines=True)]
+    of_app = [line for line in lines if line["logger"] == "app"]
+    assert [line["message"] for line in of_app] == ["of a library", "of a library", "outside"]
+    inside, again, outside = of_app
+    run = {"controller": "x", "kind": "Parent", "namespace": "default", "name": "a", "size": 3,
+           "reason": "object updated", "level": "info"}
+    assert {key: inside[key] for key in run} == run
+    assert len(inside["reconcile_id"]) == 8
+    assert again["reconcile_id"] != inside["reconcile_id"]
+    assert again["reason"] == "error policy requested retry"
+    assert not {"controller", "kind", "name", "reconcile_id"} & set(outside)
+    mine = next(line for line in lines if line["message"].endswith("of mine"))
+    assert mine["logger"] == "kubectl_runtime.controller.x"
+    assert mine["reconcile_id"] == inside["reconcile_id"]
+
+
+def test_at_debug_there_is_a_line_for_each_run_and_at_info_a_recovery_says_after_how_many_attempts() -> None:
+    lines = [json.loads(line) for line in reconciled(io.StringIO(), json_lines=True)]
+    runs = [line["message"] for line in lines if line["level"] == "debug" and ": ran for " in line["message"]]
+    assert len(runs) == 2
+    assert runs[0].startswith("Parent default/a: ran for object updated in 0 ms: error, again in ")
+    assert runs[0].endswith(": TransportError: planned")
+    assert runs[1] == "Parent default/a: ran for error policy requested retry in 0 ms: requeue_after, again in 5 min"
+    assert [line["message"] for line in lines if "works again" in line["message"]] == [
+        next(line["message"] for line in lines
+             if line["message"].startswith("Parent default/a: works again after 1 failed attempts in "))]
+
+
+def test_lines_for_people_name_the_run_where_the_message_does_not() -> None:
+    lines = reconciled(io.StringIO(), json_lines=False)
+    inside = next(line for line in lines if "app: of a library" in line)
+    assert inside.endswith(" Parent default/a]")
+    assert next(line for line in lines if "app: outside" in line).endswith("outside")
+
+
+def test_json_lines_hold_a_traceback_and_whatever_extra_there_is() -> None:
+    record = logging.LogRecord("app", logging.ERROR, __file__, 1, "no %s", ("luck",), None)
+    record.thing = {1, }
+    try:
+        raise ValueError("planned")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    line = json.loads(logs.JsonFormatter().format(record))
+    assert line["message"] == "no luck"
+    assert line["exception"].endswith("ValueError: planned")
+    assert line["time"].endswith("Z")
+    assert "thing" in line
