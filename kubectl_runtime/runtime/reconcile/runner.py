@@ -61,6 +61,8 @@ class Runner:
         self._pace = WorkerPolicy(executor.patience)
         self._wake_at = inf
         """When the dispatcher will look by itself; somebody who schedules an earlier key must wake it."""
+        self._woken = False
+        """Since the dispatcher's housekeeping began."""
 
     def trigger_all(self, requests: Collection[ReconcileRequest]) -> None:
         """Schedule these requests; whoever is free starts at once. Does not block, and takes the lock once."""
@@ -107,8 +109,9 @@ class Runner:
             return True
 
     def wake(self) -> None:
-        """Have `wait_idle` look at its deadline again."""
+        """Have `wait_idle` look at its deadline again, and `dispatch` do its housekeeping."""
         with self._lock:
+            self._woken = True
             self._changed.notify_all()
 
     def running(self) -> list[Run]:
@@ -140,11 +143,12 @@ class Runner:
                 if self._queue.closed:
                     return
                 delay = self._step()
-                if not self._to_call:
+                if not self._to_call and not self._woken:
                     waits = [seconds for seconds in (limit, delay) if seconds is not None]
                     self._wake_at = self._clock.monotonic() + min(waits) if waits else inf
                     self._clock.wait(self._changed, min(waits) if waits else None)
                     self._wake_at = inf
+                self._woken = False
             self._submit_called()
 
     def _step(self) -> float | None:
