@@ -12,11 +12,15 @@ from kubectl_runtime.core.base.version import VERSION
 if TYPE_CHECKING:  # the same names for type checkers, which do not follow the table
     from kubectl_runtime.client.api.api import Api as Api
     from kubectl_runtime.client.api.client import Client as Client
+    from kubectl_runtime.client.api.namespaces import Namespaces as Namespaces
     from kubectl_runtime.client.api.paging import ObjectList as ObjectList
     from kubectl_runtime.client.config.config import Config as Config
     from kubectl_runtime.client.config.config import NotConfiguredError as NotConfiguredError
     from kubectl_runtime.client.http.failures import KindNotServedError as KindNotServedError
+    from kubectl_runtime.client.http.failures import UnexpectedAnswer as UnexpectedAnswer
+    from kubectl_runtime.client.http.rate_limit import RateLimit as RateLimit
     from kubectl_runtime.client.http.retry import RetryPolicy as RetryPolicy
+    from kubectl_runtime.client.http.stack import Stack as Stack
     from kubectl_runtime.core.base.errors import ApiError as ApiError
     from kubectl_runtime.core.base.errors import AuthError as AuthError
     from kubectl_runtime.core.base.errors import ConfigError as ConfigError
@@ -29,6 +33,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.core.base.errors import WriteBackError as WriteBackError
     from kubectl_runtime.core.base.observer import Observer as Observer
     from kubectl_runtime.core.base.observer import RunResult as RunResult
+    from kubectl_runtime.core.base.observer import together as together
     from kubectl_runtime.core.base.status import Status as Status
     from kubectl_runtime.core.base.stop import StopToken as StopToken
     from kubectl_runtime.core.base.wire import MapKeys as MapKeys
@@ -63,9 +68,12 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.core.requests.patch import pointer as pointer
     from kubectl_runtime.crd.customresource import CustomResource as CustomResource
     from kubectl_runtime.crd.customresource import PrinterColumn as PrinterColumn
+    from kubectl_runtime.manifests.problems import ManifestError as ManifestError
     from kubectl_runtime.runtime import conditions as conditions
+    from kubectl_runtime.runtime import logs as logs
     from kubectl_runtime.runtime import status as status
     from kubectl_runtime.runtime.apply_crd import apply_crd as apply_crd
+    from kubectl_runtime.runtime.controller.controller import BoundController as BoundController
     from kubectl_runtime.runtime.controller.controller import Controller as Controller
     from kubectl_runtime.runtime.controller.running import ControllerError as ControllerError
     from kubectl_runtime.runtime.controller.running import Running as Running
@@ -89,8 +97,11 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.observe.metrics import Metrics as Metrics
     from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff as KeyBackoff
     from kubectl_runtime.runtime.reconcile.action import Action as Action
+    from kubectl_runtime.runtime.reconcile.action import TerminalError as TerminalError
     from kubectl_runtime.runtime.reconcile.context import Context as Context
     from kubectl_runtime.runtime.reconcile.reconciler import Reconciler as Reconciler
+    from kubectl_runtime.runtime.reconcile.reconciler import RunReport as RunReport
+    from kubectl_runtime.runtime.reconcile.reconciler import SupportsReconcile as SupportsReconcile
     from kubectl_runtime.runtime.reflector.reflector import reflector as reflector
     from kubectl_runtime.runtime.reflector.store import Store as Store
     from kubectl_runtime.runtime.reflector.store import StoreNotReady as StoreNotReady
@@ -98,9 +109,12 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.retry_on_conflict import ConflictBackoff as ConflictBackoff
     from kubectl_runtime.runtime.retry_on_conflict import retry_on_conflict as retry_on_conflict
     from kubectl_runtime.runtime.triggers import predicates as predicates
+    from kubectl_runtime.runtime.triggers.predicates import ObjectEvent as ObjectEvent
+    from kubectl_runtime.runtime.triggers.predicates import Predicate as Predicate
     from kubectl_runtime.runtime.triggers.stages import applied_objects as applied_objects
     from kubectl_runtime.runtime.triggers.stages import predicate_filter as predicate_filter
     from kubectl_runtime.runtime.triggers.stages import touched_objects as touched_objects
+    from kubectl_runtime.runtime.triggers.triggers import EVERYTHING as EVERYTHING
     from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest as ReconcileRequest
     from kubectl_runtime.runtime.wait import WaitStopped as WaitStopped
     from kubectl_runtime.runtime.wait import WaitTimeout as WaitTimeout
@@ -129,6 +143,7 @@ _HOME = {
     "ApiResource": "core.meta.gvk",
     "Apply": "runtime.watcher.event",
     "AuthError": "core.base.errors",
+    "BoundController": "runtime.controller.controller",
     "Client": "client.api.client",
     "Condition": "core.meta.metav1",
     "Config": "client.config.config",
@@ -143,6 +158,7 @@ _HOME = {
     "DeleteParams": "core.requests.params",
     "DiscoveryError": "core.base.errors",
     "DynamicObject": "core.objects.dynamic",
+    "EVERYTHING": "runtime.triggers.triggers",
     "Event": "runtime.watcher.event",
     "Failed": "runtime.watcher.event",
     "FinalizingReconciler": "runtime.finalizer",
@@ -163,17 +179,20 @@ _HOME = {
     "ListParams": "core.requests.params",
     "ListSemantic": "runtime.watcher.watcher_config",
     "Manager": "runtime.manager.manager",
+    "ManifestError": "manifests.problems",
     "ManifestOutcome": "runtime.manifests.manifest_report",
     "ManifestReport": "runtime.manifests.manifest_report",
     "ManifestsFailed": "runtime.manifests.manifest_report",
     "MapKeys": "core.base.wire",
     "Metrics": "runtime.observe.metrics",
+    "Namespaces": "client.api.namespaces",
     "NotConfiguredError": "client.config.config",
     "NotLeaderError": "runtime.manager.elected_client",
+    "ObjectEvent": "runtime.triggers.predicates",
     "ObjectList": "client.api.paging",
     "ObjectMeta": "core.meta.metav1",
-    "Observer": "core.base.observer",
     "ObjectRef": "core.meta.refs",
+    "Observer": "core.base.observer",
     "OwnerReference": "core.meta.metav1",
     "PartialObjectError": "core.base.errors",
     "PartialObjectMeta": "core.objects.partial",
@@ -182,7 +201,9 @@ _HOME = {
     "PatchParams": "core.requests.params",
     "PostParams": "core.requests.params",
     "Preconditions": "core.requests.params",
+    "Predicate": "runtime.triggers.predicates",
     "PrinterColumn": "crd.customresource",
+    "RateLimit": "client.http.rate_limit",
     "ReconcileRequest": "runtime.triggers.triggers",
     "Reconciler": "runtime.reconcile.reconciler",
     "Recorder": "runtime.events",
@@ -190,16 +211,21 @@ _HOME = {
     "RequestTimeout": "core.base.errors",
     "Resource": "core.objects.resource",
     "RetryPolicy": "client.http.retry",
+    "RunReport": "runtime.reconcile.reconciler",
     "RunResult": "core.base.observer",
     "Running": "runtime.controller.running",
     "Scope": "core.meta.gvk",
     "Selector": "core.meta.selectors",
+    "Stack": "client.http.stack",
     "Status": "core.base.status",
     "StopToken": "core.base.stop",
     "Store": "runtime.reflector.store",
     "StoreNotReady": "runtime.reflector.store",
+    "SupportsReconcile": "runtime.reconcile.reconciler",
     "SyncTimeoutError": "runtime.controller.sync_gate",
+    "TerminalError": "runtime.reconcile.action",
     "TransportError": "core.base.errors",
+    "UnexpectedAnswer": "client.http.failures",
     "WaitStopped": "runtime.wait",
     "WaitTimeout": "runtime.wait",
     "WatchBackoff": "runtime.watcher.watch_backoff",
@@ -219,6 +245,7 @@ _HOME = {
     "dynamic": "core.objects.dynamic",
     "elect": "runtime.manager.elector",
     "finalizer": "runtime.finalizer",
+    "logs": "runtime.logs",
     "metadata_watcher": "runtime.watcher.watcher",
     "pointer": "core.requests.patch",
     "predicate_filter": "runtime.triggers.stages",
@@ -229,13 +256,14 @@ _HOME = {
     "status": "runtime.status",
     "store": "runtime.reflector.store_writer",
     "strip_managed_fields": "core.codec.prune",
+    "together": "core.base.observer",
     "touched_objects": "runtime.triggers.stages",
     "watch_object": "runtime.watcher.watcher",
     "watcher": "runtime.watcher.watcher",
 }
 """Where each public name lives, below this package."""
 
-_MODULES = frozenset({"conditions", "predicates", "status"})
+_MODULES = frozenset({"conditions", "logs", "predicates", "status"})
 """Those that are modules themselves."""
 
 __all__ = sorted(_HOME)  # noqa: PLE0605 - computed from the one table above

@@ -90,6 +90,7 @@ def test_a_second_signal_ends_it_at_once(first: signal.Signals, second: signal.S
         demo.until("stuck")
         demo.send(first)
         demo.until("stopping")
+        demo.later()
         demo.send(second)
         assert demo.end() == 128 + second
     assert f"{second.name} again: ending at once" in demo.text

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import logging
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 import requests
 
+from kubectl_runtime.client.api.server_warnings import ServerWarnings
 from kubectl_runtime.client.api.writes import WriteObserver, WriteObservers
 from kubectl_runtime.client.config.auth import ClientCertificate, FixedCredentials
 from kubectl_runtime.client.config.config import Config
@@ -57,8 +57,6 @@ log = logging.getLogger(__name__)
 
 SPARE_CONNECTIONS = 4
 """Pooled connections beyond one for each worker: lists of watches, leases, health checks."""
-_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
-_REMEMBERED_WARNINGS = 1000
 
 
 class ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
@@ -114,7 +112,7 @@ class Client:
         self._refused = False
         self._discovery: Discovery | None = None
         self._writes = WriteObservers()
-        self._warned: set[str] = set()
+        self._warnings = ServerWarnings()
 
     @classmethod
     def try_default(cls) -> Self:
@@ -210,7 +208,7 @@ class Client:
     def _answer(self, call: Call) -> Answer:
         answer = self._send(call)
         if (warning := answer.headers.get("Warning")) is not None:
-            self._warn(warning, call.request)
+            self._warnings.tell(warning, call.request.operation)
         if answer.status >= 300:
             raise self._error(call.request, answer)
         self._refused = False
@@ -223,16 +221,6 @@ class Client:
             log.warning("%s", error)
         return error
 
-    def _warn(self, header: str, request: Request) -> None:
-        """Log each warning of the server once in this client's life."""
-        for text in _WARNING.findall(header):
-            with self._change:
-                known = text in self._warned or len(self._warned) >= _REMEMBERED_WARNINGS
-                if not known:
-                    self._warned.add(text)
-            if not known:
-                log.warning("%s: the API server warns: %s", request.operation, text.replace('\\"', '"'))
-
     # Connections
 
     def grow(self, workers: int) -> None:
@@ -244,13 +232,12 @@ class Client:
     def close(self) -> None:
         """Close all connections and end all streams. Does not block. Safe to repeat. In the child of a fork only what
         the child opened."""
-        if self._connections.process != os.getpid():
-            # Streams of the parent would end there too, as both processes hold their sockets.
+        ours = self._connections.process == os.getpid()
+        if not ours:  # streams of the parent would end there too, as both processes hold their sockets
             self._closing = StopToken(clock=self.clock)
-            self._closing.set("the client was closed")
-            return
         self._closing.set("the client was closed")
-        self._root._connections.adapters.close()
+        if ours:
+            self._root._connections.adapters.close()
 
     def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have `callback` called when the client is closed (now, if it is); returns a function that takes it back."""

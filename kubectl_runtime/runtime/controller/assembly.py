@@ -28,11 +28,12 @@ from kubectl_runtime.runtime.reconcile.context import Environment
 from kubectl_runtime.runtime.reconcile.executor import Executor
 from kubectl_runtime.runtime.reconcile.invoker import Invoker
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
+from kubectl_runtime.runtime.reconcile.run_timeouts import RunTimeouts
 from kubectl_runtime.runtime.reconcile.runner import Execute, Runner
 from kubectl_runtime.runtime.reflector.feed import Feed
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import Shutdown
-from kubectl_runtime.runtime.triggers.inbox import Inbox
+from kubectl_runtime.runtime.triggers.inbox import FirstList, Inbox
 from kubectl_runtime.runtime.triggers.sources import TriggerSource, pull, pull_stream
 from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.runtime.usercode import guarded_logger
@@ -79,6 +80,7 @@ class Assembly(Generic[K]):
         execute: Execute = Invoker(reconcile, error_policy, self.store, environment, on_result=plan.on_result)
         if plan.on_gone is not None:
             execute = with_gone(execute, plan.on_gone, self.store, environment)
+        self._timeouts = RunTimeouts(plan.run_timeout, self.shutdown, plan.clock, self._wake)
         self.runner = Runner(queue, self._ended_by_shutdown(execute), executor,
                              concurrency=plan.concurrency, clock=plan.clock, name=plan.name, observer=plan.observer,
                              on_bug=partial(on_bug, "the executor"))
@@ -110,7 +112,8 @@ class Assembly(Generic[K]):
         added = self._watch_plans[before:]
         for watch, _, name in added:
             self.gate.expect(name)
-            watch.subscribe(plan.subscription, self.inbox.sink, partial(self.gate.arrived, name))
+            first = FirstList(self.inbox.sink, partial(self.gate.arrived, name))
+            watch.subscribe(plan.subscription, first.sink, first.completed)
         return {name: watch for watch, _, name in added}
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> tuple[str, Callable[[], None]]:
@@ -121,12 +124,19 @@ class Assembly(Generic[K]):
         self.pulls[name] = partial(pull, source, to_requests, self.inbox.sink, self.shutdown.draining)
         return name, self.pulls[name]
 
+    def dispatch(self) -> None:
+        """The dispatcher's thread, until the runs that a drain waits for need it no more."""
+        self.runner.dispatch(self.housekeeping)
+        self._timeouts.see_through()
+
     def housekeeping(self) -> float | None:
-        """What the dispatcher does besides: the gate's warnings and the resync; the seconds until it is due again.
+        """What the dispatcher does besides: the gate's warnings, the resync, the ends of runs whose time is up; the
+        seconds until it is due again.
 
         Raises SyncTimeoutError when the stores have not been complete in time.
         """
-        waits = [wait for wait in (self.gate.check(), self._resync.check()) if wait is not None]
+        waits = [wait for wait in (self.gate.check(), self._resync.check(), self._timeouts.check())
+                 if wait is not None]
         return min(waits, default=None)
 
     def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
@@ -180,16 +190,21 @@ class Assembly(Generic[K]):
 
     def _ended_by_shutdown(self, execute: Execute) -> Execute:
         """`execute`, in which the library's calls see when the run is to end."""
-        calls = self.shutdown.calls
+        timeouts = self._timeouts
 
         def ended(run: Run) -> Outcome:
+            calls = timeouts.begin(run)
             entered = calls.enter()
             try:
                 return execute(run)
             finally:
                 calls.leave(entered)
+                timeouts.end(run)
 
         return ended
+
+    def _wake(self) -> None:
+        self.runner.wake()
 
     def _trouble_of(self, name: str) -> str:
         watch = self.watches.get(name)

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration
 from kubectl_runtime.core.base.errors import RequestError
@@ -36,7 +36,6 @@ from kubectl_runtime.runtime.controller.arguments import (
     functions_of,
     period_of,
 )
-from kubectl_runtime.runtime.controller.bound import BoundController
 from kubectl_runtime.runtime.controller.foreground import serve
 from kubectl_runtime.runtime.controller.plan import GoneFunction, MainStream, Plan, WatchPlan
 from kubectl_runtime.runtime.controller.running import Running
@@ -212,9 +211,9 @@ class Controller(Watched[K]):
              context: Any = None) -> BoundController[K]:
         """This controller and its reconciler in one value, to be run by somebody else. Arguments as for `start`.
 
-        Raises RequestError for what is no reconciler.
+        Raises RequestError as `start`, but for what only the start finds.
         """
-        functions_of(reconciler, error_policy)
+        check_functions(*functions_of(reconciler, error_policy), context)
         return BoundController(self, reconciler, error_policy, context)
 
     def plan(self) -> Plan:
@@ -233,6 +232,25 @@ class Controller(Watched[K]):
             running.launch(signal_thread=signal_thread)
             self._running = running
         return running
+
+
+@dataclass(frozen=True)
+class BoundController(Generic[K]):
+    """A controller with its reconciler, made by `Controller.bind`: whoever runs it need not know what it is. What is
+    changed in the controller until it runs, counts."""
+
+    controller: Controller[K]
+    reconciler: Any
+    error_policy: ErrorPolicy[K] | None = None
+    context: Any = None
+
+    def run(self) -> None:
+        """As `Controller.run`: blocks until it is stopped."""
+        self.controller.run(self.reconciler, error_policy=self.error_policy, context=self.context)
+
+    def start(self) -> Running[K]:
+        """As `Controller.start`: returns at once."""
+        return self.controller.start(self.reconciler, error_policy=self.error_policy, context=self.context)
 
 
 def _plan(main: WatchPlan | MainStream, client: Client, name: str | None, concurrency: int, debounce: Duration,

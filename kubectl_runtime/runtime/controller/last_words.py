@@ -29,6 +29,7 @@ class LastWords:
         self._thread = threading.Thread(target=self._write, name=name, daemon=True)
         self._begun = False
         self._finished = False
+        self._written = threading.Event()
 
     def info(self, text: str, *arguments: object) -> None:
         self._say(logging.INFO, text, arguments)
@@ -44,7 +45,7 @@ class LastWords:
                 self._finished = True
                 self._lines.put(None)
         if begun and self._thread is not threading.current_thread():  # it is, where a log handler stops the controller
-            self._thread.join(max(0.0, until - time.monotonic()))
+            self._written.wait(max(0.0, until - time.monotonic()))  # no join: it may be just about to start
 
     def _say(self, level: int, text: str, arguments: tuple[Any, ...]) -> None:
         self._lines.put((level, text, arguments))
@@ -63,3 +64,4 @@ class LastWords:
         while (line := self._lines.get()) is not None:
             level, text, arguments = line
             self._logger.log(level, text, *arguments)
+        self._written.set()

@@ -3,7 +3,7 @@
     thread                       ends
     one per watch                when `draining` is set (the token shuts the sockets down)
     workers                      when `draining` is set and their run is over
-    dispatcher                   when `draining` is set
+    dispatcher                   when `draining` is set, and no run has a `run_timeout` to come
     one per trigger source       when `draining` is set; one that blocks in the user's iterable is left there
     signals (only with start)    when `draining` is set
     ending, last words           begin when `draining` is set, see `Ending` and `LastWords`
@@ -25,12 +25,11 @@ import os
 import random
 import threading
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 from signal import Signals
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Duration, seconds
+from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.assembly import Assembly
@@ -40,6 +39,7 @@ from kubectl_runtime.runtime.controller.names import RUNNING
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
 from kubectl_runtime.runtime.controller.signals import ShutdownSignals
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
+from kubectl_runtime.runtime.controller.threads import Threads
 from kubectl_runtime.runtime.controller.well_being import WellBeing
 from kubectl_runtime.runtime.reconcile.executor import executor_for
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
@@ -49,6 +49,7 @@ from kubectl_runtime.runtime.triggers.sources import TriggerSource
 from kubectl_runtime.runtime.usercode import described
 
 K = TypeVar("K")
+
 
 class ControllerError(KubeError):
     """A controller ended by itself: its stores did not fill in time, its client was closed, a stream that it was given
@@ -72,15 +73,13 @@ class Running(WellBeing, Generic[K]):
         self._assembly: Assembly[K] = Assembly(plan, reconcile, error_policy, data, executor=self._executor,
                                                on_bug=self._fail, rng=rng)
         self._shutdown = self._assembly.shutdown
-        self._threads: list[threading.Thread] = []
-        self._source_threads: list[threading.Thread] = []
-        self._heard: SimpleQueue[int | None] = SimpleQueue()
-        self._signals = ShutdownSignals(self._heard)
+        self._threads = Threads(plan.name, self._executor.threads, self._assembly.runner.running, self._fail)
+        self._signals = ShutdownSignals()
         self._process = os.getpid()
         self._forget: list[Callable[[], None]] = []
         self._words = LastWords(self._assembly.logger, f"{plan.name} last words")
         self._ending = Ending(plan.name, self._shutdown, self._assembly.runner, plan.clock, self._words,
-                              threads=self._own_threads, sources=lambda: self._source_threads,
+                              threads=lambda: self.threads, sources=lambda: self._threads.sources,
                               after_runs=self._assembly.recorder.close, release=self._release)
 
     @property
@@ -116,13 +115,15 @@ class Running(WellBeing, Generic[K]):
     @property
     def threads(self) -> list[threading.Thread]:
         """All of its own, those that have ended and those that were not started included."""
-        return self._own_threads()
+        return self._threads.own
+
+    def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` cannot wait for its end: it is its own, pulls a source, or is in a run."""
+        return self._threads.include(thread)
 
     def still_running(self) -> list[tuple[str, int]]:
         """What of it has not ended, and the id of its thread: the reconciler of a key, or a thread by its name."""
-        keys = {run.thread_id: f"the reconciler of {run.request.ref}" for run in self._assembly.runner.running()}
-        return [(keys.get(thread.ident, f"thread {thread.name!r}"), thread.ident)
-                for thread in self._own_threads() if thread.ident is not None and thread.is_alive()]
+        return self._threads.still_running()
 
     @property
     def reason(self) -> str:
@@ -149,8 +150,7 @@ class Running(WellBeing, Generic[K]):
             return []
         self._shutdown.begin("stop() was called", seconds(timeout))
         self._assembly.runner.wake()
-        own = (*self._own_threads(), *self._source_threads)
-        if threading.current_thread() in own or self._is_inside_run():
+        if self.owns(threading.current_thread()):
             return []
         stuck = self._ending.wait()
         self._signals.close()  # here it may be the main thread, which alone can put handlers back
@@ -192,16 +192,16 @@ class Running(WellBeing, Generic[K]):
         assembly.subscribe()
         draining = self._shutdown.draining
         draining.on_set(self._executor.close)
-        draining.on_set(lambda: self._heard.put(None))
+        draining.on_set(self._signals.release)
         draining.on_set(self._say_what_is_waited_for)
         draining.on_set(self._ending.begin)
         for name, watch in assembly.watches.items():
-            self._add_thread(f"watch {name}", watch.run)
-        self._add_thread("dispatcher", lambda: assembly.runner.dispatch(assembly.housekeeping))
+            self._threads.add(f"watch {name}", watch.run)
+        self._threads.add("dispatcher", assembly.dispatch)
         for name, body in assembly.pulls.items():
-            self._add_thread(name, body, source=True)
+            self._threads.add(name, body, source=True)
         if self._signals.installed and signal_thread:
-            self._add_thread("signals", self.obey_signal)
+            self._threads.add("signals", self.obey_signal)
         if plan.stop is not None:
             self._forget.append(plan.stop.on_set(self._stop_was_set))
         self._forget.append(plan.client.on_close(self._client_was_closed))
@@ -209,8 +209,7 @@ class Running(WellBeing, Generic[K]):
         assembly.logger.info("starting: watches %s; %d workers", ", ".join(assembly.watches) or "a given stream",
                              plan.concurrency)
         try:
-            for thread in (*self._own_threads(), *self._source_threads):
-                thread.start()
+            self._threads.start()
         except BaseException:  # no memory, no more threads: those that were started must not stay
             self.stop(0)
             raise
@@ -218,22 +217,17 @@ class Running(WellBeing, Generic[K]):
     def add_watch(self, plan: WatchPlan) -> None:
         """Watch something more, from now on. While the other stores are not complete, this one is waited for too."""
         for name, watch in self._assembly.add_watch(plan).items():
-            self._add_thread(f"watch {name}", watch.run).start()
+            self._threads.add(f"watch {name}", watch.run).start()
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> None:
         """Pull one more trigger source, from now on."""
         name, body = self._assembly.add_source(source, bulk=bulk)
-        self._add_thread(name, body, source=True).start()
+        self._threads.add(name, body, source=True).start()
 
     def obey_signal(self) -> int | None:
         """Block until a signal comes or the controller stops, and begin the stop; the signal's number, None without
         one."""
-        while True:  # in pieces, so that a signal which comes just before the wait is seen
-            try:
-                number = self._heard.get(timeout=MAIN_THREAD_WAIT)
-                break
-            except Empty:
-                pass
+        number = self._signals.wait()
         if number is not None:
             self._shutdown.begin(Signals(number).name, self._plan.grace)
         return number
@@ -270,24 +264,6 @@ class Running(WellBeing, Generic[K]):
         """Whether this is the child of a fork: the threads are its parent's, and to stop would end the connections that
         both share."""
         return os.getpid() != self._process
-
-    def _is_inside_run(self) -> bool:
-        """Whether a run of ours is in progress in this thread, which need not be ours."""
-        return any(run.thread_id == threading.get_ident() for run in self._assembly.runner.running())
-
-    def _own_threads(self) -> list[threading.Thread]:
-        return [*self._threads, *self._executor.threads]
-
-    def _add_thread(self, what: str, body: Callable[[], object], *, source: bool = False) -> threading.Thread:
-        def run() -> None:
-            try:
-                body()
-            except BaseException as error:  # noqa: BLE001 - whatever it is, the controller must not go on half alive
-                self._fail(what, error)
-
-        thread = threading.Thread(target=run, name=f"{self.name} {what}", daemon=True)
-        (self._source_threads if source else self._threads).append(thread)
-        return thread
 
     def _fail(self, what: str, error: BaseException) -> None:
         if self.error is None:

@@ -26,10 +26,11 @@ import os
 import signal
 import threading
 import time
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any
 
+from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT
 from kubectl_runtime.runtime.usercode import guarded_logger
 
 log = guarded_logger(__name__)
@@ -45,9 +46,21 @@ _DEFAULTS = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler, None)
 class ShutdownSignals:
     """What one controller hears of signals. Installed in the main thread, closed in any."""
 
-    def __init__(self, heard: SimpleQueue[int | None]) -> None:
-        """`heard` gets the number of the first signal."""
-        self.heard = heard
+    def __init__(self) -> None:
+        self.heard: SimpleQueue[int | None] = SimpleQueue()
+        """Gets the number of the first signal; None: nobody need wait for one any more."""
+
+    def wait(self) -> int | None:
+        """Block until there is something in `heard`, and take it."""
+        while True:  # in pieces, so that a signal which comes just before the wait is seen
+            try:
+                return self.heard.get(timeout=MAIN_THREAD_WAIT)
+            except Empty:
+                pass
+
+    def release(self) -> None:
+        """Let whoever waits go on without a signal."""
+        self.heard.put(None)
 
     @property
     def installed(self) -> bool:

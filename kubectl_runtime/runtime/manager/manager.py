@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.controller.arguments import functions_of
-from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.controller.arguments import check_functions, functions_of
+from kubectl_runtime.runtime.controller.controller import BoundController, Controller
 from kubectl_runtime.runtime.controller.foreground import serve as wait_in_foreground
 from kubectl_runtime.runtime.manager.elector import LeaderLock, elect
 from kubectl_runtime.runtime.manager.given_checks import Checks
@@ -27,9 +27,10 @@ from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.manager.manager_running import RunningManager
 from kubectl_runtime.runtime.manager.members import ControllerMember, Member, RunnableMember
 from kubectl_runtime.runtime.manager.servers import ServeAddress, Server, servers_for
-from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
+from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles
 
 K = TypeVar("K")
+D = TypeVar("D")
 
 
 class Manager:
@@ -62,21 +63,40 @@ class Manager:
         self._started = False
         self._change = threading.Lock()
 
-    def add(self, controller: Controller[K], reconciler: Reconciler[K] | ReconcileFunction[K], *, context: Any = None,
-            error_policy: ErrorPolicy[K] | None = None, needs_leader: bool = True) -> Manager:
-        """Run `controller`, as it is set up now, with these arguments, which are those of its `start`; what it was told
-        of signals and grace is the manager's business.
+    @overload
+    def add(self, controller: BoundController[Any], *, needs_leader: bool = True) -> Manager: ...
+
+    @overload
+    def add(self, controller: Controller[K], reconciler: Reconciles[K, None], *,
+            error_policy: ErrorPolicy[K] | None = None, needs_leader: bool = True) -> Manager: ...
+
+    @overload
+    def add(self, controller: Controller[K], reconciler: Reconciles[K, D], *, context: D,
+            error_policy: ErrorPolicy[K] | None = None, needs_leader: bool = True) -> Manager: ...
+
+    def add(self, controller: Any, reconciler: Any = None, *, context: Any = None,
+            error_policy: ErrorPolicy[Any] | None = None, needs_leader: bool = True) -> Manager:
+        """Run `controller`, as it is set up now, with these arguments, which are those of its `start`, or those that
+        its `bind` was given; what it was told of signals and grace is the manager's business.
 
         With an election and `needs_leader`, its stores fill while the process stands by, its runs begin when it leads,
         and `ctx.client` refuses writes past the deadline (NotLeaderError; see `elected_client`): an Api that is to
-        write has to be made from that one. Raises RequestError when a name is taken or the stop has begun.
+        write has to be made from that one. Raises RequestError as `Controller.start` does, for a reconciler beside a
+        bound controller, and when a name is taken or the stop has begun.
         """
-        if not isinstance(controller, Controller):
+        if isinstance(controller, BoundController):
+            if (reconciler, context, error_policy) != (None, None, None):
+                raise RequestError("this controller is bound to its reconciler, context and error policy already")
+            bound = controller
+        elif isinstance(controller, Controller):
+            bound = BoundController(controller, reconciler, error_policy, context)
+        else:
             raise RequestError(f"add takes a Controller, not {type(controller).__name__}; functions go to add_runnable")
-        reconcile, policy = functions_of(reconciler, error_policy)
+        reconcile, policy = functions_of(bound.reconciler, bound.error_policy)
+        check_functions(reconcile, policy, bound.context)
         lock = self._lock if needs_leader else None
-        self._add(ControllerMember(controller.plan(), reconcile, policy, context, lock=lock, grace=self._grace,
-                                   failed=self._running.fail))
+        self._add(ControllerMember(bound.controller.plan(), reconcile, policy, bound.context, lock=lock,
+                                   grace=self._grace, failed=self._running.fail))
         return self
 
     def add_runnable(self, fn: Callable[[StopToken], object], name: str, *, needs_leader: bool = True) -> Manager:

@@ -23,7 +23,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from queue import SimpleQueue
+from functools import partial
 from signal import Signals
 from types import TracebackType
 
@@ -32,7 +32,7 @@ from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.controller.signals import ShutdownSignals
-from kubectl_runtime.runtime.manager.elected_client import NotLeaderError
+from kubectl_runtime.runtime.manager.candidacy import Candidacy
 from kubectl_runtime.runtime.manager.elector import LeaderLock
 from kubectl_runtime.runtime.manager.given_checks import Checks
 from kubectl_runtime.runtime.manager.manager_end import LeadershipLost, ManagerEnd
@@ -58,7 +58,6 @@ class RunningManager:
     """Made by `Manager.start`. Safe to use from any thread. As a context manager it stops at the end of the block."""
 
     def __init__(self, client: Client, lock: LeaderLock | None, grace: float, checks: Checks) -> None:
-        self._lock = lock
         self._grace = grace
         self._checks = checks
         self._change = threading.Lock()
@@ -66,13 +65,13 @@ class RunningManager:
         self._members: list[Member] = []
         self._servers = ServerGroup()
         self._end = ManagerEnd(client.clock)
-        self._heard: SimpleQueue[int | None] = SimpleQueue()
-        self._signals = ShutdownSignals(self._heard)
+        self._candidacy = Candidacy(lock, self._end.token, lead=self._lead, lost=self._lost,
+                                    failed=partial(self.fail, "the leader election"))
+        self._signals = ShutdownSignals()
         self._threads: list[threading.Thread] = []
         self._process = os.getpid()
         self._ended = StopToken(clock=client.clock)
         self._ending = False
-        self._leaving = False
         self._left: list[StillRunning] = []
 
     # What one can ask
@@ -109,7 +108,7 @@ class RunningManager:
     @property
     def is_leader(self) -> bool:
         """Whether what needs the leadership may work at this moment: always, without an election."""
-        return self._phase is Phase.LEADING and (self._lock is None or self._lock.is_leader)
+        return self._phase is Phase.LEADING and self._candidacy.is_leader
 
     @property
     def reason(self) -> str:
@@ -142,11 +141,7 @@ class RunningManager:
             for member in members:
                 if self._admitted(member):  # one before it may have failed already
                     self._begin(member)
-            if self._lock is None:
-                self._lead()
-            else:
-                self._lock.start()
-                self._add_thread("manager election", self._await_leadership)
+            self._candidacy.start(self._add_thread)
         except BaseException:  # no memory, no more threads: what was started must not stay
             self._begin_stop("it could not be started", 0)
             self._finish()
@@ -171,20 +166,6 @@ class RunningManager:
         member.start()
         if self._phase is Phase.LEADING:
             member.elected()
-
-    def _await_leadership(self) -> None:
-        lock = self._lock
-        assert lock is not None
-        try:
-            if not lock.wait(stop=self._end.token):
-                return
-        except NotLeaderError as error:
-            if not self._leaving:
-                self.fail("the leader election", error)
-            return
-        lost = lock.lost
-        self._lead()
-        lost.on_set(lambda: self._lost(lost.reason))
 
     def _lead(self) -> None:
         with self._change:
@@ -218,7 +199,7 @@ class RunningManager:
 
     def obey_signal(self) -> int | None:
         """Block until a signal comes or the end begins, and begin the end; the signal's number, None without one."""
-        number = self._heard.get()
+        number = self._signals.wait()
         if number is not None:
             self._begin_stop(Signals(number).name, self._grace)
             log.info("a second signal ends the process at once")
@@ -249,8 +230,6 @@ class RunningManager:
             self.raise_error()
 
     def _lost(self, reason: str) -> None:
-        if self._leaving:
-            return
         self.fail("the leader election", LeadershipLost(reason), min(HEED, self._grace))
         for member in list(self._members):
             if member.needs_leader:
@@ -265,7 +244,7 @@ class RunningManager:
         self._end.begin(reason, grace)
         for member in members:
             member.stop.set(reason)
-        self._heard.put(None)
+        self._signals.release()
 
     def _finish(self) -> list[StillRunning]:
         with self._change:
@@ -275,7 +254,8 @@ class RunningManager:
             self._ended.wait()
             return self._left
         left = finish_all(members, self._end.time_left)
-        self._leave({one.owner for one in left} & {member.name for member in members if member.needs_leader})
+        self._candidacy.end({one.owner for one in left} & {member.name for member in members if member.needs_leader},
+                            self._end.time_left())
         self._servers.stop(self._end.time_left)
         with self._change:
             self._left, self._phase = left, Phase.STOPPED
@@ -286,16 +266,6 @@ class RunningManager:
             if thread is not threading.current_thread():
                 thread.join(LEAST)
         return left
-
-    def _leave(self, still_working: set[str]) -> None:
-        """End the candidacy; the Lease is given back if nobody works under it any more."""
-        if self._lock is None:
-            return
-        if still_working:
-            log.warning("the Lease is not released, but runs out: %s still runs", ", ".join(sorted(still_working)))
-        self._leaving = True
-        within = min(max(LEAST, self._end.time_left()), seconds(self._lock.election.renew_deadline))
-        self._lock.close(release=False if still_working else None, timeout=within)
 
     def _supervise(self) -> None:
         self._end.token.wait()

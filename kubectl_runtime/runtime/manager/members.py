@@ -126,7 +126,7 @@ class ControllerMember:
         return ""
 
     def owns(self, thread: threading.Thread) -> bool:
-        return self._running is not None and thread in self._running.threads
+        return self._running is not None and self._running.owns(thread)
 
     def _hold(self, begin: Callable[[], None]) -> None:
         self._elected.on_set(begin)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.queue.key_backoff import FailureState, Subject
@@ -84,8 +85,8 @@ class Run:
     """A key that runs now. The queue makes it; while it runs, it belongs to the running thread."""
 
     __slots__ = ("bulk", "causes", "depth", "failures", "forgotten", "in_a_row", "key", "known", "request",
-                 "restarted", "retry", "started", "strangers", "subject", "thread_id", "told", "waited", "waits_beyond",
-                 "writes")
+                 "restarted", "retry", "started", "stop", "strangers", "subject", "thread_id", "told", "waited",
+                 "waits_beyond", "writes")
 
     def __init__(self, key: Key, request: ReconcileRequest, state: FailureState | None, started: float, *,
                  waited: float = 0.0, causes: Sequence[Version | None] = (), retry: bool = False, bulk: bool = False,
@@ -111,6 +112,8 @@ class Run:
         self.bulk = bulk
         self.in_a_row = streak
         self.thread_id = threading.get_ident()
+        self.stop: StopToken | None = None
+        """Where it has a time of its own: set when that is up, or with the shutdown."""
         self.writes = _NO_WRITES
         self.known: Known = _nothing
         self.restarted = False

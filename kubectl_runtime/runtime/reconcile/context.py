@@ -54,7 +54,7 @@ class Environment(Generic[T]):
 class Context(Generic[T_co]):
     """The second argument of a reconciler. Use it in the thread that it was given to, during the run."""
 
-    __slots__ = ("_backoff_delay", "_environment", "_logger", "_reconcile_id", "_run", "_stop", "_uid", "ref")
+    __slots__ = ("_backoff_delay", "_environment", "_logger", "_reconcile_id", "_run", "_uid", "ref")
 
     def __init__(self, environment: Environment[T_co], run: Run, uid: str) -> None:
         self._environment = environment
@@ -63,7 +63,6 @@ class Context(Generic[T_co]):
         self._backoff_delay: float | None = None
         self._logger: ReconcileLogger | None = None
         self._reconcile_id = ""
-        self._stop: StopToken | None = None
         self.ref: ObjectRef = run.request.ref
         """The object to reconcile."""
 
@@ -106,12 +105,7 @@ class Context(Generic[T_co]):
 
         Wait with `ctx.stop.wait(seconds)`. A run that ignores it is reported as stuck.
         """
-        aborted, limit = self._environment.shutdown.aborted, self._limit
-        if limit is None:
-            return aborted
-        if self._stop is None:
-            self._stop = _Until(aborted, limit, self._environment.clock)
-        return self._stop
+        return self._run.stop or self._environment.shutdown.aborted
 
     @property
     def deadline(self) -> float | None:
@@ -173,33 +167,3 @@ class ReconcileLogger(logging.LoggerAdapter[GuardedLogger]):
         fields = self.extra or {}
         kwargs["extra"] = {**fields, **(kwargs.get("extra") or {})}
         return f"[{fields.get('ref')} {fields.get('reconcile_id')}] {msg}", kwargs
-
-
-class _Until(StopToken):
-    """Set when another token is, or when a time has come; then it stays set. Nobody waits for the time to call
-    `on_set`: those callbacks are the other token's alone."""
-
-    def __init__(self, token: StopToken, at: float, clock: Clock) -> None:
-        super().__init__(clock=clock)
-        self._token = token
-        self._at = at
-
-    @property
-    def reason(self) -> str:
-        return self._token.reason or ("its time is up" if self._left() <= 0 else "")
-
-    def is_set(self) -> bool:
-        return self._token.is_set() or self._left() <= 0
-
-    def set(self, reason: str = "") -> None:
-        self._token.set(reason)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        left = max(0.0, self._left())
-        return self._token.wait(left if timeout is None else min(timeout, left)) or self.is_set()
-
-    def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        return self._token.on_set(callback)
-
-    def _left(self) -> float:
-        return self._at - self._clock.monotonic()

@@ -63,6 +63,8 @@ class Runner:
         """When the dispatcher will look by itself; somebody who schedules an earlier key must wake it."""
         self._turn_since: float | None = None
         """When the dispatcher's turn in progress began; None while it waits, or is not there."""
+        self._woken = False
+        """Since the dispatcher's housekeeping began."""
 
     def trigger_all(self, requests: Collection[ReconcileRequest]) -> None:
         """Schedule these requests; whoever is free starts at once. Does not block, and takes the lock once."""
@@ -109,8 +111,9 @@ class Runner:
             return True
 
     def wake(self) -> None:
-        """Have `wait_idle` look at its deadline again."""
+        """Have `wait_idle` look at its deadline again, and `dispatch` do its housekeeping."""
         with self._lock:
+            self._woken = True
             self._changed.notify_all()
 
     def running(self) -> list[Run]:
@@ -150,12 +153,13 @@ class Runner:
                     self._turn_since = None
                     return
                 delay = self._step()
-                if not self._to_call:
+                if not self._to_call and not self._woken:
                     waits = [seconds for seconds in (limit, delay) if seconds is not None]
                     self._wake_at = self._clock.monotonic() + min(waits) if waits else inf
                     self._turn_since = None
                     self._clock.wait(self._changed, min(waits) if waits else None)
                     self._wake_at = inf
+                self._woken = False
             self._submit_called()
 
     def _step(self) -> float | None:

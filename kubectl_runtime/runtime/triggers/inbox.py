@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -75,6 +77,26 @@ class Inbox:
             except RequestError as error:
                 self._logger.error("a trigger (%s) is ignored: %s", request.reason, error)
         return accepted
+
+
+class FirstList:
+    """A sink for a watch that comes to a controller which runs: what its first list asks for is no news, but bulk."""
+
+    def __init__(self, sink: Sink, on_complete: Callable[[], None]) -> None:
+        self._sink = sink
+        self._on_complete = on_complete
+        self._complete = False
+
+    def sink(self, requests: list[ReconcileRequest]) -> None:
+        """Pass these on. Raises nothing that the sink below does not."""
+        if not self._complete:
+            requests = [msgspec.structs.replace(request, bulk=True) for request in requests]
+        self._sink(requests)
+
+    def completed(self) -> None:
+        """A list is complete: from now on changes come."""
+        self._complete = True
+        self._on_complete()
 
 
 def _is_own(ref: ObjectRef, own: ApiResource) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, assert_type
 
-from kubectl_runtime import Action, Api, Client, Context, Controller, Reconciler, Resource, Store
+from kubectl_runtime import Action, Api, Client, Context, Controller, Manager, Reconciler, Resource, Store
 
 
 class Pod(Resource, group="", version="v1", kind="Pod"):
@@ -66,6 +66,11 @@ def main(client: Client) -> None:
     controller.run(lambda obj, ctx: Action.await_change())
     controller.start(function, context=Deps("x"))
     controller.bind(Mine(), context=Deps("x")).run()
+    manager = Manager(client)
+    manager.add(controller, Mine(), context=Deps("x")).add(controller, nothing, needs_leader=False)
+    manager.add(controller.bind(Mine(), context=Deps("x")), needs_leader=False)
+    manager.add(controller)  # type: ignore[call-overload]
+    manager.add(controller, Mine())  # type: ignore[arg-type]
     controller.run(Mine())  # type: ignore[arg-type]
     controller.run(Mine(), context=3)  # type: ignore[arg-type]
     controller.start(function)  # type: ignore[arg-type]

@@ -245,6 +245,38 @@ def test_a_manager_is_started_once_and_its_names_differ(client: Client) -> None:
         manager.start()
 
 
+def test_a_bound_controller_brings_its_reconciler_context_and_error_policy_along(client: Client) -> None:
+    seen, asked = [], threading.Event()
+
+    def fails(obj: Any, ctx: Context[str]) -> Action:
+        seen.append(ctx.data)
+        raise OSError("planned")
+
+    def policy(obj: Any, error: BaseException, ctx: Context[str]) -> Action:
+        asked.set()
+        return Action.await_change()
+
+    manager = Manager(client, serve=None).add(only_a(client).bind(fails, context="data", error_policy=policy))
+    with manager.start():
+        assert asked.wait(LIMIT)
+    assert seen == ["data"]
+
+
+def test_what_is_no_controller_or_is_bound_twice_is_refused(client: Client) -> None:
+    manager = Manager(client, serve=None)
+    bound: Any = maps(client).bind(nothing)
+    with pytest.raises(RequestError, match="bound to its reconciler"):
+        manager.add(bound, nothing)
+    with pytest.raises(RequestError, match="takes a Controller, not Api"):
+        manager.add(Api.all(client, ConfigMap), nothing)  # type: ignore[call-overload]
+
+    def needs_data(obj: Any, ctx: Context[str]) -> Action:
+        return Action.await_change()
+
+    with pytest.raises(RequestError, match="no context= was given"):
+        manager.add(maps(client), needs_data)  # type: ignore[arg-type]
+
+
 def test_what_does_not_end_is_reported_thread_by_thread_within_one_deadline(client: Client) -> None:
     stuck, begun = threading.Event(), threading.Barrier(4)
 

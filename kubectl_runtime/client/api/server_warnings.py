@@ -1,0 +1,30 @@
+"""`ServerWarnings`: what the API server says in `Warning` headers, each text once in a client's life."""
+from __future__ import annotations
+
+import logging
+import re
+
+from kubectl_runtime.core.base.forks import ForkSafeLock
+
+log = logging.getLogger(__name__)
+
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+_REMEMBERED = 1000
+
+
+class ServerWarnings:
+    """Safe to use from any thread, and after a fork."""
+
+    def __init__(self) -> None:
+        self._lock = ForkSafeLock()
+        self._told: set[str] = set()
+
+    def tell(self, header: str, operation: str) -> None:
+        """Log the warnings in `header`, which came with the answer to `operation`, that were not logged before."""
+        for text in _WARNING.findall(header):
+            with self._lock:
+                known = text in self._told or len(self._told) >= _REMEMBERED
+                if not known:
+                    self._told.add(text)
+            if not known:
+                log.warning("%s: the API server warns: %s", operation, text.replace('\\"', '"'))

@@ -1,0 +1,120 @@
+"""The end of a run's time: who looks sees it, who waits is woken, and calls of the library end with it."""
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
+from kubectl_runtime.core.base.scope import FirstOf, call_scope
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.queue.runs import Run
+from kubectl_runtime.runtime.reconcile.action import Action
+from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.run_timeouts import RunTimeouts
+from kubectl_runtime.runtime.shutdown import Shutdown
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
+from kubectl_runtime.testing.clock import SimClock
+from tests.runtime.fake_cluster import FakeCluster, Parent
+
+LIMIT = 20
+
+
+class Rig:
+    def __init__(self, limit: float | None) -> None:
+        self.clock = SimClock()
+        self.shutdown = Shutdown(self.clock)
+        self.woken = 0
+        self.timeouts = RunTimeouts(limit, self.shutdown, self.clock, self.wake)
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def run(self, name: str) -> Run:
+        ref = ObjectRef(Parent.api_resource, name, "default")
+        return Run(ref.key, ReconcileRequest(ref), None, self.clock.monotonic())
+
+
+def stop_of(run: Run) -> StopToken:
+    assert run.stop is not None
+    return run.stop
+
+
+def test_each_run_has_its_own_time_and_the_dispatcher_is_woken_for_the_first_one() -> None:
+    rig, called = Rig(10), []
+    a = rig.run("a")
+    rig.timeouts.begin(a)
+    rig.clock.advance(4)
+    b = rig.run("b")
+    rig.timeouts.begin(b)
+    stop_of(a).on_set(lambda: called.append("a"))
+    stop_of(b).on_set(lambda: called.append("b"))
+    assert (rig.woken, rig.timeouts.check()) == (1, 6)
+    rig.clock.advance(6)
+    assert (stop_of(a).is_set(), stop_of(b).is_set(), called) == (True, False, [])
+    assert (rig.timeouts.check(), called, stop_of(a).reason) == (4, ["a"], "its time is up")
+    rig.timeouts.end(a)
+    rig.timeouts.end(b)
+    rig.clock.advance(4)
+    assert (rig.timeouts.check(), called) == (None, ["a"])
+    rig.timeouts.begin(rig.run("c"))
+    assert rig.woken == 2
+
+
+def test_the_shutdown_ends_a_run_before_its_time_and_what_comes_too_late_is_called_at_once() -> None:
+    rig, called = Rig(10), []
+    a = rig.run("a")
+    scope = rig.timeouts.begin(a)
+    assert (scope.stop, scope.cut) == (a.stop, rig.shutdown.cut)
+    forget = stop_of(a).on_set(lambda: called.append("taken back"))
+    forget()
+    stop_of(a).on_set(lambda: called.append("shutdown"))
+    rig.shutdown.abort("enough")
+    assert (called, stop_of(a).reason, stop_of(a).wait(100)) == (["shutdown"], "enough", True)
+
+    late = Rig(10)
+    b = late.run("b")
+    late.timeouts.begin(b)
+    late.clock.advance(11)
+    stop_of(b).on_set(lambda: called.append("late"))
+    assert called == ["shutdown", "late"]
+
+
+def test_without_a_limit_a_run_obeys_the_shutdown_alone() -> None:
+    rig = Rig(None)
+    a = rig.run("a")
+    assert rig.timeouts.begin(a) is rig.shutdown.calls
+    rig.timeouts.end(a)
+    assert (a.stop, rig.timeouts.check(), rig.woken) == (None, None, 0)
+
+
+@pytest.mark.parametrize("draining", [False, True], ids=["in time", "while the controller drains"])
+def test_a_wait_of_the_library_inside_a_run_ends_at_its_time(draining: bool) -> None:
+    cluster, waited, begun = FakeCluster(blocking=True), [], threading.Event()
+    cluster.put(Parent, "a")
+
+    def reconcile(obj: Parent, ctx: Context[None]) -> Action:
+        scope = call_scope()
+        assert scope is not None
+        assert scope.stop is ctx.stop
+        begun.set()
+        began = time.monotonic()
+        waited.append((FirstOf(StopToken(), scope.stop, clock=SYSTEM_CLOCK).wait(LIMIT), time.monotonic() - began))
+        return Action.await_change()
+
+    controller = Controller(cluster.api(Parent), run_timeout=0.3)
+    with controller.start(reconcile) as running:
+        assert begun.wait(LIMIT)
+        if draining:
+            running.stop(LIMIT)
+        else:
+            until = time.monotonic() + LIMIT
+            while not waited:
+                assert time.monotonic() < until
+                threading.Event().wait(0.01)
+    ((ended, seconds),) = waited
+    assert ended
+    assert 0.2 < seconds < LIMIT / 2
