@@ -35,6 +35,8 @@ from kubectl_runtime.client.http.middleware import (
     stacked,
 )
 from kubectl_runtime.client.http.observed import ObservedCredentials, observed
+from kubectl_runtime.client.http.reachability import Reachability, noting
+from kubectl_runtime.client.http.refusals import Refusals
 from kubectl_runtime.client.http.retry import Failure, RetryPolicy
 from kubectl_runtime.client.http.send import exchange
 from kubectl_runtime.client.http.session import Adapters, SessionRules
@@ -93,13 +95,18 @@ class Client:
         self.clock = clock
         self.observer = together(observer)
         """Raises nothing, whatever the one does that was given."""
+        self.reachability = Reachability()
+        """Whether the server is there; its watches wait for it together."""
+        self.refusals = Refusals()
+        """What the server was found not to do."""
         self._closing = StopToken(clock=clock)
         self._change = threading.Lock()
         self._rules = SessionRules.read(session, config, connections=workers + SPARE_CONNECTIONS,
                                         through_session=use_session_send)
         self._timeout = seconds(config.timeout)
         self._connections = self._connect(config.certificate())
-        self._send = stacked(self._layers(retry or RetryPolicy(), layers), exchange(self._rules, self._adapters, clock))
+        self._send = stacked(self._layers(retry or RetryPolicy(), layers),
+                             exchange(self._rules, self._adapters, clock, self.reachability))
         self._writes = WriteObservers()
         self._warned: set[str] = set()
 
@@ -235,7 +242,7 @@ class Client:
         if credentials is not None:
             stack.append(authenticating(credentials, self._use_certificate))
         watching = [] if observer is NO_OBSERVER else [observed(observer, host, clock)]
-        return [*stack, extra_headers(fixed), *layers, *watching]
+        return [*stack, extra_headers(fixed), *layers, *watching, noting(self.reachability)]
 
     def __repr__(self) -> str:
         return f"<Client of {self.config.cluster_url}>"

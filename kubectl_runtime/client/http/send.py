@@ -18,6 +18,7 @@ from requests.structures import CaseInsensitiveDict
 from kubectl_runtime.client.http.failures import ConnectionFailed, transport_error
 from kubectl_runtime.client.http.interrupt import Interrupt
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
+from kubectl_runtime.client.http.reachability import Reachability
 from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.client.http.session import Adapters, SessionRules
 from kubectl_runtime.core.base.clock import Clock, seconds
@@ -27,8 +28,10 @@ _PIECE = 1 << 18
 _HTTP_1_1 = 11
 
 
-def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Clock) -> Send:
-    """Sends a call as it is, once. `adapters` gives the ones to use for an operation at this moment."""
+def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Clock,
+             reachability: Reachability) -> Send:
+    """Sends a call as it is, once. `adapters` gives the ones to use for an operation at this moment; `reachability`
+    says how long connecting may take."""
     config = rules.config
     server = urlsplit(config.cluster_url).netloc
     connect_timeout = seconds(config.connect_timeout)
@@ -44,7 +47,8 @@ def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Cl
             with interrupt:
                 response = rules.send(
                     current.streams if call.streaming else current.calls, _prepared(call, plain=rules.session is None),
-                    {"stream": True, "timeout": (min(connect_timeout, left), limit), **current.arguments})
+                    {"stream": True, "timeout": (min(reachability.connect_limit(connect_timeout), left), limit),
+                     **current.arguments})
                 opened = call.streaming and response.status_code < 300
                 body = b"" if opened else _body(response, call, clock, whole=bool(rules.hooks))
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:

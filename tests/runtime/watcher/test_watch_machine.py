@@ -6,7 +6,8 @@ import pytest
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, Failed, InitApply
-from kubectl_runtime.runtime.watcher.watch_machine import (
+from kubectl_runtime.runtime.watcher.watch_machine import step
+from kubectl_runtime.runtime.watcher.watch_states import (
     BEGIN,
     MAX_PAGED_TRIES,
     MAX_STALLS,
@@ -19,7 +20,6 @@ from kubectl_runtime.runtime.watcher.watch_machine import (
     PageRead,
     WatchError,
     Watching,
-    step,
 )
 from tests.runtime.watcher.watch_fakes import (
     EXPIRED,
@@ -90,7 +90,8 @@ def test_after_some_expired_tokens_the_list_is_asked_for_in_one_piece() -> None:
 
 
 def test_a_page_that_continues_with_its_own_token_cannot_go_on_for_ever() -> None:
-    state, out = step(Listing(token="same"), PageRead("100", "same", [A]), 0)
+    state, _ = step(Listing(), PageRead("100", "same", [A]), 0)
+    state, out = step(state, PageRead("100", "same", [A]), 0)
     assert verdict(out) == ["Failed"]
     assert state == Listing(expired=1)
 
@@ -132,7 +133,7 @@ def test_an_unreachable_server_never_leads_to_a_list() -> None:
     state: object = Listed("100")
     for _ in range(5 * MAX_STALLS):
         state, _out = step(state, Broke(TransportError("refused")), 0)  # type: ignore[arg-type]
-    assert state == Listed("100")
+    assert state == Listed("100", doubt=True)
 
 
 def test_a_server_that_fails_again_and_again_leads_to_a_list() -> None:

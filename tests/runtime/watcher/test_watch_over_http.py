@@ -17,9 +17,10 @@ from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
-from kubectl_runtime.runtime.triggers.watches import Phase, Watch
+from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.runtime.watcher.event import Apply, Event, Init, InitDone
 from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff
+from kubectl_runtime.runtime.watcher.watch_state import Phase
 from kubectl_runtime.runtime.watcher.watcher import metadata_watcher, watch_object, watcher
 from kubectl_runtime.runtime.watcher.watcher_config import ListSemantic, WatcherConfig
 from kubectl_runtime.testing.clock import SimClock
