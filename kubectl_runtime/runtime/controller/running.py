@@ -41,6 +41,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileF
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE, stack_of
 from kubectl_runtime.runtime.usercode import described
+from kubectl_runtime.runtime.watcher.watch_state import WatchState
 
 K = TypeVar("K")
 
@@ -81,6 +82,17 @@ class Running(Generic[K]):
     def store(self) -> Store[K]:
         """The objects the controller reconciles, as its watch knows them."""
         return self._assembly.store
+
+    @property
+    def watch_state(self) -> WatchState | None:
+        """What the watch of the main objects does, since when, and its error; None when they come from a given stream.
+        """
+        return self.store.watch_state
+
+    @property
+    def watch_states(self) -> dict[str, WatchState]:
+        """The same of each watch, by what it watches, in words."""
+        return {name: watch.state for name, watch in self._assembly.watches.items()}
 
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
         """Block until all stores are complete and reconciling has begun, at most `timeout` seconds.

@@ -87,6 +87,7 @@ class Watch(Generic[K]):
         self._phase_told: Phase | None = None
         self.store: Store[K] = self._writer.store
         self._state = WatchState(since=clock.monotonic())
+        self._writer.watched(lambda: self._state)
 
     @property
     def state(self) -> WatchState:
