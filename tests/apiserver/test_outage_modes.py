@@ -31,7 +31,8 @@ class Cluster:
         return int(msgspec.json.decode(answer.body)["metadata"]["resourceVersion"])
 
     def watch(self, version: int) -> Any:
-        stream = self.ask(f"{MAPS}?watch=true&allowWatchBookmarks=true&timeoutSeconds=290&resourceVersion={version}").stream
+        options = f"watch=true&allowWatchBookmarks=true&timeoutSeconds=290&resourceVersion={version}"
+        stream = self.ask(f"{MAPS}?{options}").stream
         assert stream is not None
         return stream
 

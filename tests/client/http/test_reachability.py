@@ -1,7 +1,9 @@
 """What all requests of a client know together of whether its server is there."""
 from __future__ import annotations
 
+import contextlib
 import random
+from itertools import pairwise
 
 import requests
 from requests.adapters import BaseAdapter
@@ -27,7 +29,7 @@ def test_turns_are_five_seconds_apart_and_the_first_comes_after_about_a_second()
             taken.append(now)
             assert outage.turn(now, DRAW) > 0, "the turn was taken"
         now += 0.01
-    apart = [later - earlier for earlier, later in zip(taken, taken[1:], strict=False)]
+    apart = [later - earlier for earlier, later in pairwise(taken)]
     assert all(PROBE_SECONDS - 0.011 <= gap <= PROBE_SECONDS + PROBE_SPREAD + 0.011 for gap in apart), apart
 
 
@@ -78,16 +80,12 @@ def test_every_answer_of_a_client_proves_that_its_server_is_there_whatever_it_sa
         for status in (200, 403, 410, 429, 503):
             client.reachability.lost(REFUSED, 0.0, DRAW)
             adapter.status = 0
-            try:
+            with contextlib.suppress(TransportError):
                 client.request(ask)
-            except TransportError:
-                pass
             assert client.reachability.outage is not None
             adapter.status = status
-            try:
+            with contextlib.suppress(ApiError):
                 client.request(ask)
-            except ApiError:
-                pass
             assert client.reachability.outage is None, status
     connect_limits = [limits[0] for limits in adapter.timeouts]  # type: ignore[index]
     assert connect_limits == [PROBE_SECONDS] * 10

@@ -1,11 +1,12 @@
-"""Outages as a whole: how often a server that is away is asked, how soon its return is noticed, and what is asked of one
-that refuses for ever. On a simulated clock over the embedded server's transport; once with sockets and real seconds."""
+"""Outages as a whole: how often a server that is away is asked, how soon its return is noticed, and how often one that
+refuses for ever is asked. On a simulated clock over the embedded server's transport; once with real seconds."""
 from __future__ import annotations
 
 import logging
 import random
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -128,7 +129,7 @@ def test_after_an_outage_in_which_history_was_lost_every_change_is_noticed_withi
     assert max(world.heard.values()) - ready <= NOTICED
     # What was under way when the server went may fail for each; from then on the watches of a client try as one.
     tries = while_away[1:]
-    assert all(later - earlier >= PROBE_SECONDS - 1e-6 for earlier, later in zip(tries, tries[1:], strict=False)), tries
+    assert all(later - earlier >= PROBE_SECONDS - 1e-6 for earlier, later in pairwise(tries)), tries
     assert len(while_away) <= 2 + away / PROBE_SECONDS
 
 

@@ -116,8 +116,9 @@ class ScriptedApi:
     """Answers from a script, in order; when the script is over it sets the stop token and answers with errors.
 
     `versions`: what each list of one object gets that follows a watch, to learn the server's version: a version or an
-    exception; the last one goes on. `lists`: what each other list request gets, a page or an exception. `watches`: for each watch request an exception, or the
-    script of the stream: batches (lists of items), exceptions, `Late`, functions to call. `requests` records all.
+    exception; the last one goes on. `lists`: what each other list request gets, a page or an exception. `watches`: for
+    each watch request an exception, or the script of the stream: batches (lists of items), exceptions, `Late`,
+    functions to call. `requests` records all.
     """
 
     stop: StopToken
