@@ -38,6 +38,7 @@ from kubectl_runtime.apiserver.output.negotiation import (
 )
 from kubectl_runtime.apiserver.query.durations import duration_error
 from kubectl_runtime.apiserver.route import RequestInfo, parse
+from kubectl_runtime.apiserver.starting import Starting
 from kubectl_runtime.apiserver.storage.cluster import Cluster
 from kubectl_runtime.apiserver.storage.registry import ServedResource
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
@@ -67,6 +68,8 @@ class ApiCore:
                       ("X-Kubernetes-Pf-Prioritylevel-Uid", str(uuid.uuid4())))
         self.cluster = Cluster(clock, builtin_types(), self._loopback, seed=seed)
         self.access = access or Access()
+        self.starting: Starting | None = None
+        """Says how requests are answered before the server is ready; None when it is."""
         self._wake: Callable[[], None] | None = None
         self._compaction_interval = compaction_interval
         self._next_compaction = clock.monotonic() + compaction_interval
@@ -108,6 +111,9 @@ class ApiCore:
     def _answer(self, request: HttpRequest, info: RequestInfo, warnings: list[str], user: User | None) -> HttpResponse:
         if info.verb != "watch" and (wrong := duration_error(request.param("timeout") or "0")):
             raise errors.bad_request(f"invalid timeout specified in the request URL - {wrong}")
+        starting = self.starting
+        if starting is not None and (answer := starting.answer(request, info)) is not None:
+            return answer
         user = user or self.access.admit(request, info)
         with self.cluster.locked():
             registry = self.cluster.registry
@@ -207,7 +213,7 @@ class ApiCore:
         """Put a dumped state in place: watches end and older resourceVersions have expired.
 
         The resourceVersion goes on from the present one, so that clients notice; with `rewind` it goes back in time
-        too.
+        too, and watches from what is the future then are silent until it is reached.
         """
         with self.cluster.locked():
             self.cluster.storage.load(state, rv=None if rewind else self.cluster.storage.rv + 1)

@@ -1,4 +1,5 @@
-"""``/healthz``, ``/livez`` and ``/readyz`` with the checks of the real server; every check passes here."""
+"""``/healthz``, ``/livez`` and ``/readyz`` with the checks of the real server; every check passes here, once the server
+is ready."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ _LAST = ("apiservice-openapi-controller", "apiservice-openapiv3-controller")
 _HOOKS = (*(f"poststarthook/{name}" for name in _START), "autoregister-completion",
           *(f"poststarthook/{name}" for name in _LAST))
 _ALIVE = ("ping", "log", "loopback-serving-certificate", "etcd", *_HOOKS)
+_READ_LAST = "poststarthook/start-apiextensions-controllers"
 CHECKS = {"healthz": _ALIVE, "livez": _ALIVE,
           "readyz": ("ping", "log", "etcd", "etcd-readiness", "informer-sync", *_HOOKS, "shutdown")}
 
@@ -43,6 +45,12 @@ def health(request: HttpRequest, parts: list[str]) -> HttpResponse | None:
     return _text("\n".join([*lines, f"{name} check passed", ""]))
 
 
-def _text(text: str) -> HttpResponse:
-    return HttpResponse(200, [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")],
+def unready(name: str) -> HttpResponse:
+    """The answer for the path `name` of a server that has not read everything yet."""
+    lines = [f"[-]{one} failed: reason withheld" if one == _READ_LAST else f"[+]{one} ok" for one in CHECKS[name]]
+    return _text("\n".join([*lines, f"{name} check failed", ""]), 500)
+
+
+def _text(text: str, code: int = 200) -> HttpResponse:
+    return HttpResponse(code, [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")],
                         text.encode())

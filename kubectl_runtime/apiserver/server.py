@@ -32,10 +32,11 @@ from kubectl_runtime.apiserver.kubeconfig import Credentials, kubeconfig
 from kubectl_runtime.apiserver.loading import load_objects
 from kubectl_runtime.apiserver.rim.faults import Faults, Recording
 from kubectl_runtime.apiserver.rim.http.listener import Listener
+from kubectl_runtime.apiserver.starting import Starting
 from kubectl_runtime.apiserver.tls import ServerTls
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.certificates.authority import HOSTS, Authority
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.manifests.sources import Manifests
 
 if TYPE_CHECKING:
@@ -131,13 +132,21 @@ class ApiServer:
         if stuck:
             raise RuntimeError(f"threads of the API server did not end: {', '.join(stuck)}")
 
-    def restart(self, *, fresh: bool = False) -> None:
+    def restart(self, *, fresh: bool = False, lose_history: bool = False, initializing: Duration = 0) -> None:
         """Stop and start on the same port, with the same data or, if `fresh`, as a new cluster (new uids, low
         versions). Blocks and raises as `stop` and `start`; clients meanwhile are refused. Watches of transports end,
-        too; a server that was never started, for transports alone, binds nothing."""
+        too; a server that was never started, for transports alone, binds nothing.
+
+        A kube-apiserver that is restarted loses its history, so that watches from earlier versions have expired (410):
+        so does this one with `lose_history`. For `initializing` seconds on the clock it then answers as a
+        kube-apiserver does before it is ready: 503 for the first half, then 429 to lists and watches.
+        """
         self.stop()
         if fresh:
             self.core = self._new_core()
+        if lose_history:
+            self.core.compact()
+        self.core.starting = Starting(self.clock, seconds(initializing)) if seconds(initializing) > 0 else None
         for transport in list(self._transports):
             transport.end_watches(broken=False)
         if self._was_started:
@@ -236,7 +245,8 @@ class ApiServer:
         """Go back to a snapshot: watches end, resourceVersions from before have expired.
 
         The resourceVersion goes on, as after a careful restore of etcd; with `rewind` it goes back too, as after a
-        careless one.
+        careless one: a watch from a version of the future is accepted then, and hears nothing, no bookmark either,
+        until the server gets there.
         """
         self.core.restore(state, rewind=rewind)
 

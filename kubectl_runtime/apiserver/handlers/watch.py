@@ -9,7 +9,8 @@ when history it had not read is forgotten  silently: the client's next request g
 when the client went away                  `close()`
 =========================================  ==================================================
 
-A plain bookmark comes every minute, and once about two seconds before the timeout.
+A plain bookmark comes every minute, and once about two seconds before the timeout. A watch from a version of the
+future, as after the database was restored from a copy, is silent until that version is reached.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class OpenWatch:
         self._form = form
         self._namespace = namespace
         self._listing = listing
-        self._since = since
+        self._since = self._began = since
         self._cursor = cluster.storage.cursor(bucket, since)
         self._pending: Iterator[bytes] = self._initial(initial or [], bookmark=initial_end)
         self._started = False
@@ -117,7 +118,14 @@ class OpenWatch:
         self._cursor += len(changes)
         if ended:
             self.close()
-        return changes
+        return changes if self._is_present(changes) else self._read_on(changes)
+
+    def _is_present(self, changes: list[Change]) -> bool:
+        return not changes or changes[0].rv > self._began
+
+    def _read_on(self, changes: list[Change]) -> list[Change]:
+        """What is left of changes that the client believes to have seen; the next ones when nothing is."""
+        return [change for change in changes if change.rv > self._began] or self._read()
 
     def _timers(self) -> bytes | None:
         now = self._cluster.clock.monotonic()
@@ -125,8 +133,13 @@ class OpenWatch:
             self.close()
         elif not self._closed and self._bookmarks and now >= self._next_bookmark:
             self._schedule_bookmark(now)
-            return self._form.bookmark(self._since, initial=False)
+            return None if self._is_ahead() else self._form.bookmark(self._since, initial=False)
         return None
+
+    def _is_ahead(self) -> bool:
+        """Whether the client is at a version that the server has not reached (again)."""
+        with self._cluster.locked():
+            return self._cluster.storage.rv < self._began
 
     def _schedule_bookmark(self, now: float) -> None:
         last = self._end - BOOKMARK_BEFORE_END

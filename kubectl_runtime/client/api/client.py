@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
-import msgspec
 import requests
 
+from kubectl_runtime.client.api.refusals import Refusals
+from kubectl_runtime.client.api.server_version import ServerVersion
 from kubectl_runtime.client.api.server_warnings import ServerWarnings
 from kubectl_runtime.client.api.writes import WriteObserver, WriteObservers
 from kubectl_runtime.client.config.auth import ClientCertificate, FixedCredentials
@@ -36,6 +37,7 @@ from kubectl_runtime.client.http.middleware import (
 )
 from kubectl_runtime.client.http.observed import ObservedCredentials, observed
 from kubectl_runtime.client.http.rate_limit import RateLimit, limiting
+from kubectl_runtime.client.http.reachability import Reachability, noting
 from kubectl_runtime.client.http.retry import Failure, RetryPolicy
 from kubectl_runtime.client.http.send import exchange
 from kubectl_runtime.client.http.session import Adapters, SessionRules
@@ -47,7 +49,6 @@ from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.scope import FirstOf, call_scope
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.request import Request
 
 if TYPE_CHECKING:
@@ -57,14 +58,6 @@ log = logging.getLogger(__name__)
 
 SPARE_CONNECTIONS = 4
 """Pooled connections beyond one for each worker: lists of watches, leases, health checks."""
-
-
-class ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
-    """What the server says of itself."""
-
-    major: str = ""
-    minor: str = ""
-    git_version: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,6 +92,10 @@ class Client:
         self.clock = clock
         self.observer = together(observer)
         """Raises nothing, whatever the one does that was given."""
+        self.reachability = Reachability()
+        """Whether the server is there; its watches wait for it together."""
+        self.refusals = Refusals()
+        """What the server was found not to do."""
         self._closing = StopToken(clock=clock)
         self._change = ForkSafeLock()
         self._rules = SessionRules.read(session, config, connections=workers + SPARE_CONNECTIONS,
@@ -165,10 +162,7 @@ class Client:
     def server_version(self) -> ServerVersion:
         """The server's version. Raises as `request` does."""
         body = self.request(Request("GET", "/version", "get", None, "get the server's version"))
-        try:
-            return msgspec.json.decode(body, type=ServerVersion)
-        except msgspec.MsgspecError as error:
-            raise DecodeError(None, "$", f"what {self.config.cluster_url} calls its version is none: {error}") from None
+        return ServerVersion.decoded(body, self.config.cluster_url)
 
     def on_write(self, observer: WriteObserver) -> Callable[[], None]:
         """Have `observer` called with each `Write` that the server answered, before the writing verb returns, in its
@@ -290,8 +284,8 @@ class Client:
         ))
 
     def _adapted(self) -> Send:
-        """The innermost step; outside it, where somebody observes, what tells of each attempt."""
-        send = exchange(self._rules, self._adapters, self.clock)
+        """The innermost steps; outside them, where somebody observes, what tells of each attempt."""
+        send = noting(self.reachability)(exchange(self._rules, self._adapters, self.clock, self.reachability))
         if self.observer is NO_OBSERVER:
             return send
         return observed(self.observer, urlsplit(self.config.cluster_url).netloc.rpartition("@")[2], self.clock)(send)

@@ -9,8 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from kubectl_runtime.core.base.status import Status
-from kubectl_runtime.core.codec.decode import Bookmark, decode_event, decode_list, decode_object
+from kubectl_runtime.core.codec.decode import Carried, decode_event, decode_list, decode_object
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ListMeta
@@ -21,7 +20,7 @@ class Form(Protocol):
 
     def decode_object(self, raw: bytes) -> Record: ...
 
-    def decode_event(self, line: bytes) -> tuple[str, Record | Bookmark | Status]: ...
+    def decode_event(self, line: bytes) -> tuple[str, Carried]: ...
 
     def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]: ...
 
@@ -37,7 +36,7 @@ class WholeForm:
     def decode_object(self, raw: bytes) -> Record:
         return decode_object(raw, self.resource)
 
-    def decode_event(self, line: bytes) -> tuple[str, Record | Bookmark | Status]:
+    def decode_event(self, line: bytes) -> tuple[str, Carried]:
         return decode_event(line, self.resource)
 
     def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
@@ -52,7 +51,7 @@ class MetadataForm(WholeForm):
     def decode_object(self, raw: bytes) -> Record:
         return _partial(super().decode_object(raw))
 
-    def decode_event(self, line: bytes) -> tuple[str, Record | Bookmark | Status]:
+    def decode_event(self, line: bytes) -> tuple[str, Carried]:
         kind, carried = super().decode_event(line)
         return kind, _partial(carried) if isinstance(carried, Record) else carried
 

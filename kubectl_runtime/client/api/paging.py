@@ -2,7 +2,7 @@
 
     page with a token          -> the next page            page without   -> the end
     410 on a token             -> from the beginning: once in pages, then in one piece; what was handed out is left out
-    the same token, 3 times    -> DecodeError
+    a token that came before   -> DecodeError: the walk would go round for ever
 
 Only `continue` says whether there is more; `remainingItemCount` is not looked at.
 """
@@ -23,11 +23,26 @@ log = logging.getLogger(__name__)
 
 PAGE_SIZE = 500
 """Objects per page when the caller names no limit."""
-IDENTICAL_TOKENS = 3
-"""How often the same continue token may come in a row; a server that repeats it would be asked for ever."""
 
 K = TypeVar("K")
 Page = tuple[ListMeta, list[Record]]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenTrail:
+    """The continue tokens of one list, as far as it takes to notice that they go round (Brent's algorithm): one of them
+    is remembered, a later one each time twice as many have come. A circle of n tokens is noticed within 3n."""
+
+    mark: str = ""
+    steps: int = 0
+    span: int = 1
+
+    def after(self, token: str) -> TokenTrail | None:
+        """The trail with `token` at its end; None when it has gone round."""
+        if token == self.mark:
+            return None
+        steps = self.steps + 1
+        return TokenTrail(token, 0, 2 * self.span) if steps == self.span else TokenTrail(self.mark, steps, self.span)
 
 
 @dataclass(frozen=True)
@@ -51,7 +66,7 @@ def walk(fetch: Callable[[ListParams], Page], params: ListParams, operation: str
     begin = params if params.limit is not None else replace(params, limit=PAGE_SIZE)
     seen: set[str] | None = None  # uids, from a restart on
     handed_out: set[str] = set()
-    current, repeated = begin, 0
+    current, trail = begin, TokenTrail()
     while True:
         try:
             meta, records = fetch(current)
@@ -60,7 +75,7 @@ def walk(fetch: Callable[[ListParams], Page], params: ListParams, operation: str
                 raise
             log.debug("%s: the continue token has expired; from the beginning", operation)
             begin = replace(begin, limit=begin.limit if seen is None else None, continue_token=None)
-            seen, current, repeated = handed_out, begin, 0
+            seen, current, trail = handed_out, begin, TokenTrail()
             continue
         if seen is not None:
             records = [record for record in records if record.uid not in seen]
@@ -69,8 +84,8 @@ def walk(fetch: Callable[[ListParams], Page], params: ListParams, operation: str
         token = meta.continue_token
         if not token:
             return
-        repeated = repeated + 1 if token == current.continue_token else 0
-        if repeated >= IDENTICAL_TOKENS:
+        further = trail.after(token)
+        if further is None:
             raise DecodeError(None, "$.metadata.continue",
-                              f"{operation}: the server gives the same continue token for ever")
-        current = begin.page(token)
+                              f"{operation}: the server gives the same continue tokens for ever")
+        current, trail = begin.page(token), further

@@ -1,8 +1,13 @@
 """`open_watch`: one watch request, as batches of events.
 
 It knows nothing of resuming or listing again: that is the watcher's. A cut, a reset, the end of the body and the stop
-token end the iteration alike, since all of them mean "ask again from the last version"; an event that was cut off is
-dropped.
+token end the iteration alike, since all of them mean "ask again from the last version"; `WatchStream.broke` tells a
+connection that failed from one that ended.
+
+    what follows the last newline        at an orderly end            at a cut
+    a whole event                        that event                   dropped: it comes again
+    a Status                             an ERROR event               an ERROR event
+    anything else                        dropped                      dropped
 """
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.decode import Bookmark
 from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError
 from kubectl_runtime.core.requests.request import Request
 
 if TYPE_CHECKING:
@@ -65,7 +70,13 @@ class WatchStream:
 
     def __init__(self, stream: ByteStream, request: Request, form: Form) -> None:
         self._stream = stream
-        self._batches = _batches(stream, request, form)
+        self._pieces = _Pieces(stream)
+        self._batches = _batches(stream, self._pieces, request, form)
+
+    @property
+    def broke(self) -> TransportError | None:
+        """Why the connection failed, if that is how the iteration ended; None for an orderly end."""
+        return self._pieces.broke
 
     @property
     def flow_schema(self) -> str:
@@ -104,10 +115,28 @@ def open_watch(client: Client, request: Request, form: Form, stop: StopToken | N
     return WatchStream(client.stream(request, stop=stop, read_timeout=read_timeout, deadline=deadline), request, form)
 
 
-def _batches(stream: ByteStream, request: Request, form: Form) -> Generator[list[RecordEvent]]:
+class _Pieces:
+    """The chunks of a stream until it ends, in whatever way; only RequestTimeout passes. `broke`: what ended it, unless
+    it was an orderly end."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self.broke: TransportError | None = None
+
+    def __iter__(self) -> Generator[bytes]:
+        try:
+            yield from self._stream.chunks()
+        except RequestTimeout:
+            raise
+        except TransportError as error:
+            log.debug("%s; it will be asked for again", error)
+            self.broke = error
+
+
+def _batches(stream: ByteStream, arriving: _Pieces, request: Request, form: Form) -> Generator[list[RecordEvent]]:
     splitter = LineSplitter()
     begun = False
-    with closing(stream), closing(_pieces(stream)) as pieces:
+    with closing(stream), closing(iter(arriving)) as pieces:
         for piece in pieces:
             batch = [line for line in splitter.feed(piece) if line and not line.isspace()]
             if batch and batch[0].rstrip() == b"{":  # no event: a whole document over many lines
@@ -124,16 +153,20 @@ def _batches(stream: ByteStream, request: Request, form: Form) -> Generator[list
         yield [RecordEvent("ERROR", status=status)]
     elif rest and not begun and (unexpected := unexpected_answer(request, stream.status, stream.headers, rest)):
         raise unexpected
+    elif arriving.broke is None and _is_whole(rest):
+        events, _ = _decoded([rest], form)
+        if events:
+            yield events
 
 
-def _pieces(stream: ByteStream) -> Generator[bytes]:
-    """The stream's chunks, until it ends in whatever way; RequestTimeout passes."""
+def _is_whole(line: bytes) -> bool:
+    """Whether what came without a newline is all of a line. (What is half of one may look like an object with less in
+    it to a decoder that salvages what it can.)"""
     try:
-        yield from stream.chunks()
-    except RequestTimeout:
-        raise
-    except TransportError as error:
-        log.debug("%s; it will be asked for again", error)
+        msgspec.json.decode(line, type=msgspec.Raw)
+    except DECODE_FAILURES:
+        return False
+    return True
 
 
 def _decoded(batch: list[bytes], form: Form) -> tuple[list[RecordEvent], DecodeError | None]:
@@ -159,6 +192,8 @@ def _event(line: bytes, form: Form) -> RecordEvent:
         return RecordEvent(kind, content, content.head.resource_version)
     if isinstance(content, Bookmark):
         return RecordEvent(kind, None, content.resource_version, None, content.initial_events_end)
+    if content is None:
+        return RecordEvent(kind)  # of a type nobody knows: for the watcher to say so
     return RecordEvent(kind, status=content)
 
 

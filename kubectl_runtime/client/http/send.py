@@ -19,6 +19,7 @@ from requests.structures import CaseInsensitiveDict
 from kubectl_runtime.client.http.failures import ConnectionFailed, transport_error
 from kubectl_runtime.client.http.interrupt import Interrupt
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
+from kubectl_runtime.client.http.reachability import Reachability
 from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.client.http.session import Adapters, SessionRules
 from kubectl_runtime.core.base.clock import Clock, seconds
@@ -31,8 +32,10 @@ _LEAST = 0.001
 """Seconds; a timeout of zero is an error of its own."""
 
 
-def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Clock) -> Send:
-    """Sends a call as it is, once. `adapters` gives the ones to use for an operation at this moment."""
+def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Clock,
+             reachability: Reachability) -> Send:
+    """Sends a call as it is, once. `adapters` gives the ones to use for an operation at this moment; `reachability`
+    says how long connecting may take."""
     config = rules.config
     server = urlsplit(config.cluster_url).netloc
     connect_timeout = seconds(config.connect_timeout)
@@ -51,7 +54,8 @@ def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Cl
                     raise _given_up(call, interrupt)
                 response = rules.send(
                     current.streams if call.streaming else current.calls, _prepared(call, plain=rules.session is None),
-                    {"stream": True, "timeout": (max(_LEAST, min(connect_timeout, left, call.send_by - now)), limit),
+                    {"stream": True, "timeout": (max(_LEAST, min(reachability.connect_limit(connect_timeout), left,
+                                                                 call.send_by - now)), limit),
                      **current.arguments})
                 opened = call.streaming and response.status_code < 300
                 body = b"" if opened else _body(response, call, clock, whole=bool(rules.hooks))

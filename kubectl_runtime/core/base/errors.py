@@ -143,7 +143,10 @@ class ApiError(KubeError):
     @property
     def is_too_large_resource_version(self) -> bool:
         """The resourceVersion is newer than what this server has seen (after a restore, or on a lagging replica)."""
-        return any(cause.reason == "ResourceVersionTooLarge" for cause in self.status.causes)
+        # Servers before 1.19 and aggregated ones say it in words only, as client-go looks for them.
+        told = [self.status.message, *(cause.message for cause in self.status.causes)]
+        return any(cause.reason == "ResourceVersionTooLarge" for cause in self.status.causes) or any(
+            _TOO_LARGE in (text or "") for text in told)
 
     def _is(self, reason: str, code: int) -> bool:
         """By the Status's reason; by the code when it gives none or one that Kubernetes does not define."""
@@ -166,6 +169,7 @@ def _shown(status: Status) -> str:
 LONGEST_TEXT = 1024
 """Characters of a server's message that an error shows. A 422 of an update may quote both versions of the object."""
 
+_TOO_LARGE = "Too large resource version"
 _KNOWN_REASONS = frozenset((
     "Unauthorized", "Forbidden", "NotFound", "AlreadyExists", "Conflict", "Gone", "Invalid", "ServerTimeout",
     "StoreReadError", "Timeout", "TooManyRequests", "BadRequest", "MethodNotAllowed", "NotAcceptable",

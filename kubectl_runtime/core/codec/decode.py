@@ -3,6 +3,7 @@
     decode_object(raw, resource)   -> Record
     decode_event(line, resource)   -> ("ADDED" | "MODIFIED" | "DELETED", Record)  the record keeps the line
                                       ("BOOKMARK", Bookmark)  ("ERROR", Status)
+                                      (any other type, None), unless an object that has a name came with it
     decode_list(page, resource)    -> (ListMeta, list[Record])                    items are copied out of the page
 
 One bad object breaks nothing: a head that cannot be decoded gives a record with a `problem`, and the names that could
@@ -11,7 +12,7 @@ no list at all. Nulls where a value is expected count as absent.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -31,6 +32,12 @@ class Bookmark(msgspec.Struct, frozen=True, gc=False):
 
     resource_version: str
     initial_events_end: bool = False
+
+
+Carried: TypeAlias = Record | Bookmark | Status | None
+"""What comes with the type of a watch event."""
+
+_CHANGES = frozenset(("ADDED", "MODIFIED", "DELETED"))
 
 
 class _Object(msgspec.Struct, gc=False):
@@ -74,8 +81,9 @@ def decode_object(raw: bytes, resource: ApiResource, *, named: bool = True) -> R
     return _invalid(raw, resource, failure, enveloped=False, named=named)
 
 
-def decode_event(line: bytes, resource: ApiResource) -> tuple[str, Record | Bookmark | Status]:
-    """The type of a watch event and what it carries: a record that keeps `line`, a Bookmark, or a Status for `ERROR`.
+def decode_event(line: bytes, resource: ApiResource) -> tuple[str, Carried]:
+    """The type of a watch event and what it carries: a record that keeps `line`, a Bookmark, a Status for `ERROR`, or
+    None for a type that Kubernetes does not define (yet).
 
     Raises DecodeError when the line is no watch event, or one of an object that cannot be identified.
     """
@@ -119,7 +127,7 @@ def _bookmark(head: Head) -> Bookmark:
     return Bookmark(head.resource_version, (head.annotations or {}).get(INITIAL_EVENTS_END) == "true")
 
 
-def _unusual_event(line: bytes, resource: ApiResource, failure: Exception) -> tuple[str, Record | Bookmark | Status]:
+def _unusual_event(line: bytes, resource: ApiResource, failure: Exception) -> tuple[str, Carried]:
     kind = salvage.event_type(line)
     if kind is None:
         raise DecodeError(None, "$", f"a watch of {resource.full_name} sent a line that is no event: {failure}")
@@ -127,7 +135,7 @@ def _unusual_event(line: bytes, resource: ApiResource, failure: Exception) -> tu
         return kind, _error_status(line, resource)
     if kind == "BOOKMARK":
         return kind, _bookmark(_head_without_nulls(line, enveloped=True) or salvage.head(line, enveloped=True))
-    return kind, _invalid(line, resource, failure, enveloped=True)
+    return kind, _invalid(line, resource, failure, enveloped=True) if kind in _CHANGES else None
 
 
 def _error_status(line: bytes, resource: ApiResource) -> Status:

@@ -16,8 +16,7 @@ import msgspec
 
 from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.base.keys import namespace_or_none
-from kubectl_runtime.core.base.status import Status
-from kubectl_runtime.core.codec.decode import Bookmark, decode_event, decode_object, split_page
+from kubectl_runtime.core.codec.decode import Carried, decode_event, decode_object, split_page
 from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.core.codec.views import plain_object, without_nulls
 from kubectl_runtime.core.meta.gvk import ApiResource
@@ -117,7 +116,7 @@ class FieldsForm(Generic[V]):
         except DECODE_FAILURES:
             return self._second_try(decode_object(raw, self.resource))
 
-    def decode_event(self, line: bytes) -> tuple[str, Record | Bookmark | Status]:
+    def decode_event(self, line: bytes) -> tuple[str, Carried]:
         """As `core.head.decode_event`."""
         try:
             event = self._event(line)

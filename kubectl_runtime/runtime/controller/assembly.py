@@ -39,7 +39,7 @@ from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.watcher.failure_log import WatchTarget
 from kubectl_runtime.runtime.watcher.readers import reader_of
-from kubectl_runtime.runtime.watcher.watch_api import apis_of
+from kubectl_runtime.runtime.watcher.watch_api import apis_of, as_configured
 
 K = TypeVar("K")
 
@@ -156,8 +156,8 @@ class Assembly(Generic[K]):
 
     def _plan_watch(self, plan: WatchPlan) -> None:
         apis = apis_of(plan.api)
-        feed = plan.feed or Feed(plan.api.resource, reader_of(plan.api.kind), [api.namespace for api in apis],
-                                 self.plan.clock)
+        reader = reader_of(as_configured(apis[0], plan.config).kind)
+        feed = plan.feed or Feed(plan.api.resource, reader, [api.namespace for api in apis], self.plan.clock)
         self._stores.setdefault((plan.api.resource.group, plan.api.resource.kind), feed.store)
         config = plan.config
         for api, writer in zip(apis, feed.renew(), strict=True):

@@ -50,7 +50,7 @@ from kubectl_runtime.runtime.triggers.predicates import Predicate
 from kubectl_runtime.runtime.triggers.triggers import trigger_self
 from kubectl_runtime.runtime.watcher.event import Event
 from kubectl_runtime.runtime.watcher.readers import reader_of
-from kubectl_runtime.runtime.watcher.watch_api import apis_of
+from kubectl_runtime.runtime.watcher.watch_api import apis_of, as_configured
 from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, WatchBackoff
 from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, WatcherConfig
 
@@ -98,7 +98,7 @@ class Controller(Watched[K]):
         """
         check_api(api, "Controller")
         check_gone(on_gone)
-        feed = Feed(api.resource, reader_of(api.kind), [one.namespace for one in apis_of(api)], _clock_of(api.client))
+        feed = Feed(api.resource, reader_of(as_configured(apis_of(api)[0], watch).kind), [one.namespace for one in apis_of(api)], _clock_of(api.client))
         subscription = trigger_self(api.resource, predicate=predicate, run_gone=on_gone is not None)
         plan = _plan(WatchPlan(api, watch, subscription, feed, modify), api.client, name, concurrency, debounce,
                      max_wait, backoff, sync_timeout, observer, executor, retry_rate, run_timeout)

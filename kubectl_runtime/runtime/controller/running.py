@@ -47,20 +47,17 @@ from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
 from kubectl_runtime.runtime.triggers.sources import TriggerSource
 from kubectl_runtime.runtime.usercode import described
+from kubectl_runtime.runtime.watcher.watch_state import WatchState
 
 K = TypeVar("K")
 
 
 class ControllerError(KubeError):
-    """A controller ended by itself: its stores did not fill in time, its client was closed, a stream that it was given
-    ended, or one of its threads died of a defect."""
+    """A controller ended by itself: stores that did not fill, a closed client, a given stream that ended, a defect."""
 
 
 class Running(WellBeing, Generic[K]):
-    """Made by `Controller.start`. Safe to use from any thread.
-
-    As a context manager it stops at the end of the block.
-    """
+    """Made by `Controller.start`. Safe to use from any thread. As a context manager it stops at the end of the block."""
 
     def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
                  data: Any, *, rng: random.Random | None = None) -> None:
@@ -86,6 +83,17 @@ class Running(WellBeing, Generic[K]):
     def store(self) -> Store[K]:
         """The objects the controller reconciles, as its watch knows them."""
         return self._assembly.store
+
+    @property
+    def watch_state(self) -> WatchState | None:
+        """What the watch of the main objects does, since when, and its error; None when they come from a given stream.
+        """
+        return self.store.watch_state
+
+    @property
+    def watch_states(self) -> dict[str, WatchState]:
+        """The same of each watch, by what it watches, in words."""
+        return {name: watch.state for name, watch in self._assembly.watches.items()}
 
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
         """Block until all stores are complete and reconciling has begun, at most `timeout` seconds.

@@ -16,7 +16,9 @@
 
 A trigger never comes before the data it is about: the store is written first. Objects that a list shows unchanged
 keep their record and pass on nothing, unless `relist_triggers` is set, which makes an Apply of each. Versions are
-compared for equality only. An object without a name cannot be stored; it is logged and left out.
+compared for equality only. In a list whose `Init` is `suspect`, an object with the same version is unchanged only if
+its content is the same, and each makes an Apply. A Delete within a list, as a stream brings it, also takes the object
+out of the side buffer. An object without a name cannot be stored; it is logged and left out.
 
 Records go in and out; `reflector` is the form for streams of readers. For one thread at a time.
 """
@@ -27,6 +29,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from kubectl_runtime.core.base.keys import Key, key_of
 from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.sameness import same_content
 from kubectl_runtime.runtime.reflector.store_writer import Observers, StoreWriter
 from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.usercode import guarded_logger
@@ -53,6 +56,7 @@ class Reflector:
         self._writer = writer
         self._relist_triggers = relist_triggers
         self._buffer: dict[Key, Record] = {}
+        self._suspect = False
         self._pending: dict[Key, Record | None] = {}
         self._changes: list[Event[Record]] = []
 
@@ -75,7 +79,7 @@ class Reflector:
                 self._flush(done)
                 done.append(self._swap())
             elif kind is Init:
-                self._buffer = {}
+                self._buffer, self._suspect = {}, event.suspect  # type: ignore[union-attr]
         self._flush(done)
         return done
 
@@ -99,6 +103,7 @@ class Reflector:
         head = record.head
         key = key_of(head.namespace, head.name)
         old = self._pending[key] if key in self._pending else self._writer.get(key)
+        self._buffer.pop(key, None)
         if old is not None:
             if _other_object(old, record):
                 return
@@ -116,7 +121,8 @@ class Reflector:
         key = key_of(head.namespace, head.name)
         old = self._writer.get(key)
         # The stored record of an unchanged object is kept, so that two copies of everything never exist at once.
-        self._buffer[key] = old if old is not None and _same_version(old, record) else record
+        unchanged = old is not None and _same_version(old, record) and (not self._suspect or same_content(old, record))
+        self._buffer[key] = old if old is not None and unchanged else record
 
     def _swap(self) -> Commit:
         new, old = self._buffer, self._writer.records()
@@ -130,7 +136,7 @@ class Reflector:
         for key, record in new.items():
             before = old.get(key)
             if before is record:
-                if self._relist_triggers:
+                if self._relist_triggers or self._suspect:
                     events.append(Apply(record))
                 continue
             if before is not None and _other_object(before, record):
@@ -139,6 +145,7 @@ class Reflector:
             changed[key] = record
             events.append(Apply(record, before))
         events.append(INIT_DONE)
+        self._suspect = False
         return Commit(events, self._writer.replace(new, changed), completes=True)
 
     def _flush(self, done: list[Commit]) -> None:

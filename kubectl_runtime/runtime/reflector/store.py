@@ -22,6 +22,7 @@ from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 from kubectl_runtime.runtime.reflector.indexes import Indexes
+from kubectl_runtime.runtime.watcher.watch_state import WatchState
 
 K = TypeVar("K")
 
@@ -46,6 +47,7 @@ class StoreState:
         """Whether readers see none of the records, since parts are missing."""
         self.ready = False
         self.ended: str | None = None
+        self.watch_state: Callable[[], WatchState] | None = None
         self.trouble = ""
         """The last failure of the watch, for who waits in vain; empty while all is well."""
         self.indexes = Indexes()
@@ -88,6 +90,12 @@ class Store(Generic[K]):
     def resource(self) -> ApiResource:
         """The kind of the stored objects."""
         return self._state.resource
+
+    @property
+    def watch_state(self) -> WatchState | None:
+        """What the watch that feeds the store does, since when, and its error; None when a given stream feeds it."""
+        state = self._state.watch_state
+        return None if state is None else state()
 
     @property
     def is_ready(self) -> bool:

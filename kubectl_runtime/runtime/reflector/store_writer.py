@@ -20,6 +20,7 @@ from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resou
 from kubectl_runtime.runtime.reflector.indexes import Values
 from kubectl_runtime.runtime.reflector.store import Store, StoreState
 from kubectl_runtime.runtime.watcher.readers import reader_of
+from kubectl_runtime.runtime.watcher.watch_state import WatchState
 
 K = TypeVar("K")
 
@@ -110,6 +111,10 @@ class StoreWriter(Generic[K]):
         state = self._state
         with state.condition:
             self._observers = tuple(other for other in self._observers if other is not observer)
+
+    def watched(self, state: Callable[[], WatchState]) -> None:
+        """A watch feeds the store; `state` says how it is doing."""
+        self._state.watch_state = state
 
     def trouble(self, text: str) -> None:
         """The last failure, for the error of those who wait in vain; empty when it is over."""

@@ -5,7 +5,8 @@
     listing     reads one page                                     0
     watching    reads what has arrived (blocks until something     0; None when a simulated transport has nothing ready
                 has, or the stop token is set)
-    waiting     nothing before its time                            the seconds that are left
+    waiting     nothing before its time, or before the server      the seconds until it has to be called again
+                answers
     stopped     nothing                                            None
 
 A thread calls it in a loop (`run`); a simulation calls it when it likes. The order in each step is: store,
@@ -17,11 +18,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Generic, TypeVar
 
 import msgspec
 
+from kubectl_runtime.client.http.reachability import PROBE_SECONDS
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
@@ -34,14 +35,16 @@ from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
 from kubectl_runtime.runtime.triggers.subscribers import Subscriber
 from kubectl_runtime.runtime.triggers.triggers import Sink, Subscription
-from kubectl_runtime.runtime.usercode import guarded_logger
-from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Event, Failed
+from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.watcher.event import INIT_DONE, Apply, Event, Failed, Init
 from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
-from kubectl_runtime.runtime.watcher.readers import modified, reader_of
-from kubectl_runtime.runtime.watcher.watch_api import WatchApi
+from kubectl_runtime.runtime.watcher.readers import modified, reader_of, validated
+from kubectl_runtime.runtime.watcher.verifier import Verifier
+from kubectl_runtime.runtime.watcher.watch_api import WatchApi, as_configured
 from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, IDLE_PAUSE, Backoff, WatchBackoff
 from kubectl_runtime.runtime.watcher.watch_driver import WatchDriver
-from kubectl_runtime.runtime.watcher.watch_machine import Listing
+from kubectl_runtime.runtime.watcher.watch_state import Phase, WatchState
+from kubectl_runtime.runtime.watcher.watch_states import Listing, Streaming
 from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, WatcherConfig
 
 log = guarded_logger(__name__)
@@ -53,31 +56,6 @@ SLACK = 120.0
 for the request of a page, or for what is done with what came."""
 
 
-class Phase(StrEnum):
-    """What a watch is doing."""
-
-    LISTING = "listing"
-    WATCHING = "watching"
-    WAITING = "waiting"
-    STOPPED = "stopped"
-
-
-class WatchState(msgspec.Struct, frozen=True):
-    """How a watch is doing; times are of its monotonic clock."""
-
-    phase: Phase = Phase.LISTING
-    since: float = 0.0
-    """When this phase began."""
-    last_error: str = ""
-    """The last failure, as it was logged; empty again once a list is complete or a watch open."""
-    consecutive_failures: int = 0
-    """Failures since a list was complete or a watch opened. (The backoff counts on until a watch has proved itself.)"""
-    last_event: float | None = None
-    """When something last arrived: a page, an event or a bookmark."""
-    relists: int = 0
-    """Complete lists after the first one."""
-
-
 class Watch(Generic[K]):
     """One watched resource. `step` and `run` are for one thread at a time; all else is safe to use from any thread."""
 
@@ -86,12 +64,14 @@ class Watch(Generic[K]):
                  writer: StoreWriter[K] | None = None, clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None,
                  name: str | None = None, observer: Observer = NO_OBSERVER) -> None:
         """Nothing is requested yet. `modify` prunes each object before it is stored, by `writer` if there is one
-        already; `rng` draws all jitter.
+        already; `rng` draws all jitter. With `config.fields`, what is stored are the views. Raises RequestError for
+        fields that cannot be kept.
 
         `observer` is told what happens to the watch `name` (by default what it watches, in words); it raises nothing
         (see `together`).
         """
         rng = rng or random.Random()
+        given, api = api, as_configured(api, config)
         self.target = WatchTarget(api.resource, api.namespace, config.label_text, config.field_text)
         self._name = name or str(self.target)
         self._observer = observer
@@ -99,12 +79,15 @@ class Watch(Generic[K]):
         self._clock = clock
         self._read = reader_of(api.kind)
         self._modify = modify
-        self._driver = WatchDriver(api, config, stop, clock, rng)
+        self._validate = config.validate
         self._backoff = Backoff(backoff, rng=rng)
         self._failures = FailureLog(self.target)
         self._writer = writer or StoreWriter(api.resource, self._read, clock=clock)
         self._relist_triggers = relist_triggers
         self._reflector = Reflector(self._writer, relist_triggers=relist_triggers)
+        verifier = None if config.verify is None else Verifier(
+            given, config, seconds(config.verify), self._writer.records, stop, clock.monotonic())
+        self._driver = WatchDriver(api, config, stop, clock, rng, verifier)
         self._resume_at = 0.0
         self._relists = -1  # the first complete list is none
         self._list_began = 0.0
@@ -113,6 +96,7 @@ class Watch(Generic[K]):
         self._state = WatchState(since=clock.monotonic())
         self._longest_step = seconds(config.timeout) + IDLE_MARGIN + SLACK
         self._step_since: float | None = None
+        self._writer.watched(lambda: self._state)
 
     @property
     def state(self) -> WatchState:
@@ -201,8 +185,10 @@ class Watch(Generic[K]):
         return wait
 
     def _publish(self, events: list[Event[Record]], began: float) -> None:
-        if events[0] is INIT:
+        if isinstance(events[0], Init):
             self._list_began = began
+        if self._validate:
+            events = [validated(event, self._read) for event in events]
         if self._modify is not None:
             events = [modified(event, self._modify, self._read) for event in events]
         commits = self._reflector.commits(events)
@@ -223,21 +209,25 @@ class Watch(Generic[K]):
             self._failures.succeeded(last, self._clock.monotonic())
 
     def _failed(self, failure: Failed, now: float) -> float:
-        delay = self._backoff.next(now, failure.retry_after)
+        delay = self._backoff.after(failure, now)
         text = self._failures.failed(failure, now, delay)
         self._writer.trouble(text)
         self._resume_at = now + delay
         old = self._state
         failures = old.consecutive_failures + 1
         self._state = WatchState(Phase.WAITING, now, text, failures, old.last_event, max(0, self._relists))
-        self._observer.watch_failed(self._name, failure.error, failures, delay)
+        self._observer.watch_failed(self._name, failure.error, failures, PROBE_SECONDS if failure.away else delay)
         if self._phase_told is not Phase.WAITING:
             self._tell_phase(now)
         return delay
 
     def _update(self, now: float, *, arrived: bool) -> None:
         old = self._state
-        listing = isinstance(self._driver.state, Listing)
+        trouble = self._driver.server_trouble
+        if trouble is not None:
+            self._wait_for_server(trouble, now)
+            return
+        listing = isinstance(self._driver.state, Listing | Streaming)
         phase = Phase.LISTING if listing else Phase.WATCHING
         since = old.since if phase is old.phase else now
         healed = arrived and not listing
@@ -247,6 +237,17 @@ class Watch(Generic[K]):
         if healed and old.last_error:
             self._writer.trouble("")
         if phase is not self._phase_told:
+            self._tell_phase(now)
+
+    def _wait_for_server(self, trouble: Exception, now: float) -> None:
+        """The watch waits, maybe without a failure of its own: that of another one of this client was enough."""
+        old = self._state
+        if old.phase is Phase.WAITING and old.last_error:
+            return
+        text = old.last_error or f"cannot watch {self.target}: the server does not answer: {described(trouble)}"
+        self._writer.trouble(text)
+        self._state = msgspec.structs.replace(old, phase=Phase.WAITING, since=now, last_error=text)
+        if self._phase_told is not Phase.WAITING:
             self._tell_phase(now)
 
     def _finish(self) -> None:

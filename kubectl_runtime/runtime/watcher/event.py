@@ -1,6 +1,7 @@
 """What a watcher says: values, from the first list on to every change after it.
 
-    Init                a new list begins; what follows replaces everything known
+    Init                a new list begins; what follows replaces everything known. `suspect`: what is known may be wrong
+                        although its versions are right
     InitApply(obj)      one object of that list
     InitDone            the list is complete
     Apply(obj)          the object was created or changed
@@ -24,7 +25,10 @@ T = TypeVar("T")
 
 
 class Init(msgspec.Struct, frozen=True, gc=False):
-    """A new list begins."""
+    """A new list begins. `suspect`: versions that are the same as before prove nothing, so contents are compared, and
+    everything counts as changed."""
+
+    suspect: bool = False
 
 
 class InitApply(msgspec.Struct, Generic[T], frozen=True):
@@ -55,16 +59,25 @@ Event: TypeAlias = Init | InitApply[T] | InitDone | Apply[T] | Delete[T]
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """An attempt failed: a `list` or a `watch`, as `verb` says. `retry_after`: seconds that the server asks to wait."""
+    """An attempt failed: a `list` or a `watch`, as `verb` says. `retry_after`: seconds that the server asks to wait.
+
+    `away`: nobody answers at all, and the watcher itself waits until somebody does: no backoff is needed.
+    `outage_over`: the first failure after such a time; what was before it does not count.
+    """
 
     error: Exception
     verb: str = "watch"
     retry_after: float = 0.0
+    away: bool = False
+    outage_over: bool = False
 
 
 class Idle(msgspec.Struct, frozen=True, gc=False):
     """Nothing is ready: pull again later."""
 
+
+MAX_RETRY_AFTER = 300.0
+"""Seconds of what a server asks to wait that are obeyed: nothing would be watched for a day otherwise."""
 
 INIT, INIT_DONE, IDLE = Init(), InitDone(), Idle()
 """The events without content; one instance of each is enough."""

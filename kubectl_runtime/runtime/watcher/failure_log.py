@@ -1,7 +1,8 @@
 """How the failures of a watch are told: one line for each attempt, and one when it is over.
 
     first failure, or another than before   warning: verb, kind, namespace, what the server said, what to do, next try
-    the same again                          warning, short: how many times, for how long, next attempt
+    the same again                          warning, short: how many times, for how long, next attempt; while nobody
+                                            answers, at each doubling of how many times
     something arrived after failures        info: how many there were
 
 The rate is that of the backoff, so a watch that fails for ever ends at one or two short lines a minute. What a server
@@ -12,10 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kubectl_runtime.client.http.reachability import PROBE_SECONDS
 from kubectl_runtime.core.base.errors import ApiError, KubeError
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.runtime.usercode import described, guarded_logger
-from kubectl_runtime.runtime.watcher.event import Event, Failed, Init, InitApply
+from kubectl_runtime.runtime.watcher.event import MAX_RETRY_AFTER, Event, Failed, Init, InitApply
 
 log = guarded_logger(__name__)
 
@@ -57,10 +59,10 @@ class FailureLog:
         self._count += 1
         if text != self._last:
             unexpected = None if isinstance(failure.error, KubeError) else failure.error
-            log.warning("%s; next attempt in %.1f s", text, delay, exc_info=unexpected)
-        else:
-            log.warning("cannot %s %s: still so after %d failures in %.0f s; next attempt in %.1f s",
-                        failure.verb, self._target, self._count, now - self._since, delay)
+            log.warning("%s; %s", text, _next(failure, delay), exc_info=unexpected)
+        elif not failure.away or self._count & (self._count - 1) == 0:
+            log.warning("cannot %s %s: still so after %d failures in %.0f s; %s",
+                        failure.verb, self._target, self._count, now - self._since, _next(failure, delay))
         self._last = text
         return text
 
@@ -98,3 +100,12 @@ class FailureLog:
         if error.is_expired:
             return "its history no longer reaches back that far, so everything is listed again"
         return "this kind cannot be watched; changes are missed" if error.code == 405 else ""
+
+
+def _next(failure: Failed, delay: float) -> str:
+    if failure.away:
+        return f"one watch of this client tries every {PROBE_SECONDS:.0f} s until the server answers"
+    if not delay:
+        return "next attempt at once"
+    asked = f" (the server asks for {failure.retry_after:.0f} s)" if failure.retry_after > MAX_RETRY_AFTER else ""
+    return f"next attempt in {delay:.1f} s{asked}"

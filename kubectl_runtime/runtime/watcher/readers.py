@@ -1,16 +1,23 @@
-"""From records to what user code gets: a fresh reader each time, and what `modify` leaves of an object."""
+"""From records to what user code gets: a fresh reader each time, what `modify` leaves of an object, and whether its
+content decodes."""
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 from kubectl_runtime.core.codec.prune import Modify, pruned
 from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.problems import DecodeError, Problem
 from kubectl_runtime.core.objects.invalid import InvalidObject
-from kubectl_runtime.runtime.usercode import guarded, name_of
+from kubectl_runtime.runtime.usercode import guarded, guarded_logger, name_of
 from kubectl_runtime.runtime.watcher.event import Event, with_obj
 
+log = guarded_logger(__name__)
+
 K = TypeVar("K")
+
 
 def reader_of(kind: type[K]) -> Callable[[Record], K]:
     """What makes readers of `kind`; a record whose head did not decode becomes an `InvalidObject`."""
@@ -29,3 +36,20 @@ def modified(event: Event[Record], modify: Modify, read: Callable[[Record], Any]
 
     return with_obj(event, lambda record: guarded(record, lambda: f"{name_of(modify)}, given {record.ref},",
                                                   lambda: pruned(read(record), modify)))
+
+
+def validated(event: Event[Record], read: Callable[[Record], Any]) -> Event[Record]:
+    """The event with a record that has a `problem` if what its class declares does not decode, which is logged."""
+
+    def check(record: Record) -> Record:
+        validate = getattr(read(record), "validate", None) if record.problem is None else None
+        if validate is None:  # a view of fields was decoded when it came
+            return record
+        try:
+            validate()
+        except DecodeError as error:
+            log.warning("%s at version %s: %s", record.resource.full_name, record.resource_version, error)
+            return msgspec.structs.replace(record, problem=Problem(error.path, error.problem))
+        return record
+
+    return with_obj(event, check)

@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
@@ -11,6 +12,7 @@ from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.requests.params import ListParams, WatchParams
 from kubectl_runtime.core.requests.request import Retry
+from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 
 K = TypeVar("K")
 K_co = TypeVar("K_co", covariant=True)
@@ -27,6 +29,8 @@ class WatchItem(Protocol):
     def resource_version(self) -> str | None: ...
     @property
     def status(self) -> Status | None: ...
+    @property
+    def initial_events_end(self) -> bool: ...
 
 
 WatchBatch: TypeAlias = Sequence[WatchItem]
@@ -37,7 +41,9 @@ class WatchApi(Protocol[K_co]):
 
     The batches end when the watch does, however that happens; RequestTimeout means that nothing came for longer than
     the watch was to live. An empty batch means that nothing is ready (simulated transports only).
-    An attribute `flow_schema` of theirs, if there is one, tells servers apart (see `client.watch.WatchStream`).
+    Attributes of theirs, if there are any: `flow_schema` tells servers apart, `broke` says that the connection failed
+    (see `client.watch.WatchStream`). So does an attribute `client` of this, which knows for all of its watches whether
+    the server is there, and `with_fields`, which a config with `fields` needs.
     """
 
     @property
@@ -67,3 +73,14 @@ def apis_of(api: WatchApi[K] | WatchApis[K]) -> Sequence[WatchApi[K]]:
     """What is watched, one place at a time."""
     apis: Sequence[WatchApi[K]] = getattr(api, "apis", None) or (cast(WatchApi[K], api),)
     return apis
+
+
+def as_configured(api: WatchApi[Any], config: WatcherConfig) -> WatchApi[Any]:
+    """The `api` in the form that `config` asks for. Raises RequestError when it has no such form."""
+    if config.fields is None:
+        return api
+    with_fields = getattr(api, "with_fields", None)
+    if with_fields is None:
+        raise RequestError(f"fields={config.fields.__name__}: {type(api).__name__} cannot keep single fields")
+    found: WatchApi[Any] = with_fields(config.fields)
+    return found

@@ -2,8 +2,14 @@
 
 `WatchBackoff` is the rule: the n-th failure in a row waits a time drawn from [d, 2d), where d is `initial` doubled
 (times `factor`) n - 1 times, at most `maximum`. `Backoff` counts: it starts over once `reset_after` seconds have
-passed without a failure, counted from the end of the last wait, and for no other reason. An `Init` or a page that
+passed without a failure, counted from the end of the last wait, or an outage is over. An `Init` or a page that
 arrived proves nothing: a list can begin well and fail each time.
+
+    failure                                 wait
+    nobody answers                          none here: the watcher waits until somebody does
+    410, the first in `reset_after`         none: history moves on, and a list at once is the cure
+    within a minute after an outage         as the rule says, from its beginning, but at most 4 s
+    any other                               as the rule says, at least what the server asks for, 5 min at most
 
 Numbers: those of client-go's and kube-rs's reflectors (0.8 s doubling up to 30 s, full jitter on top, reset by 2 min).
 """
@@ -11,21 +17,26 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from kubectl_runtime.core.base.backoff import ExponentialBackoff
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
-from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.streams import closing_source
-from kubectl_runtime.runtime.watcher.event import Event, Failed, Idle, RawStep
+from kubectl_runtime.runtime.watcher.event import MAX_RETRY_AFTER, Event, Failed, Idle, RawStep
 from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
+from kubectl_runtime.runtime.watcher.server_gate import GENTLE_SECONDS
 
 T = TypeVar("T")
 
 IDLE_PAUSE = 0.05
 """Seconds until a simulated transport that had nothing ready is asked again."""
+
+GENTLE_MAXIMUM = 2.0
+"""The bound of d, in seconds, while a server is still coming back."""
+
 
 @dataclass(frozen=True, slots=True)
 class WatchBackoff:
@@ -54,6 +65,11 @@ class WatchBackoff:
         doubled = ExponentialBackoff(2 * seconds(self.initial), self.factor, 2 * seconds(self.maximum), jitter=0.5)
         return doubled.delay(failures, lambda: 1 - rng.random())
 
+    def gentle(self) -> WatchBackoff:
+        """The rule for a server that is coming back."""
+        maximum = min(seconds(self.maximum), GENTLE_MAXIMUM)
+        return replace(self, initial=min(seconds(self.initial), maximum), maximum=maximum)
+
     @property
     def _plain(self) -> ExponentialBackoff:
         return ExponentialBackoff(self.initial, self.factor, self.maximum)
@@ -71,6 +87,7 @@ class Backoff:
         self._rng = rng or random.Random()
         self._failures = 0
         self._healthy_since = 0.0
+        self._gentle_until = self._expired_at = float("-inf")
 
     @property
     def failures(self) -> int:
@@ -82,9 +99,22 @@ class Backoff:
         if self.is_over(now):
             self._failures = 0
         self._failures += 1
-        delay = max(self._rule.delay(self._failures, self._rng), at_least)
+        rule = self._rule.gentle() if now < self._gentle_until else self._rule
+        delay = max(rule.delay(self._failures, self._rng), min(at_least, MAX_RETRY_AFTER))
         self._healthy_since = now + delay
         return delay
+
+    def after(self, failure: Failed, now: float) -> float:
+        """`failure` happened: seconds to wait from `now` on, as the module's table says."""
+        if failure.away:
+            return 0.0
+        if failure.outage_over:
+            self._failures, self._expired_at, self._gentle_until = 0, float("-inf"), now + GENTLE_SECONDS
+        if isinstance(failure.error, ApiError) and failure.error.is_expired:
+            last, self._expired_at = self._expired_at, now
+            if now - last >= seconds(self._rule.reset_after):
+                return 0.0
+        return self.next(now, failure.retry_after)
 
     def is_over(self, now: float) -> bool:
         """Whether the last failure is so long ago that the next one is the first again."""
@@ -102,9 +132,10 @@ def backoff(steps: Iterable[RawStep[T]], stop: StopToken, target: WatchTarget, r
         for step in steps:
             if isinstance(step, Failed):
                 now = clock.monotonic()
-                delay = state.next(now, step.retry_after)
+                delay = state.after(step, now)
                 failures.failed(step, now, delay)
-                stop.wait(delay)
+                if delay:
+                    stop.wait(delay)
             elif isinstance(step, Idle):
                 stop.wait(IDLE_PAUSE)
             else:

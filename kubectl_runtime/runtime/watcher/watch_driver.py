@@ -1,13 +1,18 @@
 """`WatchDriver`: performs what the watch machine wants, one effect at a time.
 
-    machine's state        effect                                input to the machine
-    Listing                `api.list_page`                       PageRead, or Broke
-    Listed, too early      none                                  none; says how long to wait
-    Listed                 `api.open_watch`                      Opened, or Broke
-    Watching               the next batch of the open stream     BatchRead, Ended (also by the idle guard), or Broke
+    machine's state        effect                                             input to the machine
+    Listing                `api.list_page`                                    PageRead, or Broke
+    Listing, as a stream   `api.open_watch` with the initial events           Opened, or Broke
+    Listed, too early      none; says how long to wait                        none
+    Listed, to be verified the verifier's lists                               none, or a suspect Listing
+    Listed                 `api.open_watch`                                   Opened, or Broke
+    Watching in doubt      `api.list_page` of one object                      VersionRead, or Broke
+    Streaming, Watching    the next batch of the open stream                  BatchRead, Ended (also by the idle
+                                                                              guard), or Broke
 
-An error is an input like any other; nothing is raised. When the stop token is set, errors are its consequence and are
-dropped. Only one thread at a time may call `advance` and `close`. Another one that sets the stop token wakes a
+While the server is away no request is made but at this watch's turn (see `server_gate`); `advance` then says how long
+to wait. An error is an input like any other; nothing is raised. When the stop token is set, errors are its consequence
+and are dropped. Only one thread at a time may call `advance` and `close`. Another one that sets the stop token wakes a
 blocked read at once.
 """
 from __future__ import annotations
@@ -16,16 +21,26 @@ import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import msgspec
+
+from kubectl_runtime.client.api.refusals import Refusals
+from kubectl_runtime.client.http.reachability import Reachability
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestTimeout
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.requests.params import IDLE_MARGIN, ListParams, WatchParams
 from kubectl_runtime.core.requests.request import Retry
+from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.watcher.event import Event, Failed
+from kubectl_runtime.runtime.watcher.failure_log import WatchTarget
+from kubectl_runtime.runtime.watcher.server_gate import ServerGate
+from kubectl_runtime.runtime.watcher.verifier import Verifier
 from kubectl_runtime.runtime.watcher.watch_api import WatchApi, WatchBatch
-from kubectl_runtime.runtime.watcher.watch_machine import (
+from kubectl_runtime.runtime.watcher.watch_machine import step
+from kubectl_runtime.runtime.watcher.watch_states import (
     BEGIN,
+    INITIAL_EVENTS_SECONDS,
     BatchRead,
     Broke,
     Ended,
@@ -35,10 +50,13 @@ from kubectl_runtime.runtime.watcher.watch_machine import (
     Opened,
     PageRead,
     State,
+    Streaming,
+    VersionRead,
     Watching,
-    step,
 )
-from kubectl_runtime.runtime.watcher.watcher_config import ListSemantic, WatcherConfig
+from kubectl_runtime.runtime.watcher.watcher_config import InitialListStrategy, ListSemantic, WatcherConfig
+
+log = guarded_logger(__name__)
 
 
 class Advance(NamedTuple):
@@ -58,12 +76,18 @@ class WatchDriver:
     """One watched resource. It begins with a list and never ends by itself."""
 
     def __init__(self, api: WatchApi[Any], config: WatcherConfig, stop: StopToken, clock: Clock,
-                 rng: random.Random) -> None:
+                 rng: random.Random, verifier: Verifier | None = None) -> None:
+        """What is known of the server is the client's, for all of its watches; a script has no client."""
         self._api = api
         self._config = config
         self._stop = stop
         self._clock = clock
         self._rng = rng
+        self._verifier = verifier
+        self._target = WatchTarget(api.resource, api.namespace, config.label_text, config.field_text)
+        client = getattr(api, "client", None)
+        self._gate = ServerGate(getattr(client, "reachability", None) or Reachability(), rng)
+        self._refusals: Refusals = getattr(client, "refusals", None) or Refusals()
         self._state: State = BEGIN
         self._stream: Iterator[WatchBatch] | None = None
         self._patience = self._heard = 0.0
@@ -72,20 +96,30 @@ class WatchDriver:
     def state(self) -> State:
         return self._state
 
+    @property
+    def server_trouble(self) -> Exception | None:
+        """What the watch waits for the server to overcome; None when it does not."""
+        return self._gate.trouble
+
     def advance(self) -> Advance:
         """Perform one effect. Blocks for a request, or until the open watch has something."""
-        state = self._state
-        if isinstance(state, Watching):
+        state, now = self._state, self._clock.monotonic()
+        if isinstance(state, Streaming) or (isinstance(state, Watching) and not state.doubt):
             return self._read()
-        if isinstance(state, Listing):
-            return self._list(state)
-        wait = state.not_before - self._clock.monotonic()
-        return self._open(state) if wait <= 0 else Advance([], wait)
+        if isinstance(state, Listed) and now < state.not_before:
+            return Advance([], state.not_before - now)
+        if (pause := self._gate.pause(now)) > 0:
+            return Advance([], pause)
+        if isinstance(state, Watching):
+            return self._ask_version()
+        if isinstance(state, Listed):
+            return self._open(state)
+        return self._stream_list(state) if self._streams(state, now) else self._list(state)
 
     def restart(self) -> None:
-        """Forget everything and begin with a list again."""
+        """Trust nothing that is known and begin with a list again."""
         self.close()
-        self._state = Listing()
+        self._state = Listing(suspect=True)
 
     def close(self) -> None:
         """Close the open stream, if there is one."""
@@ -100,44 +134,102 @@ class WatchDriver:
             retry = Retry.SAFE if state.token else Retry.NEVER
             meta, records = self._api.list_page(self._list_params(state), stop=self._stop, retry=retry)
         except Exception as error:  # noqa: BLE001 - whatever it is, the watch must live on, and the failure be seen
-            return self._give(Broke(error))
+            return self._broke(error)
+        self._gate.passed(self._clock.monotonic())
         return self._give(PageRead(meta.resource_version, meta.continue_token, records))
 
+    def _stream_list(self, state: Listing) -> Advance:
+        # The request lives as long as its list may take to be complete: so a server that never ends it ends the watch.
+        params = self._watch_params(INITIAL_EVENTS_SECONDS, initial=True)
+        version = "0" if state.first and self._config.list_semantic is ListSemantic.ANY else ""
+        return self._opened(params, version, streaming=True)
+
     def _open(self, state: Listed) -> Advance:
+        timeout = float(self._config.draw_timeout(self._rng))
+        if self._verifier is not None:
+            finding = self._verifier.check(self._clock.monotonic())
+            if finding:
+                log.warning("%s: %s; everything is listed again", self._target, finding)
+                self._state = Listing(suspect=True)
+                return _NOTHING
+            timeout = max(1.0, min(timeout, self._verifier.due - self._clock.monotonic()))
+        return self._opened(self._watch_params(timeout), state.version)
+
+    def _watch_params(self, timeout: float, *, initial: bool = False) -> WatchParams:
         config = self._config
-        timeout = config.draw_timeout(self._rng)
-        params = WatchParams(label_selector=config.label_text, field_selector=config.field_text,
-                             timeout=timeout, bookmarks=config.bookmarks)
+        return WatchParams(label_selector=config.label_text, field_selector=config.field_text, timeout=timeout,
+                           bookmarks=config.bookmarks or initial, send_initial_events=initial)
+
+    def _opened(self, params: WatchParams, version: str, *, streaming: bool = False) -> Advance:
         try:
-            self._stream = self._api.open_watch(params, state.version, self._stop)
+            self._stream = self._api.open_watch(params, version, self._stop)
         except Exception as error:  # noqa: BLE001 - as above
-            return self._give(Broke(error))
-        self._patience, self._heard = timeout + IDLE_MARGIN, self._clock.monotonic()
-        return self._give(Opened(getattr(self._stream, "flow_schema", "")))
+            return self._broke(error, streaming=streaming)
+        timeout = params.timeout
+        assert isinstance(timeout, float)
+        self._heard = self._clock.monotonic()
+        self._patience = timeout + IDLE_MARGIN
+        self._gate.passed(self._heard)
+        return self._give(Opened(getattr(self._stream, "flow_schema", ""), timeout))
+
+    def _ask_version(self) -> Advance:
+        config = self._config
+        params = ListParams(label_selector=config.label_text, field_selector=config.field_text, limit=1)
+        try:
+            meta, _ = self._api.list_page(params, stop=self._stop, retry=Retry.NEVER)
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._broke(error)
+        before = self._state
+        answer = self._give(VersionRead(meta.resource_version))
+        if isinstance(before, Watching) and isinstance(self._state, Listing):
+            log.warning("%s: the server went back in time, from version %s to %s (was its database restored?); "
+                        "everything is listed again and counts as changed", self._target, before.version,
+                        meta.resource_version)
+        return answer
 
     def _read(self) -> Advance:
         stream = self._stream
         try:
             batch = next(stream, None) if stream is not None else None
         except RequestTimeout:
-            return self._give(Ended())
+            return self._give(Ended(broke=True))
         except Exception as error:  # noqa: BLE001 - as above
             return self._give(Broke(error))
         if batch is None:
-            return self._give(Ended())
+            return self._give(Ended(broke=getattr(stream, "broke", None) is not None))
         if batch:
             self._heard = self._clock.monotonic()
             return self._give(BatchRead(batch), len(batch))
         # Sockets have a read timeout; where nothing blocks, this is the idle guard.
-        return _IDLE if self._clock.monotonic() - self._heard < self._patience else self._give(Ended())
+        silent = self._clock.monotonic() - self._heard >= self._patience
+        return self._give(Ended(broke=True)) if silent else _IDLE
 
-    def _give(self, given: Input, frame: int = 0) -> Advance:
+    def _broke(self, error: Exception, *, streaming: bool = False) -> Advance:
+        """A request failed."""
+        if self._stop.is_set():
+            return _NOTHING
+        away = self._gate.failed(error, self._clock.monotonic())
+        return self._give(Broke(error, streaming), away=away)
+
+    def _give(self, given: Input, frame: int = 0, *, away: bool = False) -> Advance:
         if self._stop.is_set() and isinstance(given, Broke | Ended):
             return _NOTHING
-        self._state, out = step(self._state, given, self._clock.monotonic())
-        if not isinstance(self._state, Watching):
+        now = self._clock.monotonic()
+        self._state, out = step(self._state, given, now)
+        state = self._state
+        if not isinstance(state, Watching | Streaming):
             self.close()
+            if isinstance(state, Listing) and state.in_pages:
+                self._refusals.note(self._api.resource, now)
+        if out and isinstance(out[-1], Failed):
+            over = not away and self._gate.outage_is_over(now)
+            out[-1] = msgspec.structs.replace(out[-1], away=away, outage_over=over)
         return Advance(out, 0.0, frame)
+
+    def _streams(self, state: Listing, now: float) -> bool:
+        """Whether this list is to come as a stream."""
+        return (self._config.initial_list_strategy is InitialListStrategy.STREAMING_LIST and not state.in_pages
+                and state.token is None and not self._refusals.holds(self._api.resource, now))
 
     def _list_params(self, state: Listing) -> ListParams:
         config = self._config

@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar, overload
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.selectors import fields
@@ -36,8 +37,8 @@ from kubectl_runtime.runtime.watcher.event import (
     with_obj,
 )
 from kubectl_runtime.runtime.watcher.failure_log import WatchTarget
-from kubectl_runtime.runtime.watcher.readers import reader_of
-from kubectl_runtime.runtime.watcher.watch_api import WatchApi
+from kubectl_runtime.runtime.watcher.readers import reader_of, validated
+from kubectl_runtime.runtime.watcher.watch_api import WatchApi, as_configured
 from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, IDLE_PAUSE, WatchBackoff
 from kubectl_runtime.runtime.watcher.watch_backoff import backoff as backoff_stage
 from kubectl_runtime.runtime.watcher.watch_driver import WatchDriver
@@ -80,11 +81,19 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
     """Everything that exists, then everything that changes, until `stop` is set (None: until it is closed).
 
     With `backoff=None` failures come out as `Failed` and nothing is waited for or logged: the consumer has to pace it.
-    `rng` draws the jitter. Each event has a reader of its own, which the consumer may change.
+    (While nobody answers at all, the watcher itself waits, with the other watches of its client.) `rng` draws the
+    jitter. Each event has a reader of its own, which the consumer may change; with `config.fields` it has the view.
+    Raises RequestError for fields that cannot be kept and for `config.verify`: there is no store to verify.
     """
+    if config.verify is not None:
+        raise RequestError(f"verify={config.verify} compares a store with the server, and a stream has none: it is for "
+                           "controllers")
+    api = as_configured(api, config)
     stop = stop or StopToken(clock=clock)
-    steps = watch_steps(api, config, stop, clock=clock, rng=rng)
     read = reader_of(api.kind)
+    steps = watch_steps(api, config, stop, clock=clock, rng=rng)
+    if config.validate:
+        steps = _validated(steps, read)
     if backoff is None:
         return readers(_without_idle(steps, stop), read)
     target = WatchTarget(api.resource, api.namespace, config.label_text, config.field_text)
@@ -103,9 +112,13 @@ def watch_object(api: WatchApi[K], name: str, config: WatcherConfig = DEFAULT_CO
                  rng: random.Random | None = None) -> Iterator[K | None]:
     """The object `name` as it is now, then each new version of it; None when it does not exist, and when it goes.
 
-    Nothing is yielded twice, also after breaks. `api` has to be of one namespace, unless the kind is cluster-scoped;
-    the field selector of `config` is replaced.
+    Nothing is yielded twice, also after breaks; when the object was deleted and made anew in the meantime, None comes
+    between the two. The field selector of `config` is replaced. Raises RequestError for a namespaced kind in all
+    namespaces, where several objects may have the name, and as `watcher`.
     """
+    if api.resource.namespaced and api.namespace is None:
+        raise RequestError(f"watch {api.resource.full_name} {name}: in all namespaces several objects may have this "
+                           "name; use Api.namespaced")
     config = replace(config, field_selector=fields({"metadata.name": name}))
     return one_object(watcher(api, config, stop, backoff=backoff, clock=clock, rng=rng))
 
@@ -119,6 +132,8 @@ def one_object(events: Iterable[Event[K]]) -> Generator[K | None]:
             if isinstance(event, InitApply):
                 listed = event.obj
                 continue
+            if isinstance(event, Delete) and listed is not None:
+                listed = None  # by a streaming list: it was there, and is not any more
             if isinstance(event, Apply):
                 current: K | None = event.obj
             elif isinstance(event, InitDone):
@@ -129,6 +144,8 @@ def one_object(events: Iterable[Event[K]]) -> Generator[K | None]:
                 listed = None
                 continue
             version = _version(current)
+            if version is not None and isinstance(said, tuple) and said[0] != version[0]:
+                yield None  # its predecessor went, unseen
             if version != said:
                 said = version
                 yield current
@@ -143,6 +160,12 @@ def readers(steps: Iterable[Any], read: Callable[[Record], Any]) -> Iterator[Any
     with closing_source(steps):
         for step in steps:
             yield with_obj(step, read)
+
+
+def _validated(steps: Iterable[RawStep[Record]], read: Callable[[Record], Any]) -> Iterator[RawStep[Record]]:
+    with closing_source(steps):
+        for step in steps:
+            yield step if isinstance(step, Failed | Idle) else validated(step, read)
 
 
 def _without_idle(steps: Iterable[RawStep[Record]], stop: StopToken) -> Iterator[RawStep[Record]]:

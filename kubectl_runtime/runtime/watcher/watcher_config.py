@@ -8,6 +8,7 @@ from enum import Enum
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
+from kubectl_runtime.core.objects.partial import PartialView
 from kubectl_runtime.core.requests.params import keep_selections
 
 
@@ -20,6 +21,16 @@ class ListSemantic(Enum):
     """Whatever the server has cached (`resourceVersion=0`), maybe older than what was seen before: cheaper for it.
     Not paged, since servers page only current lists. Every later list is a most recent one, so a store never goes
     back in time."""
+
+
+class InitialListStrategy(Enum):
+    """How a list is asked for."""
+
+    LIST_WATCH = "list, then watch"
+    """In pages, then a watch."""
+    STREAMING_LIST = "streaming list"
+    """As the first events of a watch (`sendInitialEvents`), which costs the server far less memory. From a server that
+    refuses it, or does not end it within 30 s, the resource is listed in pages for an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +47,15 @@ class WatcherConfig:
     bookmarks: bool = True
     """Ask for events that only move the resourceVersion on, so that a quiet watch can go on after a break."""
     list_semantic: ListSemantic = ListSemantic.MOST_RECENT
+    initial_list_strategy: InitialListStrategy = InitialListStrategy.LIST_WATCH
+    fields: type[PartialView] | None = None
+    """Keep only the fields that this frozen view declares of each object: its readers get the view, read-only."""
+    validate: bool = False
+    """Decode everything that the class declares when an object arrives, so that one with a body that does not fit is
+    logged and becomes an `InvalidObject` at once, and not when somebody first looks at it."""
+    verify: Duration | None = None
+    """Compare the store with a list of metadata so often (see `verifier`), at least every second: for clusters whose
+    database may be restored from a copy. None: never. Only where there is a store."""
 
     def __post_init__(self) -> None:
         keep_selections(self)
@@ -43,6 +63,8 @@ class WatcherConfig:
             raise RequestError(f"page_size must be at least 1 or None, not {self.page_size}")
         if seconds(self.timeout) < 1:
             raise RequestError(f"a watch's timeout must be at least 1 s, not {self.timeout}")
+        if self.verify is not None and not seconds(self.verify) >= 1:
+            raise RequestError(f"verify must be at least 1 s or None, not {self.verify}")
 
     @property
     def label_text(self) -> str | None:

@@ -203,3 +203,34 @@ def test_bookmarks_say_when_the_initial_events_end() -> None:
     )
     events = watched(BOOKMARK + end, Peer.end_stream)
     assert [(seen.resource_version, seen.initial_events_end) for seen in events] == [("500", False), ("9", True)]
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+@pytest.mark.parametrize(("line", "seen"), [
+    (ADDED, [("ADDED", "7")]), (BOOKMARK, [("BOOKMARK", "500")]),
+    (event("ERROR", status(410, "Expired")), [("ERROR", "")])], ids=["object", "bookmark", "error"])
+def test_a_whole_line_without_its_newline_at_an_orderly_end_is_an_event(
+        line: bytes, seen: list[tuple[str, str]], chunked: bool) -> None:
+    body = line.rstrip(b"\n")
+    steps = (body, Peer.end_stream) if chunked else (lambda peer: peer.answer(200, body),)
+    assert summary(watched(*steps, head=chunked)) == seen
+
+
+@pytest.mark.parametrize("cut", range(1, len(ADDED) - 1, 7))
+def test_half_a_line_at_an_orderly_end_is_none(cut: int) -> None:
+    assert watched(ADDED[:cut], Peer.end_stream) == []
+
+
+@pytest.mark.parametrize(("end", "broke"), [(Peer.end_stream, False), (Peer.close, True), (Peer.reset, True)],
+                         ids=["end", "close", "reset"])
+def test_a_watch_tells_a_connection_that_failed_from_one_that_ended(end: Any, broke: bool) -> None:
+    with WireServer(stream(BOOKMARK, end)) as server, server.client() as client:
+        with Api.all(client, ConfigMap).open_watch(None, "5") as batches:
+            assert batches.broke is None
+            list(batches)
+            assert (batches.broke is not None) is broke
+
+
+@pytest.mark.parametrize("content", [{}, {"metadata": {}}, {"kind": "Bar", "x": 1}], ids=str)
+def test_an_event_of_a_type_that_nobody_knows_ends_nothing(content: dict[str, Any]) -> None:
+    assert summary(watched(event("FOO", content), ADDED, Peer.end_stream)) == [("FOO", ""), ("ADDED", "7")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -27,6 +28,7 @@ from kubectl_runtime.runtime.reflector.reflector import reflector
 from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
 from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, InitApply
 from kubectl_runtime.runtime.watcher.readers import reader_of
+from kubectl_runtime.runtime.watcher.watch_state import Phase
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
@@ -480,6 +482,23 @@ def test_a_retry_comes_while_another_key_keeps_its_worker(cluster: FakeCluster) 
         assert slow.wait(LIMIT)
         cluster.put(Parent, "failing")
         assert retried.wait(LIMIT / 2)
+
+
+def test_the_state_of_each_watch_is_seen_on_the_controller(cluster: FakeCluster) -> None:
+    cluster.failing.add(Child.api_resource)
+    with Controller(cluster.api(Parent)).owns(cluster.api(Child)).start(Calls()) as running:
+        running.store.wait_until_ready(LIMIT)
+        deadline = time.monotonic() + LIMIT
+        while not running.watch_states["children.test.example"].last_error:
+            assert time.monotonic() < deadline
+            running.wait(0.01)
+        state = running.watch_states["children.test.example"]
+        assert state.phase is Phase.WAITING
+        assert "cannot list children.test.example" in state.last_error
+        assert running.watch_state is not None
+        assert running.watch_state.last_error == ""
+        assert list(running.watch_states) == ["parents.test.example", "children.test.example"]
+    assert {state.phase for state in running.watch_states.values()} == {Phase.STOPPED}
 
 
 # Readiness

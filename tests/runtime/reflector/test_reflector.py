@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.runtime.reflector.reflector import Reflector, reflector
 from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
-from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, Event, InitApply
+from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, Event, Init, InitApply
 from tests.runtime.watcher.watch_fakes import THING, Thing, broken, thing
 
 A, B = thing("a", 1), thing("b", 2)
@@ -184,3 +184,34 @@ def test_who_follows_the_changes_knows_exactly_what_is_stored(batches: list[list
             elif isinstance(change, Delete):
                 known.pop(change.obj.name, None)
         assert known == {name: record for (_, name), record in writer.records().items()}
+
+
+def same_version(spec: dict[str, int], **more: str) -> Record:
+    return thing("a", 10, spec=spec, **more)
+
+
+def test_a_suspect_list_makes_everything_heard_again_and_keeps_what_is_the_same(writer: StoreWriter) -> None:
+    mirror = Reflector(writer)
+    mirror.feed(*listed(A, B))
+    kept = dict(writer.records())
+    again = [Init(suspect=True), InitApply(thing("a", 1)), InitApply(thing("b", 2)), INIT_DONE]
+    assert mirror.feed(*again) == [Apply(A), Apply(B), INIT_DONE]
+    assert all(writer.records()[key] is record for key, record in kept.items())
+    assert mirror.feed(*listed(thing("a", 1), thing("b", 2))) == [INIT_DONE], "the next list is not suspect"
+
+
+def test_in_a_suspect_list_the_same_version_with_another_content_is_a_change(writer: StoreWriter) -> None:
+    lost, new = same_version({"value": 1}), same_version({"value": 2})
+    mirror = Reflector(writer)
+    mirror.feed(*listed(lost))
+    assert mirror.feed(*listed(new)) == [INIT_DONE]
+    assert mirror.feed(Init(suspect=True), InitApply(new), INIT_DONE) == [Apply(new, lost), INIT_DONE]
+    assert list(writer.records().values()) == [new]
+
+
+def test_a_deletion_within_a_list_takes_the_object_out_of_it(writer: StoreWriter) -> None:
+    mirror = Reflector(writer)
+    mirror.feed(*listed(A))
+    assert mirror.feed(INIT, InitApply(thing("a", 2)), InitApply(B), Delete(thing("a", 3))) != []
+    mirror.feed(INIT_DONE)
+    assert stored(writer) == {"b": "2"}

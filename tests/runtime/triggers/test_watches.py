@@ -16,9 +16,10 @@ from kubectl_runtime.runtime.triggers import predicates
 from kubectl_runtime.runtime.triggers.predicate_cache import PredicateCache
 from kubectl_runtime.runtime.triggers.subscribers import Subscriber
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, trigger_others, trigger_self
-from kubectl_runtime.runtime.triggers.watches import Phase, Watch
+from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, InitDone
 from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff
+from kubectl_runtime.runtime.watcher.watch_state import Phase
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.watcher.watch_fakes import (
     EXPIRED,

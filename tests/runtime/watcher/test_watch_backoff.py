@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.runtime.watcher.event import IDLE, INIT, INIT_DONE, Apply, Failed
+from kubectl_runtime.runtime.watcher.event import IDLE, INIT, INIT_DONE, MAX_RETRY_AFTER, Apply, Failed
 from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
 from kubectl_runtime.runtime.watcher.watch_backoff import Backoff, WatchBackoff, backoff
 from kubectl_runtime.testing.clock import SimClock
@@ -155,3 +155,46 @@ def test_what_a_server_says_about_a_secret_is_withheld(caplog: pytest.LogCapture
 
 def test_the_target_names_its_selectors() -> None:
     assert str(WatchTarget(THING, None, "app=web", None)) == "things.test.example (labels app=web)"
+
+
+def test_a_server_that_asks_for_a_day_is_obeyed_for_five_minutes(caplog: pytest.LogCaptureFixture) -> None:
+    failure = Failed(api_error(429, retry_after=86400), "watch", 86400)
+    delay = Backoff(PLAIN).after(failure, 0)
+    assert delay == MAX_RETRY_AFTER == 300
+    FailureLog(TARGET).failed(failure, 0, delay)
+    assert "next attempt in 300.0 s (the server asks for 86400 s)" in caplog.text
+
+
+def test_the_first_expired_version_costs_no_wait_and_a_permanent_one_does() -> None:
+    state, expired, now, waits = Backoff(PLAIN), Failed(api_error(410, "Expired")), 0.0, []
+    for _ in range(8):
+        waits.append(state.after(expired, now))
+        now += waits[-1]
+    assert waits == [0, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30]
+    assert state.after(expired, now + 120) == 0
+
+
+def test_what_failed_before_an_outage_does_not_count_after_it_and_waits_are_short_for_a_minute() -> None:
+    state = Backoff(PLAIN)
+    for _ in range(10):
+        state.next(0)
+    unavailable = Failed(api_error(503))
+    assert state.after(Failed(api_error(503), outage_over=True), 100) == 0.8
+    assert [state.after(unavailable, 101) for _ in range(4)] == [1.6, 2, 2, 2]
+    assert state.after(unavailable, 161) == 25.6
+
+
+def test_jitter_leaves_the_short_waits_below_four_seconds() -> None:
+    state = Backoff(rng=random.Random(1))
+    waits = [state.after(Failed(api_error(503), outage_over=not n), 0) for n in range(50)]
+    assert max(waits) < 4
+
+
+def test_while_nobody_answers_there_is_no_wait_of_its_own_and_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    away, state, log = Failed(TransportError("refused"), away=True), Backoff(PLAIN), FailureLog(TARGET)
+    for at in range(100):
+        assert state.after(away, at) == 0
+        log.failed(away, float(at), 0)
+    assert state.failures == 0
+    assert len(caplog.records) == 7  # 1, 2, 4, ... 64
+    assert "one watch of this client tries every 5 s until the server answers" in caplog.records[-1].getMessage()

@@ -5,8 +5,9 @@ import pytest
 
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, Failed, InitApply
-from kubectl_runtime.runtime.watcher.watch_machine import (
+from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, Failed, Init, InitApply
+from kubectl_runtime.runtime.watcher.watch_machine import step
+from kubectl_runtime.runtime.watcher.watch_states import (
     BEGIN,
     MAX_PAGED_TRIES,
     MAX_STALLS,
@@ -17,9 +18,9 @@ from kubectl_runtime.runtime.watcher.watch_machine import (
     Listing,
     Opened,
     PageRead,
+    VersionRead,
     WatchError,
     Watching,
-    step,
 )
 from tests.runtime.watcher.watch_fakes import (
     EXPIRED,
@@ -90,7 +91,8 @@ def test_after_some_expired_tokens_the_list_is_asked_for_in_one_piece() -> None:
 
 
 def test_a_page_that_continues_with_its_own_token_cannot_go_on_for_ever() -> None:
-    state, out = step(Listing(token="same"), PageRead("100", "same", [A]), 0)
+    state, _ = step(Listing(), PageRead("100", "same", [A]), 0)
+    state, out = step(state, PageRead("100", "same", [A]), 0)
     assert verdict(out) == ["Failed"]
     assert state == Listing(expired=1)
 
@@ -132,7 +134,7 @@ def test_an_unreachable_server_never_leads_to_a_list() -> None:
     state: object = Listed("100")
     for _ in range(5 * MAX_STALLS):
         state, _out = step(state, Broke(TransportError("refused")), 0)  # type: ignore[arg-type]
-    assert state == Listed("100")
+    assert state == Listed("100", doubt=True)
 
 
 def test_a_server_that_fails_again_and_again_leads_to_a_list() -> None:
@@ -236,3 +238,74 @@ def test_a_watch_that_another_cluster_opened_leads_to_a_list() -> None:
         other, out = step(listed, Opened("second"), 6)
         assert other == Listing()
         assert verdict(out) == ["Failed"]
+
+
+@pytest.mark.parametrize("given", [Ended(broke=True), Broke(TransportError("reset"))], ids=str)
+def test_a_connection_that_failed_leaves_a_doubt_and_a_clean_end_none(given: Ended | Broke) -> None:
+    state = step(WATCHING, given, 60).state
+    assert state == Listed("100", doubt=True)
+    assert step(state, Opened(), 61).state == Watching("100", "100", 61, doubt=True)
+    assert step(WATCHING, Ended(), 60).state == Listed("100")
+
+
+def test_a_doubt_outlasts_failures_and_a_refused_connection_makes_one() -> None:
+    state = step(Listed("100"), Broke(TransportError("refused")), 0).state
+    assert state == Listed("100", doubt=True)
+    assert step(state, Broke(api_error(503)), 0).state == Listed("100", stalls=1, doubt=True)
+
+
+DOUBT = Watching("35500", "35500", 0.0, doubt=True)
+
+
+@pytest.mark.parametrize(("version", "lower"), [
+    ("35040", True), ("9999", True), ("00035499", True), ("35500", False), ("35501", False), ("100000", False),
+    ("", False), (None, False), ("x35040", False), ("3.5", False), ("\u0663", False), ("-1", False),
+    ("9" * 5000, False)])
+def test_a_lower_version_of_the_server_means_that_it_went_back_in_time(version: str | None, lower: bool) -> None:
+    state, out = step(DOUBT, VersionRead(version), 1)
+    assert out == []
+    assert state == (Listing(suspect=True) if lower else Watching("35500", "35500", 0.0))
+
+
+def test_opaque_versions_conclude_nothing() -> None:
+    assert step(Watching("v9", "v9", 0.0, doubt=True), VersionRead("1"), 1).state == Watching("v9", "v9", 0.0)
+
+
+@pytest.mark.parametrize(("error", "goes_on"), [
+    (api_error(403), True), (api_error(404), True), (api_error(410), True), (api_error(429), False),
+    (api_error(500), False), (api_error(503), False), (TransportError("reset"), False)], ids=str)
+def test_a_version_that_cannot_be_asked_for_concludes_nothing_and_what_passes_is_asked_again(
+        error: Exception, goes_on: bool) -> None:
+    state, out = step(DOUBT, Broke(error), 1)
+    if goes_on:
+        assert (state, out) == (Watching("35500", "35500", 0.0), [])
+    else:
+        assert isinstance(state, Listed)
+        assert state.doubt
+        assert verdict(out) == ["Failed"]
+
+
+def test_a_suspect_list_stays_one_until_it_is_complete() -> None:
+    state, out = step(Listing(suspect=True), PageRead("1", "t", [A]), 0)
+    assert out[0] == Init(suspect=True)
+    state = step(state, Broke(api_error(410)), 0).state
+    state, out = step(state, PageRead("1", None, [A]), 0)
+    assert out[0] == Init(suspect=True)
+    assert state == Listed("1")
+
+
+@pytest.mark.parametrize(("timeout", "lived", "fails"), [(1, 0.9, False), (1, 0.4, True), (290, 0.9, True)])
+def test_a_watch_that_was_to_live_a_second_fails_only_if_it_lived_less_than_half(
+        timeout: float, lived: float, fails: bool) -> None:
+    state = step(Listed("100"), Opened("", timeout), 10.0).state
+    assert verdict(step(state, Ended(), 10.0 + lived).out) == (["Failed"] if fails else [])
+
+
+def test_continue_tokens_that_go_round_end_the_list() -> None:
+    state, failures = step(BEGIN, PageRead("1", "A", [A]), 0).state, 0
+    for token in "BABABABA":
+        state, out = step(state, PageRead("1", token, [A]), 0)
+        failures += verdict(out) == ["Failed"]
+        if failures:
+            break
+    assert failures == 1

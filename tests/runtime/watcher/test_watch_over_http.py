@@ -15,13 +15,15 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.objects.partial import PartialView
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
-from kubectl_runtime.runtime.triggers.watches import Phase, Watch
+from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.runtime.watcher.event import Apply, Event, Init, InitDone
 from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff
+from kubectl_runtime.runtime.watcher.watch_state import Phase
 from kubectl_runtime.runtime.watcher.watcher import metadata_watcher, watch_object, watcher
-from kubectl_runtime.runtime.watcher.watcher_config import ListSemantic, WatcherConfig
+from kubectl_runtime.runtime.watcher.watcher_config import InitialListStrategy, ListSemantic, WatcherConfig
 from kubectl_runtime.testing.clock import SimClock
 
 QUICK = WatchBackoff(initial=0.01, maximum=0.05)
@@ -302,3 +304,41 @@ def test_a_half_open_connection_is_given_up_after_the_idle_guard_in_simulated_ti
     stop.set()
     assert list(events) == []
     client.close()
+
+
+def test_a_list_as_a_stream_and_its_watch_are_one_request(server: ApiServer, follow: Callable[..., Followed]) -> None:
+    server.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"n{number}"}} for number in range(7)])
+    followed = follow(WatcherConfig(initial_list_strategy=InitialListStrategy.STREAMING_LIST))
+    followed.watch.store.wait_until_ready(PATIENCE)
+    assert len(followed.watch.store) == 7
+    followed.write("n1", "new")
+    followed.until(lambda: "new" in followed.known)
+    assert [entry.verb for entry in server.requests if entry.verb in ("list", "watch")] == ["watch"]
+    followed.agrees()
+
+
+def test_a_store_of_single_fields_holds_views(server: ApiServer, follow: Callable[..., Followed]) -> None:
+    class OnlyData(PartialView, frozen=True):
+        data: dict[str, str] | None = None
+
+    server.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1"}}])
+    followed = follow(WatcherConfig(fields=OnlyData))
+    followed.watch.store.wait_until_ready(PATIENCE)
+    held = followed.watch.store.get("a", "default")
+    assert isinstance(held, OnlyData)
+    assert held.data == {"x": "1"}
+    server.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "2"}}])
+    followed.agrees()
+    assert followed.watch.store.get("a", "default").data == {"x": "2"}  # type: ignore[union-attr]
+
+
+def test_the_state_of_a_watch_is_seen_on_its_store(server: ApiServer, follow: Callable[..., Followed]) -> None:
+    followed = follow()
+    followed.watch.store.wait_until_ready(PATIENCE)
+    followed.write("a")
+    followed.agrees()
+    state = followed.watch.store.watch_state
+    assert state is not None
+    assert (state.phase, state.last_error) == (Phase.WATCHING, "")
+    assert state.last_event is not None
+    assert state.last_event >= state.since

@@ -25,7 +25,7 @@ from kubectl_runtime.core.requests.params import ListParams, WatchParams
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, InitDone
-from kubectl_runtime.runtime.watcher.watcher_config import ListSemantic, WatcherConfig
+from kubectl_runtime.runtime.watcher.watcher_config import InitialListStrategy, ListSemantic, WatcherConfig
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.watcher.watch_fakes import (
     EXPIRED,
@@ -38,6 +38,7 @@ from tests.runtime.watcher.watch_fakes import (
     bookmark,
     deleted,
     error_event,
+    list_end,
     modified,
     page,
     thing,
@@ -136,10 +137,13 @@ class UnreliableServer:
     def open_watch(self, params: WatchParams, resource_version: str, stop: StopToken) -> Iterator[Sequence[Item]]:
         changes, fault, acts = self._next(self.watches) or ((), "ok", None)
         self._make(changes)
-        if not resource_version.isdecimal():
+        if not (resource_version.isdecimal() or (params.send_initial_events and not resource_version)):
             self.problems.append(f"a watch from version {resource_version!r}")
         if fault != "ok":
             raise as_error(fault)
+        if params.send_initial_events:
+            initial = [*map(added, self.objects.values()), list_end(self.version)]
+            return self._stream(self.version, acts, initial)
         if int(resource_version) < self.compacted:
             raise api_error(**EXPIRED)
         return self._stream(int(resource_version), acts)
@@ -152,9 +156,13 @@ class UnreliableServer:
         for what, name in changes:
             self.change(what, name)
 
-    def _stream(self, seen: int, acts: Sequence[Any] | None) -> Iterator[Sequence[Item]]:
+    def _stream(self, seen: int, acts: Sequence[Any] | None, initial: Sequence[Item] = ()) -> Iterator[Sequence[Item]]:
         self.acting = acts is not None
         try:
+            if initial and acts is not None and "end" in acts[:1]:
+                yield initial[:-1]  # it breaks off before the list is complete
+            elif initial:
+                yield initial
             yield from self._acted(seen, acts)
         finally:
             self.acting = False
@@ -217,12 +225,13 @@ class Follower:
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(LISTS, WATCHES, st.integers(0, 2**32), st.sampled_from(ListSemantic))
-def test_whatever_a_server_does(lists: list[Any], watches: list[Any], seed: int, semantic: ListSemantic) -> None:
+@given(LISTS, WATCHES, st.integers(0, 2**32), st.sampled_from(ListSemantic), st.sampled_from(InitialListStrategy))
+def test_whatever_a_server_does(lists: list[Any], watches: list[Any], seed: int, semantic: ListSemantic,
+                                strategy: InitialListStrategy) -> None:
     clock = SimClock(self_advancing=True)
     server, stop = UnreliableServer(lists, watches, clock), StopToken(clock=clock)
-    watch: Watch[Thing] = Watch(server, WatcherConfig(page_size=PAGE, list_semantic=semantic), stop=stop, clock=clock,
-                                rng=random.Random(seed))
+    config = WatcherConfig(page_size=PAGE, list_semantic=semantic, initial_list_strategy=strategy)
+    watch: Watch[Thing] = Watch(server, config, stop=stop, clock=clock, rng=random.Random(seed))
     follower = Follower()
     watch.subscribe(follower, lambda _: None)
     quiet = 0

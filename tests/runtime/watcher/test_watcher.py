@@ -11,6 +11,7 @@ import pytest
 from kubectl_runtime.core.base.errors import RequestError, RequestTimeout, TransportError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.objects.partial import PartialView
 from kubectl_runtime.core.requests.params import WatchParams
 from kubectl_runtime.runtime.watcher.event import Apply, Failed, InitApply
 from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff
@@ -20,6 +21,7 @@ from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.watcher.watch_fakes import (
     EXPIRED,
     TOO_LARGE,
+    Foo,
     Item,
     Late,
     ScriptedApi,
@@ -115,12 +117,13 @@ def test_a_status_without_metadata_does_not_become_a_version() -> None:
 
 
 @pytest.mark.parametrize(
-    "end", [Late(0), RequestTimeout("silent"), TransportError("reset")], ids=["end", "silence", "reset"]
+    ("end", "doubt"), [(Late(0), []), (RequestTimeout("silent"), ["version"]), (TransportError("reset"), ["version"])],
+    ids=["end", "silence", "reset"]
 )
-def test_a_break_resumes_at_the_last_version_without_a_list(end: Any) -> None:
+def test_a_break_resumes_at_the_last_version_without_a_list(end: Any, doubt: list[str]) -> None:
     world = World([page(1)], [[[modified(thing("a", 7))], MINUTE, end], [MINUTE], [MINUTE]])
     assert world.brief() == ["Init", "InitDone", "Apply a@7"]
-    assert world.api.verbs()[:4] == ["list", "watch 1", "watch 7", "watch 7"]
+    assert world.api.verbs()[:4 + len(doubt)] == ["list", "watch 1", "watch 7", *doubt, "watch 7"]
     assert world.api.open_streams == 0
 
 
@@ -271,7 +274,7 @@ def test_another_thread_that_sets_the_token_ends_a_waiting_watcher_at_once() -> 
     assert ended == [[]]
 
 
-@pytest.mark.parametrize("wrong", [{"page_size": 0}, {"timeout": 0.5}])
+@pytest.mark.parametrize("wrong", [{"page_size": 0}, {"timeout": 0.5}, {"verify": 0.5}])
 def test_a_senseless_configuration_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(RequestError):
         WatcherConfig(**wrong)
@@ -307,3 +310,47 @@ def test_failures_pass_through_only_without_backoff() -> None:
     first = world.run(backoff=None)[0]
     assert isinstance(first, Failed)
     assert first.verb == "list"
+
+
+def test_a_single_object_that_was_deleted_and_made_anew_inside_a_gap_shows_that_it_was_gone() -> None:
+    lists = [page(1, thing("a", 1)), page(20, thing("a", 15, uid="new"))]
+    watches = [[[error_event(**EXPIRED)]], [[modified(thing("a", 30, uid="newer"))], MINUTE]]
+    world = World(lists, watches)
+    seen = [obj and obj.uid for obj in watch_object(world.api, "a", stop=world.stop, clock=world.clock)]
+    assert seen == ["uid-a", None, "new", None, "newer"]
+
+
+def test_a_single_object_needs_a_namespace() -> None:
+    world = World(namespace=None)
+    with pytest.raises(RequestError, match="in all namespaces several objects may have this name"):
+        watch_object(world.api, "a")
+    assert watch_object(World(namespace=None, kind=Foo).api, "a") is not None
+
+
+def test_a_stream_has_no_store_that_could_be_verified() -> None:
+    with pytest.raises(RequestError, match="compares a store"):
+        watcher(World().api, WatcherConfig(verify=60))
+
+
+def test_single_fields_need_an_api_that_can_keep_them() -> None:
+    class View(PartialView, frozen=True):
+        pass
+
+    with pytest.raises(RequestError, match="cannot keep single fields"):
+        watcher(World().api, WatcherConfig(fields=View))
+
+
+def test_what_is_validated_and_does_not_fit_is_invalid_on_arrival_and_logged_with_its_name(
+        caplog: pytest.LogCaptureFixture) -> None:
+    bad = thing("bad", 2, spec=[1])  # type: ignore[arg-type]
+    script: dict[str, Any] = {"lists": [page(3, A, bad)],
+                              "watches": [[[modified(thing("bad", 4)), modified(A)], MINUTE]]}
+    events = World(**script).run(WatcherConfig(validate=True))
+    seen = [event.obj for event in events if isinstance(event, InitApply | Apply)]
+    assert [type(obj).__name__ for obj in seen] == ["Thing", "InvalidObject", "Thing", "Thing"]
+    told = [record.getMessage() for record in caplog.records if "bad" in record.getMessage()]
+    assert len(told) == 1
+    assert "version 2" in told[0]
+    assert "default" in told[0]
+    late = [event.obj for event in World(**script).run() if isinstance(event, InitApply | Apply)]
+    assert {type(obj).__name__ for obj in late} == {"Thing"}

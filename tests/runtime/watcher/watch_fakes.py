@@ -55,6 +55,7 @@ class Item:
     record: Record | None = None
     resource_version: str | None = None
     status: Status | None = None
+    initial_events_end: bool = False
 
 
 def added(record: Record) -> Item:
@@ -71,6 +72,11 @@ def deleted(record: Record) -> Item:
 
 def bookmark(rv: int | str) -> Item:
     return Item("BOOKMARK", resource_version=str(rv))
+
+
+def list_end(rv: int | str) -> Item:
+    """The bookmark that ends a streaming list."""
+    return Item("BOOKMARK", resource_version=str(rv), initial_events_end=True)
 
 
 def status(
@@ -109,21 +115,24 @@ class Late:
 class ScriptedApi:
     """Answers from a script, in order; when the script is over it sets the stop token and answers with errors.
 
-    `lists`: what each list request gets, a page or an exception. `watches`: for each watch request an exception, or the
-    script of the stream: batches (lists of items), exceptions, `Late`, functions to call. `requests` records all.
+    `versions`: what each list of one object gets that follows a watch, to learn the server's version: a version or an
+    exception; the last one goes on. `lists`: what each other list request gets, a page or an exception. `watches`: for
+    each watch request an exception, or the script of the stream: batches (lists of items), exceptions, `Late`,
+    functions to call. `requests` records all.
     """
 
     stop: StopToken
     lists: Sequence[tuple[ListMeta, list[Record]] | Exception] = ()
     watches: Sequence[Exception | Sequence[Sequence[Item] | Exception | Late | Callable[[], None]]] = ()
     kind: Any = Thing
-    namespace: str | None = None
+    namespace: str | None = "default"
+    versions: Sequence[str | Exception] = ("999999",)
     pass_time: Callable[[float], None] = lambda _: None
     requests: list[tuple[str, Any]] = field(default_factory=list)
     open_streams: int = 0
 
     def __post_init__(self) -> None:
-        self._lists, self._watches = deque(self.lists), deque(self.watches)
+        self._lists, self._watches, self._versions = deque(self.lists), deque(self.watches), deque(self.versions)
 
     @property
     def resource(self) -> ApiResource:
@@ -131,6 +140,12 @@ class ScriptedApi:
         return found
 
     def list_page(self, params: ListParams, stop: StopToken | None = None, **_: Any) -> tuple[ListMeta, list[Record]]:
+        if self.requests and self.requests[-1][0] in ("watch", "stream") and params.limit == 1:
+            self.requests.append(("version", params))
+            found = self._versions.popleft() if len(self._versions) > 1 else self._versions[0]
+            if isinstance(found, Exception):
+                raise found
+            return page(found)
         self.requests.append(("list", params))
         answer = self._lists.popleft() if self._lists else self._over()
         if isinstance(answer, Exception):
@@ -138,15 +153,15 @@ class ScriptedApi:
         return answer
 
     def open_watch(self, params: WatchParams, resource_version: str, stop: StopToken) -> Iterator[Sequence[Item]]:
-        self.requests.append(("watch", resource_version))
+        self.requests.append(("stream" if params.send_initial_events else "watch", resource_version))
         answer = self._watches.popleft() if self._watches else self._over()
         if isinstance(answer, Exception):
             raise answer
         return self._stream(answer)
 
     def verbs(self) -> list[str]:
-        """What was asked for: `list`, and `watch VERSION`."""
-        return [verb if verb == "list" else f"watch {detail}" for verb, detail in self.requests]
+        """What was asked for: `list`, `version`, `stream VERSION` (a list as a stream), and `watch VERSION`."""
+        return [verb if verb in ("list", "version") else f"{verb} {detail}".rstrip() for verb, detail in self.requests]
 
     def _stream(self, script: Sequence[Any]) -> Iterator[Sequence[Item]]:
         self.open_streams += 1

@@ -1,0 +1,22 @@
+"""What an API server says of itself."""
+from __future__ import annotations
+
+import msgspec
+
+from kubectl_runtime.core.meta.problems import DecodeError
+
+
+class ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
+    """The answer of `/version`: `major`, `minor` and `git_version`, as texts; what is not told is empty."""
+
+    major: str = ""
+    minor: str = ""
+    git_version: str = ""
+
+    @classmethod
+    def decoded(cls, body: bytes, server: str) -> ServerVersion:
+        """Raises DecodeError, which names the server, for what is no version."""
+        try:
+            return msgspec.json.decode(body, type=cls)
+        except msgspec.MsgspecError as error:
+            raise DecodeError(None, "$", f"what {server} calls its version is none: {error}") from None

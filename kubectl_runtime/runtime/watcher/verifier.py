@@ -1,0 +1,92 @@
+"""`Verifier`: compares what a store holds with what the server has, every now and then, by lists of metadata.
+
+    verdict of a list                        next list
+    all the same                             after the whole interval
+    something differs                        after 10 s: an event may be on its way
+    the same still differs, unchanged here   the finding: no event will ever mend it
+    it failed                                after the whole interval; logged
+
+Of each object key, uid and version are compared, for equality. An object differs "still" when its entry in the store is
+the one that differed before; one that an event has reached meanwhile begins anew. This finds what no other sign shows:
+data that was restored from an older copy and has already overtaken the versions that are known here.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kubectl_runtime.client.api.paging import walk
+from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.requests.params import ListParams
+from kubectl_runtime.core.requests.request import Retry
+from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.watcher.watch_api import WatchApi
+from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
+
+log = guarded_logger(__name__)
+
+CONFIRM_SECONDS = 10.0
+"""The time that events get to mend a difference."""
+_NAMED = 3
+
+_Known = tuple[str, str] | None
+"""Uid and version of an object here; None: it is not here."""
+
+
+class Verifier:
+    """For the thread of its watch. `known` gives what the store holds."""
+
+    def __init__(self, api: WatchApi[Any], config: WatcherConfig, interval: float,
+                 known: Callable[[], Mapping[Key, Record]], stop: StopToken, now: float) -> None:
+        with_metadata_only = getattr(api, "with_metadata_only", None)
+        self._api: WatchApi[Any] = with_metadata_only() if with_metadata_only is not None else api
+        self._params = ListParams(label_selector=config.label_text, field_selector=config.field_text,
+                                  limit=config.page_size)
+        self._interval = interval
+        self._known = known
+        self._stop = stop
+        self._due = now + interval
+        self._differed: dict[Key, _Known] = {}
+
+    @property
+    def due(self) -> float:
+        """When the next list is due."""
+        return self._due
+
+    def check(self, now: float) -> str:
+        """What is found wrong, in words; empty when nothing is, or when it is not due. Blocks for the list."""
+        if now < self._due:
+            return ""
+        before, self._differed = self._differed, {}
+        self._due = now + self._interval
+        try:
+            differing = self._compare()
+        except Exception as error:  # noqa: BLE001 - a watch that works must not end because its check does not
+            log.warning("the store of %s could not be verified: %s", self._api.resource.full_name, described(error))
+            return ""
+        still = [key for key, known in differing.items() if key in before and before[key] == known]
+        if still:
+            names = ", ".join("/".join(part for part in key if part) for key in sorted(still, key=str)[:_NAMED])
+            more = f" and {len(still) - _NAMED} more" if len(still) > _NAMED else ""
+            return f"{len(still)} objects are not as the server has them, and no event said so ({names}{more})"
+        if differing:
+            self._differed = differing
+            self._due = now + min(CONFIRM_SECONDS, self._interval)
+        return ""
+
+    def _compare(self) -> dict[Key, _Known]:
+        """What is known here of each object of which the server says something else."""
+        known = {key: (record.uid, record.resource_version) for key, record in self._known().items()}
+        differing: dict[Key, _Known] = {}
+        operation = f"list {self._api.resource.full_name} to verify the store"
+        for _, records in walk(self._fetch, self._params, operation):
+            for record in records:
+                here = known.pop(record.key, None)
+                if here != (record.uid, record.resource_version):
+                    differing[record.key] = here
+        return {**differing, **known}
+
+    def _fetch(self, params: ListParams) -> Any:
+        return self._api.list_page(params, stop=self._stop, retry=Retry.SAFE)
