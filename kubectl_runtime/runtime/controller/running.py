@@ -57,7 +57,7 @@ class ControllerError(KubeError):
 
 
 class Running(WellBeing, Generic[K]):
-    """Made by `Controller.start`. Safe to use from any thread. As a context manager it stops at the end of the block."""
+    """Made by `Controller.start`. Safe to use from any thread. As a context manager it stops at its end."""
 
     def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
                  data: Any, *, rng: random.Random | None = None) -> None:
