@@ -7,6 +7,10 @@ Both use server-side apply on the status subresource. There, what a manager appl
 away; so `apply_condition` sends along whatever else its manager has applied, and `apply_if_changed` does not. A field
 manager uses one of the two, and is one writer: two that share a name take each other's fields away.
 
+`obj` may be given again after a write, although it is older then: what this client has written since is remembered by
+version, and an object from before is read anew instead of being believed. So a run may report Progressing, work, and
+report that it is done, or report several conditions, all with the object that it was given.
+
 They block for at most two calls and raise what `Api` raises: ApiError (`is_conflict`) when somebody else owns a field
 and `force` is not given. An object that is gone meanwhile is no error: there is nobody left to tell. Safe from any
 thread.
@@ -16,22 +20,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
+from cachetools import LRUCache
 
 from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.writes import WriteObservers
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.plain import Omit, to_plain
 from kubectl_runtime.core.meta.metav1 import Condition
 from kubectl_runtime.core.objects.conditions import set_condition
 from kubectl_runtime.core.objects.owned_fields import applied_fields
 from kubectl_runtime.core.objects.partial import is_partial
 from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.runtime.parts import condition_of, mapping, part_of
 
 log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Resource)
+
+MOST_REMEMBERED = 4096
+"""Objects per client, the latest written, of which it is known which version was written."""
 
 
 def apply_condition(api: Api[K], obj: K, condition: Condition, *, field_manager: str, force: bool = False) -> bool:
@@ -42,12 +54,12 @@ def apply_condition(api: Api[K], obj: K, condition: Condition, *, field_manager:
     count. Conditions of other types are not touched, whoever wrote them: their list has to be one by type
     (`Annotated[list[Condition], MapKeys("type")]` in a class of your own). `api` is of the object's namespace.
 
-    `obj` may be old, from a store. It is read anew (verb get) only if the manager has applied more of the status than
-    this condition, or `obj` does not tell, having lost its managedFields.
+    `obj` may be old, from a store. It is read anew (verb get) only if this client has written its status since, the
+    manager has applied more of the status than this condition, or `obj` does not tell, having lost its managedFields.
     """
     if not condition.type or not condition.status:
         raise RequestError(f"{obj.ref}: a condition needs a type and a status")
-    if not is_partial(obj):
+    if not is_partial(obj) and not _is_overtaken(api, obj):
         if _says(obj, condition):
             return False
         owned = _applied_status(obj, field_manager)
@@ -68,33 +80,36 @@ def apply_if_changed(api: Api[K], obj: K, new_status: Any, *, field_manager: str
 
     `new_status`: a map under the wire's keys, or the Struct or dataclass that the kind's class declares, of which what
     equals its class's default is left out. When the manager has applied exactly this before and it still stands,
-    nothing is sent and `obj` is returned; likewise when the object is gone.
+    nothing is sent and `obj` is returned; likewise when the object is gone. Nothing is read.
     """
     wanted = to_plain(new_status, omit=Omit.NOTHING if isinstance(new_status, Mapping) else Omit.DEFAULTS)
     if not isinstance(wanted, dict):
         raise RequestError(f"{obj.ref}: a status is a map, a Struct or a dataclass, not {type(new_status).__name__}")
-    if not is_partial(obj):
+    if not is_partial(obj) and not _is_overtaken(api, obj):
         owned = _applied_status(obj, field_manager)
-        if wanted == (_status(obj) if owned is None else owned):
+        if wanted == (part_of(obj, "status") if owned is None else owned):
             return obj
     return _apply(api, obj, wanted, field_manager, force) or obj
 
 
 def _apply_condition(api: Api[K], obj: K, owned: dict[str, Any], condition: Condition, field_manager: str,
                      force: bool) -> K | None:
-    before = _condition(obj, condition.type)
+    before = condition_of(obj, condition.type)
     known = {key: before[key] for key in ("type", "status", "lastTransitionTime") if key in before}
-    since = [msgspec.convert(known, Condition)] if known else []
+    try:
+        since = [msgspec.convert(known, Condition)] if known else []
+    except msgspec.ValidationError:  # written by somebody whose schema let it pass: it says nothing of the time
+        since = []
     [placed] = set_condition(since, condition, now=api.client.clock.now())
-    others = [entry for entry in owned.get("conditions") or () if entry.get("type") != condition.type]
+    others = _other_conditions(owned, condition.type)
     return _apply(api, obj, {**owned, "conditions": [*others, placed]}, field_manager, force)
 
 
 def _apply(api: Api[K], obj: K, status: dict[str, Any], field_manager: str, force: bool) -> K | None:
     """The object as answered; None when it is gone."""
     try:
-        return api.apply_status({"metadata": {"name": obj.name}, "status": status}, field_manager=field_manager,
-                                force=force)
+        written = api.apply_status({"metadata": {"name": obj.name}, "status": status}, field_manager=field_manager,
+                                   force=force)
     except KindNotServedError:
         raise
     except ApiError as error:
@@ -102,20 +117,36 @@ def _apply(api: Api[K], obj: K, status: dict[str, Any], field_manager: str, forc
             raise
         log.debug("%s is gone: its status is told to nobody", obj.ref)
         return None
+    _remember(api, written)
+    return written
 
 
-def _status(obj: Resource) -> dict[str, Any]:
-    status = obj.get("status")
-    return status if isinstance(status, dict) else {}
+_written: WeakKeyDictionary[WriteObservers, LRUCache[str, str]] = WeakKeyDictionary()
+"""By client, which those derived from it share, and uid: the version that a status was last written with."""
+_writing = ForkSafeLock()
 
 
-def _condition(obj: Resource, kind: str) -> dict[str, Any]:
-    return next((entry for entry in _status(obj).get("conditions") or () if entry.get("type") == kind), {})
+def _remember(api: Api[K], written: K) -> None:
+    with _writing:
+        _written.setdefault(api.client.writes, LRUCache(MOST_REMEMBERED))[written.uid] = written.resource_version
+
+
+def _is_overtaken(api: Api[K], obj: K) -> bool:
+    """Whether this client has written the status since `obj` was, as far as versions can be compared."""
+    with _writing:
+        known = _written.get(api.client.writes)
+        written = known.get(obj.uid) if known is not None else None
+    if written is None or written == obj.resource_version:
+        return False
+    try:
+        return int(obj.resource_version) < int(written)
+    except ValueError:  # versions of a server that has no numbers
+        return True
 
 
 def _says(obj: Resource, condition: Condition) -> bool:
     """Whether the object's status says just that already."""
-    there = _condition(obj, condition.type)
+    there = condition_of(obj, condition.type)
     return (there.get("status"), there.get("reason") or "", there.get("message") or "",
             there.get("observedGeneration")) == (
         condition.status, condition.reason, condition.message, condition.observed_generation)
@@ -127,7 +158,10 @@ def _applied_status(obj: Resource, field_manager: str) -> dict[str, Any] | None:
     return None if applied is None else applied.get("status") or {}
 
 
+def _other_conditions(owned: dict[str, Any], kind: str) -> list[Any]:
+    return [entry for entry in owned.get("conditions") or () if mapping(entry).get("type") != kind]
+
+
 def _has_more_than(owned: dict[str, Any], kind: str) -> bool:
     """Whether the manager has applied more of the status than the condition of this type."""
-    others = [entry for entry in owned.get("conditions") or () if entry.get("type") != kind]
-    return bool(others or owned.keys() - {"conditions"})
+    return bool(_other_conditions(owned, kind) or owned.keys() - {"conditions"})
