@@ -294,7 +294,8 @@ def test_publishing_never_raises_and_says_what_is_wrong(cluster: Cluster, caplog
     for nothing in (None, "a", ConfigMap, {"kind": "X"}, object()):
         cluster.recorder.publish(nothing, "Failed", "x")
     cluster.recorder.publish(cluster.obj, "Failed", Hostile())  # type: ignore[arg-type] # that is the point
-    assert cluster.recorder.lost == {"invalid": 5}
+    cluster.recorder.publish(cluster.obj, "Failed", "x", warning="no")  # type: ignore[arg-type] # no text is a boolean
+    assert cluster.recorder.lost == {"invalid": 7}
     assert any("Reference(api_version, kind, name" in text for text in warnings(caplog))
     assert cluster.recorder.waiting == 0
 
