@@ -7,9 +7,9 @@ Both use server-side apply on the status subresource. There, what a manager appl
 away; so `apply_condition` sends along whatever else its manager has applied, and `apply_if_changed` does not. A field
 manager uses one of the two, and is one writer: two that share a name take each other's fields away.
 
-`obj` may be given again after a write, although it is older then: what this client has written since is remembered by
-version, and an object from before is read anew instead of being believed. So a run may report Progressing, work, and
-report that it is done, or report several conditions, all with the object that it was given.
+`obj` may be given again after a write, although it is older then: the answers to a client's latest writes are kept, and
+stand for an object from before. So a run may report Progressing, work, and report that it is done, or report several
+conditions, all with the object that it was given.
 
 They block for at most two calls and raise what `Api` raises: ApiError (`is_conflict`) when somebody else owns a field
 and `force` is not given. An object that is gone meanwhile is no error: there is nobody left to tell. Safe from any
@@ -31,6 +31,7 @@ from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.plain import Omit, to_plain
+from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.metav1 import Condition
 from kubectl_runtime.core.objects.conditions import set_condition
 from kubectl_runtime.core.objects.owned_fields import applied_fields
@@ -42,8 +43,8 @@ log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Resource)
 
-MOST_REMEMBERED = 4096
-"""Objects per client, the latest written, of which it is known which version was written."""
+MOST_KEPT = 1024
+"""Answers that are kept, of the latest writes of a client. They are needed until its watches have caught up."""
 
 
 def apply_condition(api: Api[K], obj: K, condition: Condition, *, field_manager: str, force: bool = False) -> bool:
@@ -54,12 +55,13 @@ def apply_condition(api: Api[K], obj: K, condition: Condition, *, field_manager:
     count. Conditions of other types are not touched, whoever wrote them: their list has to be one by type
     (`Annotated[list[Condition], MapKeys("type")]` in a class of your own). `api` is of the object's namespace.
 
-    `obj` may be old, from a store. It is read anew (verb get) only if this client has written its status since, the
-    manager has applied more of the status than this condition, or `obj` does not tell, having lost its managedFields.
+    `obj` may be old, from a store. It is read anew (verb get) only if the manager has applied more of the status than
+    this condition, or `obj` does not tell, having lost its managedFields.
     """
     if not condition.type or not condition.status:
         raise RequestError(f"{obj.ref}: a condition needs a type and a status")
-    if not is_partial(obj) and not _is_overtaken(api, obj):
+    obj = _newest(api, obj)
+    if not is_partial(obj):
         if _says(obj, condition):
             return False
         owned = _applied_status(obj, field_manager)
@@ -80,12 +82,13 @@ def apply_if_changed(api: Api[K], obj: K, new_status: Any, *, field_manager: str
 
     `new_status`: a map under the wire's keys, or the Struct or dataclass that the kind's class declares, of which what
     equals its class's default is left out. When the manager has applied exactly this before and it still stands,
-    nothing is sent and `obj` is returned; likewise when the object is gone. Nothing is read.
+    nothing is sent and the object is returned as it is known; likewise when it is gone. Nothing is read.
     """
     wanted = to_plain(new_status, omit=Omit.NOTHING if isinstance(new_status, Mapping) else Omit.DEFAULTS)
     if not isinstance(wanted, dict):
         raise RequestError(f"{obj.ref}: a status is a map, a Struct or a dataclass, not {type(new_status).__name__}")
-    if not is_partial(obj) and not _is_overtaken(api, obj):
+    obj = _newest(api, obj)
+    if not is_partial(obj):
         owned = _applied_status(obj, field_manager)
         if wanted == (part_of(obj, "status") if owned is None else owned):
             return obj
@@ -117,31 +120,34 @@ def _apply(api: Api[K], obj: K, status: dict[str, Any], field_manager: str, forc
             raise
         log.debug("%s is gone: its status is told to nobody", obj.ref)
         return None
-    _remember(api, written)
+    _keep(api, written)
     return written
 
 
-_written: WeakKeyDictionary[WriteObservers, LRUCache[str, str]] = WeakKeyDictionary()
-"""By client, which those derived from it share, and uid: the version that a status was last written with."""
-_writing = ForkSafeLock()
+_kept: WeakKeyDictionary[WriteObservers, LRUCache[str, Record]] = WeakKeyDictionary()
+"""By client (those derived from one share their observers) and uid: the answer to the last write of a status."""
+_keeping = ForkSafeLock()
 
 
-def _remember(api: Api[K], written: K) -> None:
-    with _writing:
-        _written.setdefault(api.client.writes, LRUCache(MOST_REMEMBERED))[written.uid] = written.resource_version
+def _keep(api: Api[K], written: K) -> None:
+    if is_partial(written) or written.record is None:
+        return
+    with _keeping:
+        _kept.setdefault(api.client.writes, LRUCache(MOST_KEPT))[written.uid] = written.record
 
 
-def _is_overtaken(api: Api[K], obj: K) -> bool:
-    """Whether this client has written the status since `obj` was, as far as versions can be compared."""
-    with _writing:
-        known = _written.get(api.client.writes)
-        written = known.get(obj.uid) if known is not None else None
-    if written is None or written == obj.resource_version:
-        return False
+def _newest(api: Api[K], obj: K) -> K:
+    """The answer to this client's last write, if that is newer than `obj` as far as versions can be compared."""
+    with _keeping:
+        kept = _kept.get(api.client.writes)
+        record = kept.get(obj.uid) if kept is not None else None
+    if record is None:
+        return obj
     try:
-        return int(obj.resource_version) < int(written)
-    except ValueError:  # versions of a server that has no numbers
-        return True
+        is_newer = int(record.resource_version) > int(obj.resource_version)
+    except ValueError:  # no number, which Kubernetes' own servers never send
+        is_newer = False
+    return api.kind.from_record(record) if is_newer else obj
 
 
 def _says(obj: Resource, condition: Condition) -> bool:
