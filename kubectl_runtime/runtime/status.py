@@ -7,9 +7,9 @@ Both use server-side apply on the status subresource. There, what a manager appl
 away; so `apply_condition` sends along whatever else its manager has applied, and `apply_if_changed` does not. A field
 manager uses one of the two, and is one writer: two that share a name take each other's fields away.
 
-`obj` may be given again after a write, although it is older then: the answers to a client's latest writes are kept, and
-stand for an object from before. So a run may report Progressing, work, and report that it is done, or report several
-conditions, all with the object that it was given.
+`obj` may be given again after a write, although it is older then: the answers to a client's writes are kept for a
+minute, and stand for an object from before. So a run may report Progressing, work, and report that it is done, or
+report several conditions, all with the object that it was given.
 
 They block for at most two calls and raise what `Api` raises: ApiError (`is_conflict`) when somebody else owns a field
 and `force` is not given. An object that is gone meanwhile is no error: there is nobody left to tell. Safe from any
@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
-from cachetools import LRUCache
+from cachetools import TTLCache
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.writes import WriteObservers
@@ -43,8 +43,9 @@ log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Resource)
 
-MOST_KEPT = 1024
-"""Answers that are kept, of the latest writes of a client. They are needed until its watches have caught up."""
+MOST_KEPT, KEPT_FOR = 1024, 60.0
+"""Answers that are kept, of the latest writes of a client, and for how many seconds: until its watches have caught up.
+Not for ever, since a server that is restored from a backup begins to count its versions from an earlier one."""
 
 
 def apply_condition(api: Api[K], obj: K, condition: Condition, *, field_manager: str, force: bool = False) -> bool:
@@ -124,7 +125,7 @@ def _apply(api: Api[K], obj: K, status: dict[str, Any], field_manager: str, forc
     return written
 
 
-_kept: WeakKeyDictionary[WriteObservers, LRUCache[str, Record]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[WriteObservers, TTLCache[str, Record]] = WeakKeyDictionary()
 """By client (those derived from one share their observers) and uid: the answer to the last write of a status."""
 _keeping = ForkSafeLock()
 
@@ -133,7 +134,9 @@ def _keep(api: Api[K], written: K) -> None:
     if is_partial(written) or written.record is None:
         return
     with _keeping:
-        _kept.setdefault(api.client.writes, LRUCache(MOST_KEPT))[written.uid] = written.record
+        if (kept := _kept.get(api.client.writes)) is None:
+            kept = _kept[api.client.writes] = TTLCache(MOST_KEPT, KEPT_FOR, timer=api.client.clock.monotonic)
+        kept[written.uid] = written.record
 
 
 def _newest(api: Api[K], obj: K) -> K:

@@ -167,6 +167,16 @@ def test_an_object_that_is_newer_than_the_last_write_is_believed(world: World) -
     assert world.apply(kind="Ready") is True
 
 
+def test_a_server_that_is_restored_from_a_backup_is_believed_after_a_minute(world: World) -> None:
+    backup = world.get()
+    world.apply(kind="Ready")
+    world.api.apply_status({"metadata": {"name": "a"}, "status": {}}, field_manager="m")
+    world.clock.advance(59)
+    assert world.apply(backup, kind="Ready") is False
+    world.clock.advance(2)
+    assert world.apply(backup, kind="Ready") is True
+
+
 def test_another_client_knows_nothing_of_these_writes(world: World) -> None:
     given = world.get()
     world.apply(given, kind="Ready", manager="m")
