@@ -24,6 +24,7 @@ from kubectl_runtime.manifests.problems import ManifestError, YamlError
 from kubectl_runtime.manifests.scalars import go_text, whole_numbers
 
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_HALVES = re.compile("[\ud800-\udfff]")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SEPARATOR = re.compile(r"^---(.*)$", re.MULTILINE)
 _DIRECTIVES = re.compile(r"(?:\s*(?:#.*)?\n)*%(?:.*\n)*?\Z")
@@ -46,7 +47,7 @@ class Document:
 
 def read_text(text: str | bytes, source: str = "the text") -> list[Document]:
     """The documents of a text; `source` is its name in errors. Raises `ManifestError`."""
-    decoded = decode_text(text) if isinstance(text, bytes) else text.removeprefix("\ufeff")
+    decoded = decode_text(text) if isinstance(text, bytes) else _HALVES.sub("\ufffd", text.removeprefix("\ufeff"))
     found: list[Document] = []
     for value, line in _values(decoded, source, found):
         if value is not None:

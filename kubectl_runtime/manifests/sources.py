@@ -4,6 +4,7 @@
 a ``Path``              that file or folder, as ``files`` reads it
 a ``str``               the file or folder of that name if there is one and it is one line; ``-`` is standard input;
                         else the text itself, YAML or JSON
+``bytes``               the text itself
 a mapping               one object, or a List of them
 an object               a resource object, or a model of the official client
 an iterable             any number of these, one after the other
@@ -12,6 +13,7 @@ an iterable             any number of these, one after the other
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,7 +25,7 @@ from kubectl_runtime.manifests.files import STDIN, read_files
 from kubectl_runtime.manifests.objects import Object, objects_of
 from kubectl_runtime.manifests.problems import ManifestError
 
-Manifests: TypeAlias = str | Path | Mapping[str, Any] | Iterable[Any] | Any
+Manifests: TypeAlias = str | bytes | Path | Mapping[str, Any] | Iterable[Any] | Any
 """What `read_objects` takes; `Any` stands for resource objects and models, which have no common type."""
 
 
@@ -40,7 +42,7 @@ def read_objects(source: Manifests, *, recursive: bool = False) -> Iterator[tupl
 
 def _values(source: Manifests, place: str, recursive: bool) -> Iterator[tuple[Any, str]]:
     """The values of the documents, each with where it stands; `place` is where one stands that is no text."""
-    if isinstance(source, str | Path):
+    if isinstance(source, str | bytes | Path):
         for document in _documents(source, recursive):
             yield document.value, document.place
     elif isinstance(source, Iterable) and not isinstance(source, Mapping) and not hasattr(source, "to_dict"):
@@ -53,8 +55,8 @@ def _values(source: Manifests, place: str, recursive: bool) -> Iterator[tuple[An
             raise ManifestError(place, str(error)) from None
 
 
-def _documents(source: str | Path, recursive: bool) -> Iterator[Document]:
-    if isinstance(source, Path) or source == STDIN or ("\n" not in source and Path(source).exists()):
+def _documents(source: str | bytes | Path, recursive: bool) -> Iterator[Document]:
+    if isinstance(source, Path) or (isinstance(source, str) and _is_a_file(source)):
         yield from read_files(source, recursive=recursive)
         return
     documents = read_text(source, "the YAML text")
@@ -62,3 +64,8 @@ def _documents(source: str | Path, recursive: bool) -> Iterator[Document]:
         raise ManifestError("the YAML text", f"there is no file or folder {documents[0].value!r}, and as a text it is "
                                              "no Kubernetes object")
     yield from documents
+
+
+def _is_a_file(text: str) -> bool:
+    """Whether it names one, or a folder, or standard input. A text may be one that no file can be named by."""
+    return text == STDIN or (bool(text) and "\n" not in text and os.path.exists(text))

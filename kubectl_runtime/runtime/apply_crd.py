@@ -15,7 +15,7 @@ import msgspec
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import Clock, Duration, seconds
+from kubectl_runtime.core.base.clock import Clock, Duration
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, TransportError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource
@@ -24,7 +24,7 @@ from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.runtime.conditions import is_crd_established, is_deleted
-from kubectl_runtime.runtime.wait import WaitStopped, WaitTimeout, await_condition
+from kubectl_runtime.runtime.wait import WaitStopped, WaitTimeout, await_condition, positive_seconds
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 """Seconds between two looks at discovery, doubling: it follows within milliseconds, or seconds on a busy cluster."""
@@ -42,7 +42,7 @@ def apply_crd(client: Client, kind: type[CustomResource], *, timeout: Duration =
     """
     if not (isinstance(kind, type) and issubclass(kind, CustomResource)):
         raise RequestError(f"{kind!r} is no CustomResource class, so it has no definition to apply")
-    left = TimeLeft(client.clock, timeout)
+    left = TimeLeft(client.clock, positive_seconds(timeout, f"apply the definition of {kind.__name__}"))
     crds = Api.all(client, CustomResourceDefinition)
     definition = kind.crd()
     crd = crds.apply(definition, field_manager=field_manager, force=force)
@@ -56,10 +56,10 @@ def apply_crd(client: Client, kind: type[CustomResource], *, timeout: Duration =
 
 
 class TimeLeft:
-    """What is left of a time, never quite nothing: a wait then still looks once."""
+    """What is left of `span` seconds, never quite nothing: a wait then still looks once."""
 
-    def __init__(self, clock: Clock, span: Duration) -> None:
-        self.span = seconds(span)
+    def __init__(self, clock: Clock, span: float) -> None:
+        self.span = span
         self._clock = clock
         self.end = clock.monotonic() + self.span
 

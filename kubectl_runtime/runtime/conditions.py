@@ -13,9 +13,9 @@ exist, to a bool.
 
 Any function of that shape is a condition as well. These read the object's plain form, so they work for every class of
 the kind and for `DynamicObject`s; what is absent or null is not so yet. All raise DecodeError for an object that does
-not decode. Pure functions, safe from any thread. Meaning and names are kube-rs's (`kube::runtime::wait::conditions`),
-with two of its gaps closed: an empty list of addresses provisions nothing, and a Deployment whose controller has not
-yet seen the latest change is not complete.
+not decode; combining what is no condition is a RequestError. Pure functions, safe from any thread. Meaning and names
+are kube-rs's (`kube::runtime::wait::conditions`), with two of its gaps closed: an empty list of addresses provisions
+nothing, and a Deployment whose controller has not yet seen the latest change is not complete.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.runtime.parts import condition_of, mapping, part_of
+from kubectl_runtime.runtime.parts import condition_of, items_of, mapping, number_of, part_of
 
 Condition: TypeAlias = Callable[[Any], bool]
 """From the object, or None while it does not exist, to whether it is as one waits for."""
@@ -60,10 +60,11 @@ def is_created(obj: Any) -> bool:
 
 
 def is_deleted(uid: str) -> Condition:
-    """It does not exist, or is another one than `uid`. Raises RequestError for an empty uid, which all objects differ
+    """It does not exist, or is another one than `uid`. Raises RequestError for what is no uid, which all objects differ
     from."""
-    if not uid:
-        raise RequestError("is_deleted needs the uid of the object that is to go: an object that came from the server")
+    if not (isinstance(uid, str) and uid):
+        raise RequestError("is_deleted needs the uid of the object that is to go, is_deleted(obj.uid), of an object "
+                           "that came from the server")
     return Described(f"is_deleted({uid})", lambda obj: obj is None or obj.uid != uid)
 
 
@@ -83,8 +84,8 @@ def is_deployment_completed(obj: Any) -> bool:
     before, the condition becomes False and may still come true later."""
     if obj is None:
         return False
-    observed = part_of(obj, "status").get("observedGeneration")
-    if observed is not None and observed < (obj.generation or 0):
+    generation = obj.generation or 0
+    if number_of(part_of(obj, "status"), "observedGeneration", otherwise=generation) < generation:
         return False
     progressing = condition_of(obj, "Progressing")
     return progressing.get("status") == "True" and progressing.get("reason") == "NewReplicaSetAvailable"
@@ -128,9 +129,11 @@ def not_(condition: Condition) -> Condition:
 
 
 def _joined(word: str, conditions: tuple[Condition, ...]) -> str:
+    if not all(map(callable, conditions)):
+        raise RequestError(f"{word} combines conditions, functions from an object to a bool: {word}(is_created)")
     return f"{word}({', '.join(map(name_of, conditions))})"
 
 
 def _has_addresses(obj: Any) -> bool:
-    ingress = mapping(part_of(obj, "status").get("loadBalancer")).get("ingress") or ()
-    return bool(ingress) and all(mapping(entry).get("ip") or mapping(entry).get("hostname") for entry in ingress)
+    ingress = items_of(mapping(part_of(obj, "status").get("loadBalancer")), "ingress")
+    return bool(ingress) and all(entry.get("ip") or entry.get("hostname") for entry in ingress)

@@ -27,14 +27,17 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
 
     When somebody else was faster, or created the object meanwhile, it is read and changed anew, 5 times in all: so
     `change` may be called more than once, and must look only at its argument. It blocks for those calls. Raises
-    RequestError when `change` touches name or namespace, and what `Api` and `change` raise. The status of kinds that
-    have a subresource for it is not written.
+    RequestError when `change` touches name or namespace, or returns another object instead of changing the one that it
+    is given, and what `Api` and `change` raise. The status of kinds that have a subresource for it is not written.
     """
     def attempt() -> tuple[R, Outcome]:
         found = api.get_opt(name)
         obj = api.kind(name=name, namespace=api.namespace) if found is None else found
         before, place = obj.to_dict(), obj.namespace
-        change(obj)
+        changed = change(obj)
+        if isinstance(changed, Resource) and changed is not obj:
+            raise RequestError(f"{api.place.words('replace', name)}: change() returned an object of its own, which "
+                               "nobody looks at: let it change the one that it is given")
         if (obj.name, obj.namespace) != (name, place):
             raise RequestError(f"{api.place.words('replace', name)}: change() made it {obj.ref}; "
                                "an object keeps its name and namespace")

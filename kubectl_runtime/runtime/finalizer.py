@@ -38,7 +38,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.http.failures import KindNotServedError
@@ -128,7 +128,7 @@ class FinalizingReconciler(Reconciler[F], Generic[F]):
             def cleanup(self, obj, ctx): ...
 
     It is `finalizer` with the controller's own client and kind, in whatever form the controller watches it. A class
-    whose `finalizer_name` the server would refuse is a RequestError.
+    whose `finalizer_name` the server would refuse is a RequestError, and so is an instance of one that has none.
     """
 
     finalizer_name: ClassVar[str] = ""
@@ -137,6 +137,10 @@ class FinalizingReconciler(Reconciler[F], Generic[F]):
         super().__init_subclass__(**more)
         if "finalizer_name" in cls.__dict__:
             check_finalizer_name(cls.finalizer_name)
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        check_finalizer_name(cls.finalizer_name)
+        return super().__new__(cls)
 
     @abstractmethod
     def apply(self, obj: F, ctx: Context[Any]) -> Action:
@@ -157,7 +161,7 @@ class FinalizingReconciler(Reconciler[F], Generic[F]):
 
 def check_finalizer_name(name: str) -> None:
     """Raises RequestError, with what to do, unless the server takes `name` as the finalizer of a controller."""
-    if not _QUALIFIED_NAME.fullmatch(name):
+    if not (isinstance(name, str) and _QUALIFIED_NAME.fullmatch(name)):
         raise RequestError(f"{name!r} is no name for a finalizer: write a domain of yours, a slash, and at most 63 "
                            "letters, digits, '-', '_' or '.', as in 'databases.example.com/cleanup'")
 

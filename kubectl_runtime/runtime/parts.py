@@ -17,6 +17,16 @@ def part_of(obj: Any, key: str) -> Mapping[str, Any]:
 
 def condition_of(obj: Any, kind: str) -> Mapping[str, Any]:
     """The entry of this type in the object's `status.conditions`; empty when there is none. Raises DecodeError."""
-    entries = part_of(obj, "status").get("conditions")
-    return next((entry for entry in map(mapping, entries if isinstance(entries, list) else ())
-                 if entry.get("type") == kind), {})
+    return next((entry for entry in items_of(part_of(obj, "status"), "conditions") if entry.get("type") == kind), {})
+
+
+def number_of(part: Mapping[str, Any], key: str, otherwise: int = 0) -> int:
+    """The whole number under a key; `otherwise` when there is none."""
+    value = part.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
+
+
+def items_of(part: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """The list of maps under a key, an empty map for each entry that is none."""
+    value = part.get(key)
+    return [mapping(entry) for entry in value] if isinstance(value, list) else []

@@ -7,6 +7,10 @@ Both use server-side apply on the status subresource. There, what a manager appl
 away; so `apply_condition` sends along whatever else its manager has applied, and `apply_if_changed` does not. A field
 manager uses one of the two, and is one writer: two that share a name take each other's fields away.
 
+`obj` may be given again after a write, although it is older then: the answers to a client's writes are kept for a
+minute, and stand for an object from before. So a run may report Progressing, work, and report that it is done, or
+report several conditions, all with the object that it was given.
+
 They block for at most two calls and raise what `Api` raises: ApiError (`is_conflict`) when somebody else owns a field
 and `force` is not given. An object that is gone meanwhile is no error: there is nobody left to tell. Safe from any
 thread.
@@ -16,22 +20,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
+from cachetools import TTLCache
 
 from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.writes import WriteObservers
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.plain import Omit, to_plain
+from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.metav1 import Condition
 from kubectl_runtime.core.objects.conditions import set_condition
 from kubectl_runtime.core.objects.owned_fields import applied_fields
 from kubectl_runtime.core.objects.partial import is_partial
 from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.runtime.parts import condition_of, mapping, part_of
 
 log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Resource)
+
+MOST_KEPT, KEPT_FOR = 1024, 60.0
+"""Answers that are kept, of the latest writes of a client, and for how many seconds: until its watches have caught up.
+Not for ever, since a server that is restored from a backup begins to count its versions from an earlier one."""
 
 
 def apply_condition(api: Api[K], obj: K, condition: Condition, *, field_manager: str, force: bool = False) -> bool:
@@ -47,6 +61,7 @@ def apply_condition(api: Api[K], obj: K, condition: Condition, *, field_manager:
     """
     if not condition.type or not condition.status:
         raise RequestError(f"{obj.ref}: a condition needs a type and a status")
+    obj = _newest(api, obj)
     if not is_partial(obj):
         if _says(obj, condition):
             return False
@@ -68,33 +83,37 @@ def apply_if_changed(api: Api[K], obj: K, new_status: Any, *, field_manager: str
 
     `new_status`: a map under the wire's keys, or the Struct or dataclass that the kind's class declares, of which what
     equals its class's default is left out. When the manager has applied exactly this before and it still stands,
-    nothing is sent and `obj` is returned; likewise when the object is gone.
+    nothing is sent and the object is returned as it is known; likewise when it is gone. Nothing is read.
     """
     wanted = to_plain(new_status, omit=Omit.NOTHING if isinstance(new_status, Mapping) else Omit.DEFAULTS)
     if not isinstance(wanted, dict):
         raise RequestError(f"{obj.ref}: a status is a map, a Struct or a dataclass, not {type(new_status).__name__}")
+    obj = _newest(api, obj)
     if not is_partial(obj):
         owned = _applied_status(obj, field_manager)
-        if wanted == (_status(obj) if owned is None else owned):
+        if wanted == (part_of(obj, "status") if owned is None else owned):
             return obj
     return _apply(api, obj, wanted, field_manager, force) or obj
 
 
 def _apply_condition(api: Api[K], obj: K, owned: dict[str, Any], condition: Condition, field_manager: str,
                      force: bool) -> K | None:
-    before = _condition(obj, condition.type)
+    before = condition_of(obj, condition.type)
     known = {key: before[key] for key in ("type", "status", "lastTransitionTime") if key in before}
-    since = [msgspec.convert(known, Condition)] if known else []
+    try:
+        since = [msgspec.convert(known, Condition)] if known else []
+    except msgspec.ValidationError:  # written by somebody whose schema let it pass: it says nothing of the time
+        since = []
     [placed] = set_condition(since, condition, now=api.client.clock.now())
-    others = [entry for entry in owned.get("conditions") or () if entry.get("type") != condition.type]
+    others = _other_conditions(owned, condition.type)
     return _apply(api, obj, {**owned, "conditions": [*others, placed]}, field_manager, force)
 
 
 def _apply(api: Api[K], obj: K, status: dict[str, Any], field_manager: str, force: bool) -> K | None:
     """The object as answered; None when it is gone."""
     try:
-        return api.apply_status({"metadata": {"name": obj.name}, "status": status}, field_manager=field_manager,
-                                force=force)
+        written = api.apply_status({"metadata": {"name": obj.name}, "status": status}, field_manager=field_manager,
+                                   force=force)
     except KindNotServedError:
         raise
     except ApiError as error:
@@ -102,20 +121,41 @@ def _apply(api: Api[K], obj: K, status: dict[str, Any], field_manager: str, forc
             raise
         log.debug("%s is gone: its status is told to nobody", obj.ref)
         return None
+    _keep(api, written)
+    return written
 
 
-def _status(obj: Resource) -> dict[str, Any]:
-    status = obj.get("status")
-    return status if isinstance(status, dict) else {}
+_kept: WeakKeyDictionary[WriteObservers, TTLCache[str, Record]] = WeakKeyDictionary()
+"""By client (those derived from one share their observers) and uid: the answer to the last write of a status."""
+_keeping = ForkSafeLock()
 
 
-def _condition(obj: Resource, kind: str) -> dict[str, Any]:
-    return next((entry for entry in _status(obj).get("conditions") or () if entry.get("type") == kind), {})
+def _keep(api: Api[K], written: K) -> None:
+    if is_partial(written) or written.record is None:
+        return
+    with _keeping:
+        if (kept := _kept.get(api.client.writes)) is None:
+            kept = _kept[api.client.writes] = TTLCache(MOST_KEPT, KEPT_FOR, timer=api.client.clock.monotonic)
+        kept[written.uid] = written.record
+
+
+def _newest(api: Api[K], obj: K) -> K:
+    """The answer to this client's last write, if that is newer than `obj` as far as versions can be compared."""
+    with _keeping:
+        kept = _kept.get(api.client.writes)
+        record = kept.get(obj.uid) if kept is not None else None
+    if record is None:
+        return obj
+    try:
+        is_newer = int(record.resource_version) > int(obj.resource_version)
+    except ValueError:  # no number, which Kubernetes' own servers never send
+        is_newer = False
+    return api.kind.from_record(record) if is_newer else obj
 
 
 def _says(obj: Resource, condition: Condition) -> bool:
     """Whether the object's status says just that already."""
-    there = _condition(obj, condition.type)
+    there = condition_of(obj, condition.type)
     return (there.get("status"), there.get("reason") or "", there.get("message") or "",
             there.get("observedGeneration")) == (
         condition.status, condition.reason, condition.message, condition.observed_generation)
@@ -127,7 +167,10 @@ def _applied_status(obj: Resource, field_manager: str) -> dict[str, Any] | None:
     return None if applied is None else applied.get("status") or {}
 
 
+def _other_conditions(owned: dict[str, Any], kind: str) -> list[Any]:
+    return [entry for entry in owned.get("conditions") or () if mapping(entry).get("type") != kind]
+
+
 def _has_more_than(owned: dict[str, Any], kind: str) -> bool:
     """Whether the manager has applied more of the status than the condition of this type."""
-    others = [entry for entry in owned.get("conditions") or () if entry.get("type") != kind]
-    return bool(others or owned.keys() - {"conditions"})
+    return bool(_other_conditions(owned, kind) or owned.keys() - {"conditions"})

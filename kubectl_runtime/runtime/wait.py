@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from datetime import timedelta
 from typing import Any, Self, TypeVar
 
 from kubectl_runtime.client.api.api import Api
@@ -32,6 +33,7 @@ from kubectl_runtime.core.meta.selectors import fields
 from kubectl_runtime.core.objects.invalid import InvalidObject
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.names import Named, object_name
 from kubectl_runtime.core.requests.params import DeleteParams
 from kubectl_runtime.runtime.conditions import Condition, is_deleted, name_of
 from kubectl_runtime.runtime.streams import closing_source
@@ -67,22 +69,26 @@ class WaitStopped(WaitError):
     """The caller's stop token was set before the condition was so."""
 
 
-def await_condition(api: Api[K], name: str, condition: Condition, *, timeout: Duration,
+def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: Duration,
                     stop: StopToken | None = None) -> K | None:
     """Block until `condition` is so of the object `name`; the object then, None when it does not exist.
 
     The condition is asked about the object as it is now, or None, and again at each change, in this thread; breaks of
-    the connection, restarts of the server and re-creations of the object are gone through. `timeout`: seconds or
-    `timedelta`. Raises WaitTimeout, WaitStopped when `stop` is set, RequestError for what cannot work (a namespaced
-    kind without a namespace, no name, a timeout that is not positive), and whatever `condition` raises: DecodeError for
-    an object that does not decode. Needs the verbs list and watch. Safe from any thread.
+    the connection, restarts of the server and re-creations of the object are gone through. `name` may be an object of
+    that name; `timeout`: seconds or `timedelta`. Raises WaitTimeout, WaitStopped when `stop` is set, RequestError for
+    what cannot work (a namespaced kind without a namespace, no name, a timeout that is no positive time), and whatever
+    `condition` raises: DecodeError for an object that does not decode. Needs the verbs list and watch. Safe from any
+    thread.
     """
+    name = object_name(api.place, name)
     operation = build.get(api.place, name).operation.replace("get", "await", 1)  # with a get's checks of its name
-    with _Deadline(_positive(timeout, operation), api.client.clock, stop) as deadline:
+    if not callable(condition):
+        raise RequestError(f"{operation}: {condition!r} is no condition: give a function from an object to a bool")
+    with _Deadline(positive_seconds(timeout, operation), api.client.clock, stop) as deadline:
         return _await(api, name, condition, operation, deadline)
 
 
-def delete_and_finalize(api: Api[Any], name: str, params: DeleteParams | None = None, *, timeout: Duration,
+def delete_and_finalize(api: Api[Any], name: Named, params: DeleteParams | None = None, *, timeout: Duration,
                         stop: StopToken | None = None) -> None:
     """Delete the object `name` and block until that very object is gone: its finalizers are done, its grace period is
     over. A namesake that somebody creates meanwhile counts as gone.
@@ -94,8 +100,9 @@ def delete_and_finalize(api: Api[Any], name: str, params: DeleteParams | None = 
     """
     if params is not None and params.dry_run:
         raise RequestError(f"{api.place.words('delete', name)}: a dry run deletes nothing whose end could be awaited")
+    name = object_name(api.place, name)
     operation = build.delete(api.place, name).operation
-    with _Deadline(_positive(timeout, operation), api.client.clock, stop) as deadline:
+    with _Deadline(positive_seconds(timeout, operation), api.client.clock, stop) as deadline:
         uid = delete_for_uid(api, name, params)
         if uid:
             _await(api, name, is_deleted(uid), f"{operation} and await its end", deadline)
@@ -119,10 +126,13 @@ def delete_for_uid(api: Api[Any], name: str, params: DeleteParams | None) -> str
     return left.uid if left is not None and left.deletion_timestamp is not None else ""
 
 
-def _positive(timeout: Duration, operation: str) -> float:
+def positive_seconds(timeout: Duration, operation: str, name: str = "timeout") -> float:
+    """A wait's time, which its caller gave as `name`, in seconds. Raises RequestError for what is none, or is over."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float | timedelta):
+        raise RequestError(f"{operation}: {name}={timeout!r}: seconds or a timedelta are expected")
     span = seconds(timeout)
     if not span > 0:
-        raise RequestError(f"{operation}: a timeout of {timeout} leaves no time to look")
+        raise RequestError(f"{operation}: {name}={timeout} leaves no time to look")
     return span
 
 

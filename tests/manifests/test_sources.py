@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 
 import pytest
@@ -33,6 +34,27 @@ def test_a_path_and_its_text_are_the_file(file):
 
 def test_a_text_that_names_no_file_is_the_manifest():
     assert found(TEXT) == [("a", "the YAML text, document 1, line 1")]
+
+
+def test_a_text_is_never_too_long_or_too_odd_to_name_no_file():
+    """A manifest on one line above all, as json.dumps makes it."""
+    long = json.dumps({"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v" * 5000}})
+    assert found(long) == [("a", "the YAML text, document 1, line 1")]
+    [(obj, _)] = read_objects('{"metadata": {"name": "a"}, "data": {"k": "\ud800"}}')
+    assert obj["data"] == {"k": "\ufffd"}
+    for odd in ("x" * 5000, "[" * 5000, "\ud800", "a\0b"):
+        with pytest.raises(ManifestError):
+            found(odd)
+
+
+def test_an_empty_text_is_no_folder(file, monkeypatch):
+    monkeypatch.chdir(file.parent)
+    assert found("") == found(b"") == []
+
+
+def test_bytes_are_a_text():
+    assert found(TEXT.encode("utf-16")) == found(TEXT)
+    assert found([TEXT.encode()]) == found(TEXT)
 
 
 def test_a_dash_is_standard_input(monkeypatch):

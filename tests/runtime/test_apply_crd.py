@@ -158,7 +158,10 @@ def test_another_managers_definition_is_a_conflict_until_it_is_taken(client: Cli
     assert apply_crd(client, Short, force=True).spec.names.short_names == ["gg"]
 
 
-def test_a_class_that_is_no_custom_resource_is_refused(client: Client, server: ApiServer) -> None:
+def test_what_cannot_work_is_refused_before_anything_is_sent(client: Client, server: ApiServer) -> None:
     with pytest.raises(RequestError, match="no CustomResource class"):
         apply_crd(client, ConfigMap)  # type: ignore[type-var, arg-type]
+    for no_time in (0, -1, float("nan"), "30"):
+        with pytest.raises(RequestError, match="timeout="):
+            apply_crd(client, Gadget, timeout=no_time)  # type: ignore[arg-type]
     assert len(server.requests) == 0

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.objects.dynamic import dynamic
 from kubectl_runtime.resources import CustomResourceDefinition, Deployment, Ingress, Job, Pod, Service
 from kubectl_runtime.runtime import conditions
@@ -76,11 +77,22 @@ def test_it_reads_objects_without_a_class_as_well(case: str) -> None:
         assert condition(dynamic(obj.api_resource).from_dict(obj.to_dict())) == condition(obj)
 
 
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("status", [
+    5, "text", [], {"conditions": {"a": 1}}, {"conditions": [None, "text"]}, {"loadBalancer": {"ingress": 5}},
+    {"loadBalancer": {"ingress": [None]}}, {"phase": {}}, {"observedGeneration": "1"}, {"observedGeneration": []}])
+def test_nonsense_is_not_so_and_ends_no_wait(case: str, status: Any) -> None:
+    obj = dynamic(ApiResource("", "v1", "Any", "anys")).from_dict({
+        "metadata": {"name": "a", "uid": "u", "generation": 2}, "spec": BALANCED, "status": status})
+    assert CASES[case][0](obj) is (CASES[case][0] is conditions.is_created)
+
+
 def test_deleted_is_what_is_missing_or_another_one_of_the_same_name() -> None:
     deleted = conditions.is_deleted("u")
     assert [deleted(None), deleted(obj_of(Pod, uid="v")), deleted(obj_of(Pod))] == [True, True, False]
-    with pytest.raises(RequestError, match="needs the uid"):
-        conditions.is_deleted("")
+    for no_uid in ("", None, obj_of(Pod)):  # the last: a wait for `is_deleted` instead of `is_deleted(uid)`
+        with pytest.raises(RequestError, match="needs the uid"):
+            conditions.is_deleted(no_uid)  # type: ignore[arg-type]
 
 
 def test_conditions_combine() -> None:
@@ -91,6 +103,14 @@ def test_conditions_combine() -> None:
     assert conditions.any_of(running, created)(pending)
     assert not conditions.any_of(running, created)(None)
     assert conditions.not_(running)(None)
+
+
+def test_what_is_no_condition_cannot_be_combined() -> None:
+    """An object, above all: a wait for `not_` instead of `not_(condition)` would end at once."""
+    for combine in (conditions.all_of, conditions.any_of, conditions.not_):
+        for no_condition in (obj_of(Pod), None, [conditions.is_created]):
+            with pytest.raises(RequestError, match="functions from an object"):
+                combine(no_condition)  # type: ignore[operator]
 
 
 def test_each_has_a_name_that_messages_can_use() -> None:

@@ -140,6 +140,18 @@ def test_an_object_that_somebody_creates_meanwhile_is_updated(server: ApiServer,
     assert (changed.data, outcome) == ({"n": "1", "k": "2"}, "updated")
 
 
+def test_an_object_that_is_returned_instead_of_changed_is_told(maps: Api[ConfigMap]) -> None:
+    with pytest.raises(RequestError, match="let it change the one that it is given"):
+        create_or_update(maps, "a", lambda obj: ConfigMap(name="a", data={"k": "v"}))
+    assert maps.get_opt("a") is None
+
+    def change(obj: ConfigMap) -> ConfigMap:
+        obj.data = {"k": "v"}
+        return obj
+
+    assert create_or_update(maps, "a", change)[1] == "created"
+
+
 def test_name_and_namespace_stay_as_they_are(server: ApiServer, maps: Api[ConfigMap]) -> None:
     def rename(obj: ConfigMap) -> None:
         obj.metadata.name = "b"

@@ -17,8 +17,10 @@ from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.wire import MapKeys
 from kubectl_runtime.core.codec.prune import strip_managed_fields
+from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import Condition
 from kubectl_runtime.core.objects.partial import PartialObjectMeta
+from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import ConfigMap, Pod
 from kubectl_runtime.runtime import status
@@ -137,6 +139,75 @@ def test_one_writer_of_several_conditions_keeps_all_of_them(world: World) -> Non
         "Ready": ("False", "Later"), "Synced": ("False", "Because")}
 
 
+def test_a_run_may_report_several_conditions_with_the_object_that_it_was_given(world: World) -> None:
+    given = world.get()
+    assert world.apply(given, kind="Ready") is True
+    assert world.apply(given, kind="Synced") is True
+    assert set(world.conditions()) == {"Ready", "Synced"}
+    requests_before = len(world.server.requests)
+    assert world.apply(given, kind="Synced") is False  # nothing is read either
+    assert len(world.server.requests) == requests_before
+
+
+def test_a_run_may_report_a_beginning_and_an_end_with_the_object_that_it_was_given(world: World) -> None:
+    world.apply(kind="Progressing", to="False")
+    given = world.get()
+    for passed in (10, 20):  # a second run, whose store has not caught up
+        world.clock.advance(10)
+        assert world.apply(given, kind="Progressing", to="True") is True
+        world.clock.advance(5)
+        assert world.apply(given, kind="Progressing", to="False") is True
+        assert world.conditions()["Progressing"].last_transition_time == later(1.5 * passed)
+    assert [entry.method for entry in world.server.requests if entry.path.endswith("/a")].count("GET") == 4  # our own
+
+
+def test_an_object_that_is_newer_than_the_last_write_is_believed(world: World) -> None:
+    world.apply(kind="Ready")
+    world.api.apply_status({"metadata": {"name": "a"}, "status": {}}, field_manager="m")
+    assert world.apply(kind="Ready") is True
+
+
+def test_a_server_that_is_restored_from_a_backup_is_believed_after_a_minute(world: World) -> None:
+    backup = world.get()
+    world.apply(kind="Ready")
+    world.api.apply_status({"metadata": {"name": "a"}, "status": {}}, field_manager="m")
+    world.clock.advance(59)
+    assert world.apply(backup, kind="Ready") is False
+    world.clock.advance(2)
+    assert world.apply(backup, kind="Ready") is True
+
+
+def test_another_client_knows_nothing_of_these_writes(world: World) -> None:
+    given = world.get()
+    world.apply(given, kind="Ready", manager="m")
+    session = requests.Session()
+    session.mount("http://", world.server.transport())
+    with Client(Config(cluster_url="http://simulated"), session=session, clock=world.clock) as other:
+        synced = Condition(type="Ready", status="True", reason="Because")
+        api = Api.namespaced(other, Work, "default")
+        assert status.apply_condition(api, given, synced, field_manager="n") is True
+
+
+def test_what_others_have_put_into_a_status_ends_nothing(world: World) -> None:
+    world.server.load([{
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "loose.status.example.com"}, "spec": {
+            "group": "status.example.com", "scope": "Namespaced",
+            "names": {"kind": "Loose", "plural": "loose", "singular": "loose"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "subresources": {"status": {}}, "schema": {
+                "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}}])
+    loose = Api.namespaced(world.api.client, ApiResource("status.example.com", "v1", "Loose", "loose"), "default")
+    ready = Condition(type="Ready", status="True", reason="Because")
+    for number, conditions in enumerate((None, "none", 5, {"Ready": True}, ["Ready", None],
+                                         [{"type": "Ready", "status": "True", "lastTransitionTime": "yesterday"}])):
+        made = loose.create({"metadata": {"name": f"l{number}"}})
+        loose.patch_status(made.name, Patch.merge({"status": {"conditions": conditions}}))
+        assert status.apply_condition(loose, loose.get(made.name), ready, field_manager="m", force=True) is True
+        [found] = loose.get(made.name)["status"]["conditions"]
+        assert found["status"] == "True"
+        assert found["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+
+
 def test_what_else_a_writer_has_applied_is_kept_as_it_is_now(world: World) -> None:
     world.apply()
     old = world.get()
@@ -218,6 +289,16 @@ def test_a_status_is_applied_once_and_then_left_alone(world: World) -> None:
     before = world.writes()
     assert status.apply_if_changed(world.api, first, wanted, field_manager="m") is first
     assert world.writes() == before
+
+
+def test_a_status_from_before_is_applied_again_over_one_that_was_written_since(world: World) -> None:
+    status.apply_if_changed(world.api, world.get(), {"phase": "Done"}, field_manager="m")
+    given = world.get()
+    for phase in ("Working", "Done"):
+        status.apply_if_changed(world.api, given, {"phase": phase}, field_manager="m")
+        found = world.get().status
+        assert found is not None
+        assert found.phase == phase
 
 
 def test_what_is_no_longer_wanted_goes(world: World) -> None:

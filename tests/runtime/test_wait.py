@@ -4,6 +4,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import pytest
@@ -302,10 +303,32 @@ def test_what_cannot_work_is_refused_before_anything_is_sent(
         await_condition(maps, name, conditions.is_created, timeout=1)
     with pytest.raises(RequestError, match="which namespace"):
         await_condition(Api.all(maps.client, ConfigMap), "a", conditions.is_created, timeout=1)
-    with pytest.raises(RequestError, match="no time"):
-        await_condition(maps, "a", conditions.is_created, timeout=0)
+    for no_time in (0, -1, float("nan"), timedelta(0), None, "1", True):
+        for wait in (lambda time: await_condition(maps, "a", conditions.is_created, timeout=time),
+                     lambda time: delete_and_finalize(maps, "a", timeout=time)):
+            with pytest.raises(RequestError, match=r"timeout=.* (no time|are expected)"):
+                wait(no_time)
+    for no_condition in (None, True, ConfigMap(name="a")):
+        with pytest.raises(RequestError, match="is no condition"):
+            await_condition(maps, "a", no_condition, timeout=1)  # type: ignore[arg-type]
     with pytest.raises(RequestError, match="dry run"):
         delete_and_finalize(maps, "a", DeleteParams(dry_run=True), timeout=1)
+    assert len(server.requests) == 0
+
+
+def test_an_object_stands_for_its_name(maps: Api[ConfigMap]) -> None:
+    made = maps.create(ConfigMap(name="a"))
+    found = await_condition(maps, made, conditions.is_created, timeout=PATIENCE)
+    assert found is not None
+    assert found.uid == made.uid
+    delete_and_finalize(maps, made.ref, timeout=PATIENCE)
+    assert maps.get_opt("a") is None
+
+
+def test_an_object_of_another_kind_or_place_deletes_nothing(server: ApiServer, maps: Api[ConfigMap]) -> None:
+    for elsewhere in (Pod(name="a", namespace="default"), ConfigMap(name="a", namespace="kube-system"), None, 5):
+        with pytest.raises(RequestError):
+            delete_and_finalize(maps, elsewhere, timeout=1)  # type: ignore[arg-type]
     assert len(server.requests) == 0
 
 

@@ -85,7 +85,7 @@ class Lost(Enum):
     SPAM = "too many for one object"
     REFUSED = "the server refused them"
     CLOSED = "the recorder was closed"
-    INVALID = "they were about no object"
+    INVALID = "they were about no object, or no events"
 
 
 @dataclass(slots=True, eq=False)

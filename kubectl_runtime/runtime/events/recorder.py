@@ -36,7 +36,7 @@ from kubectl_runtime.runtime.events.sender import Sender
 from kubectl_runtime.runtime.events.spam_filter import SpamFilter
 from kubectl_runtime.runtime.events.texts import MARK, NOTE, cut, short
 from kubectl_runtime.runtime.events.writing import Reporter
-from kubectl_runtime.runtime.usercode import described, guarded
+from kubectl_runtime.runtime.usercode import described, guarded, pass_interrupt
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client
@@ -149,14 +149,18 @@ class Recorder:
     def _publish(self, regarding: Any, reason: str, note: str, warning: bool, action: str | None, related: Any) -> None:
         life = self._life()
         try:
+            if not isinstance(warning, bool):
+                raise TypeError(f"warning is {type(warning).__name__}, where True or False is expected")
             about = Reference.of(regarding)
             also = None if related is None else Reference.of(related)
-        except Exception as error:  # noqa: BLE001 - objects are user code
-            life.sender.reject(f"the event {reason!r} is about no object: {described(error)}")
+            why = short(str(reason), UNSPECIFIED)
+            subject = Subject(about, also, warning, why, short(str(action or why), why))
+            text = cut(str(note), NOTE, MARK)
+        except BaseException as error:  # noqa: BLE001 - objects, and what makes texts of them, are user code
+            pass_interrupt(error)
+            life.sender.reject(f"an event cannot be recorded: {described(error)}")
             return
-        why = short(str(reason), UNSPECIFIED)
-        subject = Subject(about, also, bool(warning), why, short(str(action or why), why))
-        life.sender.observe(subject, cut(str(note), NOTE, MARK))
+        life.sender.observe(subject, text)
         if self._threaded and life.thread is None and not self._closed:
             self._begin(life)
 

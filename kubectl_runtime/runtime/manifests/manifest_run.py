@@ -16,8 +16,8 @@ from typing import Self, TextIO
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.discovery import Discovery, ServedKind
-from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.core.base.errors import AuthError, DiscoveryError, KubeError, RequestError, TransportError
+from kubectl_runtime.core.base.clock import Duration
+from kubectl_runtime.core.base.errors import AuthError, DiscoveryError, KubeError, TransportError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -35,6 +35,7 @@ from kubectl_runtime.runtime.manifests.manifest_set import Item, kinds_to_come, 
 from kubectl_runtime.runtime.manifests.progress import Progress
 from kubectl_runtime.runtime.manifests.readiness import Missing
 from kubectl_runtime.runtime.manifests.waiting import Wait, await_all
+from kubectl_runtime.runtime.wait import positive_seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,13 +67,12 @@ class ManifestRun:
                  timeout: Duration, progress: TextIO | bool, stop: StopToken | None) -> None:
         """Reads the set and asks the server for its kinds: raises what `read_set` and `Discovery.kinds` raise, and
         RequestError for a timeout that leaves no time."""
-        if not seconds(timeout) > 0:
-            raise RequestError(f"{verb}: wait={timeout} leaves no time to look; None waits for nothing")
+        span = positive_seconds(timeout, verb, "wait")
         self.client = client
         self.verb = verb
         self.namespace = namespace or client.default_namespace
         self.items = read_set(source, self.namespace, recursive=recursive)
-        self.left = TimeLeft(client.clock, timeout)
+        self.left = TimeLeft(client.clock, span)
         self.stop = stop
         self.progress = Progress(progress)
         self.outcomes: dict[Item, ManifestOutcome] = {}

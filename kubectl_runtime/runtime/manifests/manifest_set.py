@@ -53,7 +53,8 @@ def read_set(source: Manifests, default_namespace: str, *, recursive: bool = Fal
         except RequestError as error:
             problems.append(f"{place}: {error}")
             continue
-        key = (item.gvk.group, item.gvk.kind, item.namespace or default_namespace, item.name)
+        namespace = "" if item.comes_first else item.namespace or default_namespace
+        key = (item.gvk.group, item.gvk.kind, namespace, item.name)
         if key in seen:
             problems.append(f"{place}: {item.gvk.kind} {item.name} stands already in {seen[key]}")
         seen[key] = place

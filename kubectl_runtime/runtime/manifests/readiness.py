@@ -20,7 +20,7 @@ from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.meta.gvk import GroupVersionKind
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.runtime.conditions import Condition, name_of
-from kubectl_runtime.runtime.parts import condition_of, mapping, part_of
+from kubectl_runtime.runtime.parts import condition_of, mapping, number_of, part_of
 
 Missing: TypeAlias = Callable[[Any], str]
 """From the object, or None while it does not exist, to what is missing; empty when nothing is."""
@@ -84,8 +84,8 @@ def _deployment(obj: Any) -> str:
     progressing = condition_of(obj, "Progressing")
     if progressing.get("reason") == "ProgressDeadlineExceeded":
         raise NeverReady(f"it exceeded its progress deadline: {progressing.get('message') or ''}")
-    wanted, updated, total = spec.get("replicas", 1), _count(status, "updatedReplicas"), _count(status, "replicas")
-    available = _count(status, "availableReplicas")
+    wanted, updated = number_of(spec, "replicas", 1), number_of(status, "updatedReplicas")
+    total, available = number_of(status, "replicas"), number_of(status, "availableReplicas")
     if updated < wanted:
         return f"{updated} of {wanted} replicas are updated"
     if total > updated:
@@ -96,13 +96,13 @@ def _deployment(obj: Any) -> str:
 def _stateful_set(obj: Any) -> str:
     spec, status = part_of(obj, "spec"), part_of(obj, "status")
     strategy = mapping(spec.get("updateStrategy"))
-    wanted, ready = spec.get("replicas", 1), _count(status, "readyReplicas")
+    wanted, ready = number_of(spec, "replicas", 1), number_of(status, "readyReplicas")
     if ready < wanted:
         return f"{ready} of {wanted} replicas are ready"
     if strategy.get("type") == "OnDelete":
         return ""
-    updated = _count(status, "updatedReplicas")
-    if partition := _count(mapping(strategy.get("rollingUpdate")), "partition"):
+    updated = number_of(status, "updatedReplicas")
+    if partition := number_of(mapping(strategy.get("rollingUpdate")), "partition"):
         return "" if updated >= wanted - partition else f"{updated} of {wanted - partition} replicas are updated"
     if status.get("updateRevision") != status.get("currentRevision"):
         return f"{updated} of {wanted} replicas are updated"
@@ -111,8 +111,8 @@ def _stateful_set(obj: Any) -> str:
 
 def _daemon_set(obj: Any) -> str:
     status = part_of(obj, "status")
-    wanted = _count(status, "desiredNumberScheduled")
-    updated, available = _count(status, "updatedNumberScheduled"), _count(status, "numberAvailable")
+    wanted = number_of(status, "desiredNumberScheduled")
+    updated, available = number_of(status, "updatedNumberScheduled"), number_of(status, "numberAvailable")
     on_delete = mapping(part_of(obj, "spec").get("updateStrategy")).get("type") == "OnDelete"
     if updated < wanted and not on_delete:
         return f"{updated} of {wanted} Pods are updated"
@@ -120,7 +120,7 @@ def _daemon_set(obj: Any) -> str:
 
 
 def _replicas(obj: Any) -> str:
-    wanted, ready = part_of(obj, "spec").get("replicas", 1), _count(part_of(obj, "status"), "readyReplicas")
+    wanted, ready = number_of(part_of(obj, "spec"), "replicas", 1), number_of(part_of(obj, "status"), "readyReplicas")
     return "" if ready >= wanted else f"{ready} of {wanted} replicas are ready"
 
 
@@ -131,8 +131,8 @@ def _job(obj: Any) -> str:
     if condition_of(obj, "Complete").get("status") == "True" or part_of(obj, "spec").get("suspend"):
         return ""
     status = part_of(obj, "status")
-    return (f"it is not complete: {_count(status, 'active')} active, {_count(status, 'succeeded')} succeeded, "
-            f"{_count(status, 'failed')} failed")
+    return (f"it is not complete: {number_of(status, 'active')} active, {number_of(status, 'succeeded')} succeeded, "
+            f"{number_of(status, 'failed')} failed")
 
 
 def _pod(obj: Any) -> str:
@@ -149,8 +149,8 @@ def _observed(missing: Missing, *, always: bool = True) -> Missing:
     def checked(obj: Resource | None) -> str:
         if obj is None:
             return ABSENT
-        seen = part_of(obj, "status").get("observedGeneration")
-        if (seen is None and always) or (seen is not None and seen < (obj.generation or 0)):
+        generation = obj.generation or 0
+        if number_of(part_of(obj, "status"), "observedGeneration", otherwise=-1 if always else generation) < generation:
             return "its controller has not seen the latest change"
         return missing(obj)
 
@@ -166,7 +166,3 @@ _RULES: dict[tuple[str, str], Missing] = {
     ("batch", "Job"): _observed(_job, always=False),
     ("", "Pod"): _observed(_pod, always=False),
 }
-
-
-def _count(part: Mapping[str, Any], key: str) -> int:
-    return part.get(key) or 0

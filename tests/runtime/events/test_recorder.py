@@ -153,6 +153,18 @@ def test_one_object_gets_25_new_events_at_once_and_then_one_every_five_minutes(
     assert len(cluster.counts) == 27
 
 
+def test_a_thousand_events_of_one_object_are_few_requests_and_none_is_forgotten(cluster: Cluster) -> None:
+    """A loop that fails hot: half of what it says is alike but for the note, half is each time something else."""
+    for number in range(500):
+        cluster.publish(1, reason="Failed")
+        cluster.publish(1, reason=f"Failed{number}")
+        cluster.drive(0.02)
+    assert cluster.recorder.flush(60)
+    assert cluster.counts == [1] * 24 + [500]
+    assert cluster.recorder.lost == {"spam": 476}
+    assert len(cluster.sent) <= 25 + 6  # the creates, and the count after 1, 3, 7, ... s
+
+
 def test_an_object_with_no_more_new_events_still_counts_what_repeats() -> None:
     cluster = Cluster(burst=1)
     cluster.publish()
@@ -294,7 +306,8 @@ def test_publishing_never_raises_and_says_what_is_wrong(cluster: Cluster, caplog
     for nothing in (None, "a", ConfigMap, {"kind": "X"}, object()):
         cluster.recorder.publish(nothing, "Failed", "x")
     cluster.recorder.publish(cluster.obj, "Failed", Hostile())  # type: ignore[arg-type] # that is the point
-    assert cluster.recorder.lost == {"invalid": 5}
+    cluster.recorder.publish(cluster.obj, "Failed", "x", warning="no")  # type: ignore[arg-type] # no text is a boolean
+    assert cluster.recorder.lost == {"invalid": 7}
     assert any("Reference(api_version, kind, name" in text for text in warnings(caplog))
     assert cluster.recorder.waiting == 0
 

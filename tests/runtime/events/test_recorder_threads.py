@@ -51,6 +51,30 @@ def test_events_of_many_threads_are_each_counted_once_by_one_thread_that_ends_wi
     assert threads("events-of-op") == []
 
 
+def test_closing_while_others_publish_ends_in_time_and_each_event_is_told_or_lost(client: Client) -> None:
+    recorder, begun, closed = Recorder(client, "op"), threading.Barrier(5), threading.Event()
+
+    def publish(number: int) -> int:
+        published, left = 0, 100
+        while left:
+            recorder.publish(REF, f"R{number}", "x")
+            published += 1
+            left -= closed.is_set()
+            if published == 1:
+                begun.wait(LIMIT)
+        return published
+
+    with ThreadPoolExecutor(4) as pool:
+        publishing = [pool.submit(publish, number) for number in range(4)]
+        begun.wait(LIMIT)
+        recorder.close(20)
+        closed.set()
+    published = sum(future.result() for future in publishing)
+    assert recorder.lost["closed"] >= 400
+    assert sum(counts(client, "op")) + recorder.lost["closed"] == published
+    assert threads("events-of-op") == []
+
+
 def test_publishing_does_not_wait_for_a_server_that_does_not_answer(server: ApiServer, client: Client) -> None:
     server.faults.on("create", resource="events.events.k8s.io").never_answer()
     recorder = Recorder(client, "op")

@@ -275,6 +275,9 @@ spec: {containers: []}
     ([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 5}}], "is there a number to quote"),
     ([{"apiVersion": "v1", "kind": "Pod"}], "object 1: a Pod needs metadata"),
     ([{"apiVersion": "a/b/c", "kind": "Pod", "metadata": {"name": "a"}}], "object 1: malformed apiVersion"),
+    ([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}},
+      {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a", "namespace": "b"}}],
+     "object 2: Namespace a stands already in object 1"),
     ([config_map("a"), config_map("b"), {**config_map("a"), "metadata": {"name": "a", "namespace": "default"}}],
      "object 3: ConfigMap a stands already in object 1"),
 ])

@@ -91,7 +91,10 @@ def test_what_does_not_exist_or_says_nonsense_is_not_ready(kind: str) -> None:
     rule = missing_of(GroupVersionKind(GROUPS[kind], "v1", kind), {})
     assert rule is not None
     assert rule(None) == "it does not exist"
-    assert missing(kind, {}, "nonsense")
+    for nonsense in ("nonsense", {"observedGeneration": "1", "replicas": "3"}, {"observedGeneration": []},
+                     {"observedGeneration": 1, "readyReplicas": "3", "updatedReplicas": [], "replicas": {}}):
+        said = missing(kind, {"replicas": None, "updateStrategy": {"rollingUpdate": {"partition": "1"}}}, nonsense)
+        assert said or (kind == "DaemonSet" and "replicas" in nonsense)  # which wants none on any node
 
 
 def test_other_kinds_are_waited_for_only_if_asked() -> None:
