@@ -99,7 +99,7 @@ class Controller(Watched[K]):
         check_api(api, "Controller")
         check_gone(on_gone)
         reader = reader_of(as_configured(apis_of(api)[0], watch).kind)
-        feed = Feed(api.resource, reader, [one.namespace for one in apis_of(api)], clock)
+        feed = Feed(api.resource, reader, [one.namespace for one in apis_of(api)], _clock_of(api.client))
         subscription = trigger_self(api.resource, predicate=predicate, run_gone=on_gone is not None)
         plan = _plan(WatchPlan(api, watch, subscription, feed, modify), api.client, name, concurrency, debounce,
                      max_wait, backoff, sync_timeout, observer, executor, retry_rate, run_timeout)
