@@ -2,11 +2,13 @@
 
     api      the verbs of one kind                   api, api_base, subresources, paging, watch, codecs
              one server's connections                client, writes, discovery
+             a Pod's logs, exec, port-forward        pods
+    streaming  logs and websockets                 see its own list
     http     base URL, retry, auth, headers          middleware, retry, failures, send, interrupt
              adapters, sessions, TLS                 adapters, session, tls
              bytes as they arrive, lines             streams, chunked
     config   where, whom to trust, who we are        config, kubeconfig, proxies
              credentials that renew themselves       auth, exec_plugin, auth_provider
 
-Each room imports only those below it: `api` what is in `http`, `http` what is in `config`.
+Each room imports only those below it: `api` what is in `streaming`, that what is in `http`, `http` what is in `config`.
 """

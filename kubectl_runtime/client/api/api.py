@@ -22,7 +22,7 @@ from typing import Any, TypeVar, overload
 from kubectl_runtime.client.api.api_base import checked_timeout
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.paging import ObjectList, Page, walk
-from kubectl_runtime.client.api.subresources import Subresources
+from kubectl_runtime.client.api.pods import PodVerbs
 from kubectl_runtime.client.api.watch import WatchEvent, WatchStream, open_watch
 from kubectl_runtime.client.http.failures import KindNotServedError, decode_status
 from kubectl_runtime.core.base.clock import Duration, seconds
@@ -60,7 +60,7 @@ WATCH_TIMEOUT = 290.0
 """Seconds that the server keeps a watch open when the caller says nothing."""
 
 
-class Api(Subresources[K]):
+class Api(PodVerbs[K]):
     """The verbs of one kind. Made by `all`, `namespaced` or `default_namespaced`."""
 
     __slots__ = ()

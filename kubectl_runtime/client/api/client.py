@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -45,6 +45,7 @@ from kubectl_runtime.core.requests.request import Request
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.discovery import Discovery
+    from kubectl_runtime.client.streaming.websocket import Inbox, WebSocket
 
 log = logging.getLogger(__name__)
 
@@ -140,6 +141,25 @@ class Client:
         assert answer.response is not None
         stops = (self._closing,) if stop is None else (self._closing, stop)
         return ByteStream(answer.response, request.operation, stops=stops)
+
+    def connect(self, request: Request, protocols: Sequence[str] = (), *, inbox: Inbox | None = None,
+                stop: StopToken | None = None, deadline: float | None = None) -> WebSocket:
+        """Open a websocket with one of `protocols`, the preferred first. Blocks until it is open; raises as `request`
+        does, TransportError for a server or an adapter that opens none.
+
+        `stop` and `close` end it. `deadline` is for its opening. `inbox` takes its messages instead of `receive`.
+        """
+        from kubectl_runtime.client.streaming.handshake import opened, upgrading  # few programs need websocket-client
+        from kubectl_runtime.client.streaming.websocket import WebSocket
+
+        asked, key = upgrading(request, protocols)
+        call = self._call(asked, deadline, stop)
+        call.streaming = True
+        answer = self._answer(call)
+        assert answer.response is not None
+        stops = (self._closing,) if stop is None else (self._closing, stop)
+        return WebSocket(opened(answer.response, request, key, protocols), request.operation, inbox=inbox, stops=stops,
+                         clock=self.clock)
 
     def server_version(self) -> ServerVersion:
         """The server's version. Raises as `request` does."""

@@ -1,0 +1,344 @@
+"""`WebSocket`: messages over one websocket. A thread of its own owns the socket, which no other thread touches.
+
+    open       the thread reads while the inbox has room, writes what is queued, answers pings, and pings each 60 s
+    closing    `close` was called: what is queued is written, then a close frame; the peer's is waited for, 1 s at most
+    ended      cleanly (a close frame came, or `close`), or with the error that broke it off; the socket is closed
+
+A slow reader slows the server down: with 1 MiB unread nothing more is read from the socket, unless somebody waits for
+something that has not come. So a program that waits for one channel while another fills up does not wait for ever; it
+holds what came meanwhile. Writers wait while 1 MiB of theirs is unsent.
+"""
+from __future__ import annotations
+
+import contextlib
+import logging
+import selectors
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Self
+
+from kubectl_runtime.client.streaming.frames import BINARY, CLOSE, PING, PONG, TEXT, FrameReader, frame
+from kubectl_runtime.client.streaming.handshake import Opened
+from kubectl_runtime.client.streaming.inbox import Inbox, Messages
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
+from kubectl_runtime.core.base.stop import StopToken
+
+log = logging.getLogger(__name__)
+
+ROOM = 1 << 20
+"""Bytes that are held unread, or unsent, before the other side has to wait."""
+PING_INTERVAL = 60.0
+"""Seconds between pings, so that nothing on the way takes an idle connection for a dead one (kube-rs's number)."""
+CLOSING_TIME = 1.0
+"""Seconds that the peer has to answer a close frame."""
+
+_PIECE = 1 << 16
+_NORMAL = 1000  # RFC 6455, section 7.4.1
+
+
+class WebSocket:
+    """One websocket. A context manager: leaving it closes it. Safe to use from any thread."""
+
+    def __init__(self, opened: Opened, operation: str, *, inbox: Inbox | None = None, stops: Iterable[StopToken] = (),
+                 clock: Clock = SYSTEM_CLOCK) -> None:
+        """`operation` names it in errors. It ends when one of `stops` is set. Starts the thread."""
+        self.protocol = opened.protocol
+        """The subprotocol that the server chose."""
+        self.operation = operation
+        self.condition = threading.Condition()
+        """Guards the inbox; notified whenever something came or went."""
+        self.clock = clock
+        self._opened, self._socket = opened, opened.socket
+        self._messages = Messages()
+        self._inbox: Inbox = self._messages if inbox is None else inbox
+        self._frames = FrameReader(opened.first)
+        self._outgoing: deque[memoryview] = deque()
+        self._unsent = 0
+        self._waiting = 0
+        self._asleep = False  # whether the thread may be waiting for the socket, and has to be woken
+        self._closing = False
+        self._close_sent = False
+        self._deadline: float | None = None
+        self._ended = False
+        self._error: TransportError | None = None
+        self._awake, self._waker = socket.socketpair()
+        for end in (self._awake, self._waker):
+            end.setblocking(False)
+        self._forget = [stop.on_set(self._stop) for stop in stops]
+        self._thread = threading.Thread(target=self._run, name=f"websocket {operation}", daemon=True)
+        self._thread.start()
+
+    # What other threads call
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    @property
+    def error(self) -> TransportError | None:
+        """Why it ended; None while it is open, and after a clean end."""
+        return self._error
+
+    def send(self, message: bytes, timeout: float | None = None) -> None:
+        """Queue one binary message. Blocks while 1 MiB is unsent, `timeout` seconds at most.
+
+        Raises TransportError when the websocket has ended, RequestTimeout when the time is up: nothing was queued.
+        """
+        framed = frame(BINARY, message)
+        with self.condition:
+            room = self.wait(lambda: self._unsent < ROOM or self._closing, timeout)
+            if self._ended or self._closing:
+                raise self._error or TransportError(f"{self.operation}: the connection was closed")
+            if not room:
+                raise RequestTimeout(f"{self.operation}: the other side has not read for {timeout} s")
+            self._queue(framed)
+            self._wake()
+
+    def receive(self, timeout: float | None = None) -> bytes | None:
+        """The next message; None after a clean end. Only for a websocket without an inbox of another's.
+
+        Blocks until there is one. Raises TransportError for a connection that broke off, RequestTimeout after `timeout`
+        seconds.
+        """
+        with self.condition:
+            found: list[bytes] = []
+
+            def arrived() -> bool:
+                message = self._messages.take()
+                if message is not None:
+                    found.append(message)
+                return bool(found)
+
+            if self.wait(arrived, timeout):
+                self.read_on()
+                return found[0]
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                return None
+            raise RequestTimeout(f"{self.operation}: nothing came within {timeout} s")
+
+    def wait(self, ready: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait, with the condition held, until `ready()`, the end, or `timeout` seconds; what `ready` said last."""
+        if ready():
+            return True
+        deadline = None if timeout is None else self.clock.monotonic() + timeout
+        self._waiting += 1
+        try:
+            self._wake()  # somebody waits: from now on it reads whatever is held
+            while not (found := ready()) and not self._ended:
+                left = None if deadline is None else deadline - self.clock.monotonic()
+                if left is not None and left <= 0:
+                    break
+                self.clock.wait(self.condition, left)
+            return found
+        finally:
+            self._waiting -= 1
+
+    def read_on(self) -> None:
+        """Say, with the condition held, that the inbox has more room than before."""
+        if self._inbox.held() < ROOM:
+            self._wake()
+
+    def close(self) -> None:
+        """Write what is queued, say goodbye and end. Blocks until the thread has gone, about a second at most. Safe to
+        repeat, and from the thread itself."""
+        with self.condition:
+            if not self._closing:
+                self._closing = True
+                self._deadline = time.monotonic() + CLOSING_TIME
+            self._wake()
+            self.condition.notify_all()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _stop(self) -> None:
+        """A stop token was set: end at once, without waiting for the peer."""
+        with self.condition:
+            self._closing = True
+            self._deadline = time.monotonic()
+            self._wake()
+
+    # With the condition held
+
+    def _queue(self, framed: memoryview) -> None:
+        self._outgoing.append(framed)
+        self._unsent += len(framed)
+
+    def _wake(self) -> None:
+        if self._asleep:
+            self._asleep = False
+            with contextlib.suppress(OSError):  # it is full of such calls already
+                self._waker.send(b"\0")
+
+    def _may_read(self) -> bool:
+        return self._closing or self._waiting > 0 or self._inbox.held() < ROOM
+
+    # The thread
+
+    def _run(self) -> None:
+        error: TransportError | None = None
+        try:
+            self._serve()
+        except _Ended as end:
+            error = end.error
+        except TransportError as broken:  # the inbox's word
+            error = TransportError(f"{self.operation}: {broken}")
+        except (OSError, ValueError) as broken:
+            error = TransportError(f"{self.operation}: the connection broke off ({_text(broken)})")
+        except Exception as defect:  # whatever it was, those who wait must learn of it
+            log.exception("%s: the websocket's thread failed", self.operation)
+            error = TransportError(f"{self.operation}: {type(defect).__name__}")
+        with self.condition:
+            self._error = None if self._closing else error
+            self._ended = True
+            self.condition.notify_all()
+        for forget in self._forget:
+            forget()
+        self._opened.close()
+        with self.condition:  # nobody wakes it any more
+            self._asleep = False
+            self._awake.close()
+            self._waker.close()
+
+    def _serve(self) -> None:
+        ping = self.clock.monotonic() + PING_INTERVAL
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._awake, selectors.EVENT_READ)
+            watched = 0
+            self._messages_in()
+            while True:
+                if self.clock.monotonic() >= ping:
+                    ping = self.clock.monotonic() + PING_INTERVAL
+                    with self.condition:
+                        self._queue(frame(PING))
+                with self.condition:
+                    self._goodbye()
+                    wanted = self._wanted()
+                    limit = ping - self.clock.monotonic()
+                    if self._deadline is not None:
+                        limit = min(limit, self._deadline - time.monotonic())
+                    pending = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+                    ready = pending and bool(wanted & selectors.EVENT_READ)
+                    self._asleep = not ready
+                if wanted != watched:
+                    _watch(selector, self._socket, watched, wanted)
+                    watched = wanted
+                events = selector.select(0 if ready else max(0.0, limit))
+                with self.condition:
+                    self._asleep = False
+                happened = {key.fileobj: mask for key, mask in events}
+                if self._awake in happened:
+                    with contextlib.suppress(BlockingIOError):
+                        self._awake.recv(_PIECE)
+                if ready or happened.get(self._socket, 0) & selectors.EVENT_READ:
+                    self._read()
+                if wanted & selectors.EVENT_WRITE:
+                    self._write()
+                self._messages_in()
+
+    def _wanted(self) -> int:
+        wanted = selectors.EVENT_READ if self._may_read() else 0
+        return wanted | (selectors.EVENT_WRITE if self._outgoing else 0)
+
+    def _goodbye(self) -> None:
+        """When it is closing: queue the close frame once; end when the time is up."""
+        if not self._closing:
+            return
+        if not self._close_sent:
+            self._close_sent = True
+            self._queue(frame(CLOSE, struct.pack("!H", _NORMAL)))
+            self._write_now()
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            raise _Ended(None)
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(_PIECE)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, InterruptedError):
+            return
+        if not data:
+            raise _Ended(TransportError(f"{self.operation}: the connection broke off"))
+        self._frames.feed(data)
+
+    def _write(self) -> None:
+        with self.condition:
+            self._write_now()
+            self.condition.notify_all()
+
+    def _write_now(self) -> None:
+        while self._outgoing:
+            first = self._outgoing[0]
+            try:
+                sent = self._socket.send(first[:_PIECE])
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, InterruptedError):
+                return
+            self._unsent -= sent
+            if sent < len(first):
+                self._outgoing[0] = first[sent:]
+            else:
+                self._outgoing.popleft()
+
+    def _messages_in(self) -> None:
+        """Give the inbox what has come whole, as long as it has room."""
+        arrived = self._frames.messages()
+        while self._room() and (found := next(arrived, None)) is not None:
+            opcode, content = found
+            if opcode in (BINARY, TEXT):
+                with self.condition:
+                    self._inbox.put(content)
+                    self.condition.notify_all()
+            elif opcode == CLOSE:
+                self._closed_by_peer(content)
+            elif opcode == PING:
+                with self.condition:
+                    self._queue(frame(PONG, content))
+
+    def _room(self) -> bool:
+        with self.condition:
+            return self._may_read()
+
+    def _closed_by_peer(self, content: bytes) -> None:
+        code = struct.unpack("!H", content[:2])[0] if len(content) >= 2 else _NORMAL
+        with self.condition:
+            if not self._close_sent:
+                self._close_sent = True
+                self._queue(frame(CLOSE, content[:2]))
+                self._write_now()
+        if code == _NORMAL:
+            raise _Ended(None)
+        said = content[2:].decode("utf-8", "replace")
+        raise _Ended(TransportError(f"{self.operation}: the server ended the connection: {said or f'code {code}'}"))
+
+
+class _Ended(Exception):
+    """The websocket is over."""
+
+    def __init__(self, error: TransportError | None) -> None:
+        super().__init__()
+        self.error = error
+
+
+def _watch(selector: selectors.BaseSelector, connection: socket.socket, watched: int, wanted: int) -> None:
+    if not watched:
+        selector.register(connection, wanted)
+    elif not wanted:
+        selector.unregister(connection)
+    else:
+        selector.modify(connection, wanted)
+
+
+def _text(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
