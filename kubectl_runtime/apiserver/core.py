@@ -26,6 +26,7 @@ from kubectl_runtime.apiserver.encoding.body import PROTOBUF, check_readable
 from kubectl_runtime.apiserver.handlers.answers import page_not_found
 from kubectl_runtime.apiserver.handlers.dispatch import handle_resource
 from kubectl_runtime.apiserver.kinds.catalog import builtin_types
+from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.output.negotiation import (
     Media,
     accept,
@@ -55,8 +56,9 @@ class ApiCore:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, *, compaction_interval: float = DEFAULT_COMPACTION,
                  controllers: Iterable[ControlLoop] = (), access: Access | None = None,
-                 seed: int | None = None) -> None:
-        """`compaction_interval` is in seconds, 0 never compacts. `access` None lets everybody do everything.
+                 kubelet: Kubelet | None = None, seed: int | None = None) -> None:
+        """`compaction_interval` is in seconds, 0 never compacts. `access` None lets everybody do everything. `kubelet`
+        is what Pods answer; by default nothing.
 
         `seed` makes uids and generated names reproducible.
         """
@@ -67,6 +69,7 @@ class ApiCore:
                       ("X-Kubernetes-Pf-Prioritylevel-Uid", str(uuid.uuid4())))
         self.cluster = Cluster(clock, builtin_types(), self._loopback, seed=seed)
         self.access = access or Access()
+        self.kubelet = kubelet or Kubelet(clock)
         self._wake: Callable[[], None] | None = None
         self._compaction_interval = compaction_interval
         self._next_compaction = clock.monotonic() + compaction_interval
@@ -123,7 +126,7 @@ class ApiCore:
             check_readable(request)
         media = accept(request, watch=info.verb in ("list", "watch"), custom=resource_type.is_custom)
         ctx = RequestContext(self.cluster, self.access, request, info, resource_type, media, user, self.clock.now(),
-                             warnings=warnings)
+                             self.kubelet, warnings=warnings)
         return handle_resource(ctx)
 
     def _resource_type(self, info: RequestInfo) -> ServedResource | None:
@@ -152,7 +155,7 @@ class ApiCore:
             raise errors.no_such_resource()
         user = User(f"system:{component}", groups=(MASTERS, AUTHENTICATED))
         return handle_resource(RequestContext(self.cluster, self.access, request, info, resource_type, Media(), user,
-                                              self.clock.now()))
+                                              self.clock.now(), self.kubelet))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

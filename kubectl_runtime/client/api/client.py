@@ -45,7 +45,8 @@ from kubectl_runtime.core.requests.request import Request
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.discovery import Discovery
-    from kubectl_runtime.client.streaming.websocket import Inbox, WebSocket
+    from kubectl_runtime.client.streaming.inbox import Inbox
+    from kubectl_runtime.client.streaming.websocket import WebSocket
 
 log = logging.getLogger(__name__)
 
