@@ -2,13 +2,16 @@
 
     api      the verbs of one kind                   api, api_base, subresources, paging, watch, codecs
              one server's connections                client, writes, discovery
-             a Pod's logs, exec, port-forward        pods
+             what single kinds have                  pods, kind_verbs, entry, fetch
     streaming  logs and websockets                 see its own list
     http     base URL, retry, auth, headers          middleware, retry, failures, send, interrupt
              adapters, sessions, TLS                 adapters, session, tls
              bytes as they arrive, lines             streams, chunked
     config   where, whom to trust, who we are        config, kubeconfig, proxies
              credentials that renew themselves       auth, exec_plugin, auth_provider
+
+Left out of what kube-rs's client has: requests to a kubelet's own port (the API server offers the same), and the verbs
+of `Client` that repeat those of `Api`.
 
 Each room imports only those below it: `api` what is in `streaming`, that what is in `http`, `http` what is in `config`.
 """

@@ -1,4 +1,4 @@
-"""The verbs of a running Pod: logs, exec, attach, port-forward, eviction.
+"""The verbs of a running Pod: logs, exec, attach, port-forward, eviction, ephemeral containers, resize.
 
 exec, attach and port-forward are websockets (see client/streaming) with a thread each; they are opened here and last
 until they are closed, `stop` is set, or the client is closed. `timeout` is for the opening. All of these raise as the
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubectl_runtime.client.api.api_base import checked_timeout
 from kubectl_runtime.client.api.served import explained
@@ -18,9 +18,18 @@ from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests import pods as build
+from kubectl_runtime.core.requests import request as requests
 from kubectl_runtime.core.requests.choice import chosen, chosen_of_said
 from kubectl_runtime.core.requests.names import Named
-from kubectl_runtime.core.requests.params import DeleteParams, Preconditions, Propagation
+from kubectl_runtime.core.requests.params import (
+    DeleteParams,
+    FieldValidation,
+    PatchParams,
+    PostParams,
+    Preconditions,
+    Propagation,
+)
+from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.core.requests.pods import AttachParams, LogParams
 from kubectl_runtime.core.requests.request import Request
 
@@ -31,6 +40,8 @@ if TYPE_CHECKING:
     from kubectl_runtime.client.streaming.process import AttachedProcess
 
 K = TypeVar("K")
+
+_EPHEMERAL = "ephemeralcontainers"
 
 
 class PodVerbs(Subresources[K]):
@@ -109,6 +120,51 @@ class PodVerbs(Subresources[K]):
         self._decoded(request, bytes, timeout)
         if not params.dry_run:
             self._tell("create", request.name or "", None, "", "eviction")
+
+    def get_ephemeral_containers(self, name: Named, *, timeout: Duration | None = None) -> K:
+        """The Pod, read through its ephemeralcontainers subresource."""
+        return self._object(self._read(requests.get(self.place, name, subresource=_EPHEMERAL), timeout))
+
+    def replace_ephemeral_containers(self, body: Any, params: PostParams | None = None, *,
+                                     field_manager: str | None = None, field_validation: FieldValidation | None = None,
+                                     dry_run: bool = False, timeout: Duration | None = None) -> K:
+        """Replace the list of ephemeral containers, to which the server only lets one add; of `body`, a Pod, nothing
+        else is looked at."""
+        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run)
+        return self._written("replace", requests.replace(self.place, body, params, subresource=_EPHEMERAL),
+                             params.dry_run, timeout)
+
+    def patch_ephemeral_containers(self, name: Named, patch: Patch, params: PatchParams | None = None, *,
+                                   field_manager: str | None = None, field_validation: FieldValidation | None = None,
+                                   dry_run: bool = False, force: bool = False, timeout: Duration | None = None) -> K:
+        """Patch the list of ephemeral containers: `Patch.strategic({"spec": {"ephemeralContainers": [...]}})`."""
+        params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run, force=force)
+        return self._written("patch", requests.patch(self.place, name, patch, params, subresource=_EPHEMERAL),
+                             params.dry_run, timeout)
+
+    def get_resize(self, name: Named, *, timeout: Duration | None = None) -> K:
+        """The Pod, read through its resize subresource (Kubernetes 1.33)."""
+        return self._object(self._read(requests.get(self.place, name, subresource="resize"), timeout))
+
+    def replace_resize(self, body: Any, params: PostParams | None = None, *, field_manager: str | None = None,
+                       field_validation: FieldValidation | None = None, dry_run: bool = False,
+                       timeout: Duration | None = None) -> K:
+        """Change the resources of running containers; of `body`, a Pod, nothing else is looked at."""
+        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run)
+        return self._written("replace", requests.replace(self.place, body, params, subresource="resize"),
+                             params.dry_run, timeout)
+
+    def patch_resize(self, name: Named, patch: Patch, params: PatchParams | None = None, *,
+                     field_manager: str | None = None, field_validation: FieldValidation | None = None,
+                     dry_run: bool = False, force: bool = False, timeout: Duration | None = None) -> K:
+        """Patch the resources of running containers."""
+        params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run, force=force)
+        return self._written("patch", requests.patch(self.place, name, patch, params, subresource="resize"),
+                             params.dry_run, timeout)
 
     def _attached(self, request: Request, held: AttachParams, stop: StopToken | None,
                   timeout: Duration | None) -> AttachedProcess:
