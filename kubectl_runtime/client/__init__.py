@@ -3,7 +3,7 @@
     api      the verbs of one kind                   api, api_base, subresources, paging, watch, codecs
              one server's connections                client, writes, discovery
              what single kinds have                  pods, kind_verbs, entry, fetch
-    streaming  logs and websockets                 see its own list
+    streaming                                        see its own list: logs, websockets
     http     base URL, retry, auth, headers          middleware, retry, failures, send, interrupt
              adapters, sessions, TLS                 adapters, session, tls
              bytes as they arrive, lines             streams, chunked

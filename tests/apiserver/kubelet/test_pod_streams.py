@@ -193,6 +193,21 @@ def test_exec_without_a_websocket_is_refused(server, api):
         assert refusal(400, api.client.request, Request("GET", path, "get", None, "exec", query=query)) == message
 
 
+def test_a_client_that_knows_v4_only_is_served_and_one_that_knows_neither_is_refused(server, api):
+    from kubectl_runtime.core.requests.pods import AttachParams, exec_
+
+    server.kubelet.exec("web", lambda call: call.stdout.write(call.read()) or 2)
+    asked = exec_(api.place, "web", ["cat"], AttachParams(stdin=True))
+    with api.client.connect(asked, ["v4.channel.k8s.io"]) as talk:
+        assert talk.protocol == "v4.channel.k8s.io"
+        assert talk.receive(10) == b"\x01"
+        talk.send(b"\x00hello")
+        assert talk.receive(10) == b"\x01hello"
+        assert b'"message": "2"' in (talk.receive(10) or b"")
+        assert talk.receive(10) is None
+    assert "none of the subprotocols" in refusal(400, api.client.connect, asked, ["channel.k8s.io"])
+
+
 def test_a_server_that_stops_breaks_sessions_off(server, api):
     begun = threading.Event()
 
