@@ -40,6 +40,7 @@ CLOSING_TIME = 1.0
 
 _PIECE = 1 << 16
 _NORMAL = 1000  # RFC 6455, section 7.4.1
+_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, InterruptedError)
 
 
 class WebSocket:
@@ -64,6 +65,7 @@ class WebSocket:
         self._asleep = False  # whether the thread may be waiting for the socket, and has to be woken
         self._closing = False
         self._close_sent = False
+        self._deaf = False  # whether the peer takes nothing more
         self._deadline: float | None = None
         self._ended = False
         self._error: TransportError | None = None
@@ -92,8 +94,8 @@ class WebSocket:
         """
         framed = frame(BINARY, message)
         with self.condition:
-            room = self.wait(lambda: self._unsent < ROOM or self._closing, timeout)
-            if self._ended or self._closing:
+            room = self.wait(lambda: self._unsent < ROOM or self._closing or self._deaf, timeout)
+            if self._ended or self._closing or self._deaf:
                 raise self._error or TransportError(f"{self.operation}: the connection was closed")
             if not room:
                 raise RequestTimeout(f"{self.operation}: the other side has not read for {timeout} s")
@@ -174,6 +176,8 @@ class WebSocket:
     # With the condition held
 
     def _queue(self, framed: memoryview) -> None:
+        if self._deaf:
+            return
         self._outgoing.append(framed)
         self._unsent += len(framed)
 
@@ -265,12 +269,16 @@ class WebSocket:
             raise _Ended(None)
 
     def _read(self) -> None:
+        how = ""
         try:
             data = self._socket.recv(_PIECE)
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, InterruptedError):
+        except _NOT_NOW:
             return
+        except OSError as error:
+            data, how = b"", f" ({_text(error)})"
         if not data:
-            raise _Ended(TransportError(f"{self.operation}: the connection broke off"))
+            self._messages_in(last=True)  # what has come counts, a goodbye among it, too
+            raise _Ended(TransportError(f"{self.operation}: the connection broke off{how}"))
         self._frames.feed(data)
 
     def _write(self) -> None:
@@ -283,7 +291,12 @@ class WebSocket:
             first = self._outgoing[0]
             try:
                 sent = self._socket.send(first[:_PIECE])
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError, InterruptedError):
+            except _NOT_NOW:
+                return
+            except OSError as error:  # the peer takes nothing more; what it has said before is still to be read
+                log.debug("%s: no more can be sent: %s", self.operation, error)
+                self._outgoing.clear()
+                self._unsent, self._deaf = 0, True
                 return
             self._unsent -= sent
             if sent < len(first):
@@ -291,10 +304,10 @@ class WebSocket:
             else:
                 self._outgoing.popleft()
 
-    def _messages_in(self) -> None:
-        """Give the inbox what has come whole, as long as it has room."""
+    def _messages_in(self, *, last: bool = False) -> None:
+        """Give the inbox what has come whole, as long as it has room; all of it, if it is the `last`."""
         arrived = self._frames.messages()
-        while self._room() and (found := next(arrived, None)) is not None:
+        while (last or self._room()) and (found := next(arrived, None)) is not None:
             opcode, content = found
             if opcode in (BINARY, TEXT):
                 with self.condition:

@@ -156,6 +156,25 @@ def test_a_slow_reader_makes_the_server_wait_and_loses_nothing():
         assert process.returncode(5) == 0
 
 
+@pytest.mark.parametrize("ending", ["close", "reset"])
+def test_a_server_that_is_gone_before_everything_is_read_has_still_said_how_it_ended(ending):
+    def script(peer):
+        for _ in range(20):  # more than is held unread
+            peer.send(1, b"x" * 65536)
+        peer.send(3, b'{"status": "Success"}')
+        peer.frame(b"\x03\xe8", 8)
+        if ending == "close":
+            peer.peer.close()
+        else:
+            peer.read()  # the goodbye, so that nothing is under way that a reset could destroy
+            peer.peer.reset()
+
+    with pods(serving(script)) as api, api.exec("web", ["cat"]) as process:
+        threading.Event().wait(0.3)
+        assert sum(map(len, process.stdout)) == 20 * 65536
+        assert process.returncode(5) == 0
+
+
 def test_reading_one_stream_does_not_wait_for_another_that_nobody_reads():
     def script(peer):
         for _ in range(64):  # 4 MiB that nobody asks for
