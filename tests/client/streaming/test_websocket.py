@@ -7,14 +7,16 @@ import subprocess
 import sys
 import threading
 from contextlib import closing, suppress
+from types import SimpleNamespace
 
 import pytest
 
 from kubectl_runtime import Api, ApiError, RequestTimeout, TransportError
 from kubectl_runtime.client.streaming import websocket
+from kubectl_runtime.client.streaming.handshake import Opened
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import Pod
-from tests.client.streaming.socket_peer import CLOSE, PING, PONG, SUCCESS, SocketPeer, serving
+from tests.client.streaming.socket_peer import CLOSE, PING, PONG, SUCCESS, SocketPeer, frame, serving
 from tests.client.wire_server import WireServer, status
 
 ASKED = Request("GET", "/apis/example.com/v1/things/a/talk", "get", None, "talk to a")
@@ -197,3 +199,33 @@ def test_a_mocked_adapter_says_that_it_carries_no_websocket():
     with server, server.client(client={"session": session}) as client, \
             pytest.raises((TransportError, ApiError), match="talk to a"):
         client.connect(ASKED)
+
+
+class FullOnce:
+    """An inbox that has no room for a moment after its first message."""
+
+    def __init__(self):
+        self.messages = []
+        self.full = False
+
+    def put(self, message):
+        self.full = not self.messages
+        self.messages.append(message)
+
+    def held(self):
+        full, self.full = self.full, False
+        return websocket.ROOM if full else 0
+
+
+def test_frames_that_waited_for_room_when_the_connection_ended_are_not_lost():
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.sendall(frame(b"one") + frame(b"two") + frame(b"\x03\xe8", CLOSE))
+    theirs.close()
+    inbox = FullOnce()
+    with websocket.WebSocket(Opened(ours, b"", "", SimpleNamespace(raw=ours)), "talk", inbox=inbox) as talk:
+        with talk.condition:
+            while not talk.ended:
+                talk.condition.wait(5)
+        assert inbox.messages == [b"one", b"two"]
+        assert talk.error is None
