@@ -9,6 +9,7 @@ The rim, and what makes a server of it:
 ``loading``                 manifests and objects into a server
 ``kubeconfig``              lets clients in
 ``housekeeper``             one thread: the clockwork of the core on real time
+``starting``                how a server answers that is not ready yet
 ``rim``                     what carries requests: sockets (http), a simulation (inprocess), disturbances (faults)
 ==========================  ==========================================================================================
 
@@ -41,6 +42,7 @@ What holds for which object, and where objects are:
 ``storage``                 the types that are served (registry), the objects and their history (storage), and what
                             all parts share (cluster): these two, the lock over them, the clock, chance, the way back in
 ``controllers``             what a cluster's controllers do, run by the core on its clock
+``kubelet``                 what Pods answer to logs, exec and attach: as a test says
 ``loopback``                how these, and some handlers, make requests of their own
 ==========================  ==========================================================================================
 

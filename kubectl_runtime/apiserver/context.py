@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from kubectl_runtime.apiserver.access import Access, User
+from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.output.negotiation import Media
 from kubectl_runtime.apiserver.query.options import WriteOptions
 from kubectl_runtime.apiserver.route import RequestInfo
@@ -30,6 +31,7 @@ class RequestContext:
     media: Media
     user_info: User
     now: datetime
+    kubelet: Kubelet
     options: WriteOptions | None = None
     warnings: list[str] = field(default_factory=list)
 

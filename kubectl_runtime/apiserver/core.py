@@ -26,6 +26,7 @@ from kubectl_runtime.apiserver.encoding.body import PROTOBUF, check_readable
 from kubectl_runtime.apiserver.handlers.answers import page_not_found
 from kubectl_runtime.apiserver.handlers.dispatch import handle_resource
 from kubectl_runtime.apiserver.kinds.catalog import builtin_types
+from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.output.negotiation import (
     Media,
     accept,
@@ -56,8 +57,9 @@ class ApiCore:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, *, compaction_interval: float = DEFAULT_COMPACTION,
                  controllers: Iterable[ControlLoop] = (), access: Access | None = None,
-                 seed: int | None = None) -> None:
-        """`compaction_interval` is in seconds, 0 never compacts. `access` None lets everybody do everything.
+                 kubelet: Kubelet | None = None, seed: int | None = None) -> None:
+        """`compaction_interval` is in seconds, 0 never compacts. `access` None lets everybody do everything. `kubelet`
+        is what Pods answer; by default nothing.
 
         `seed` makes uids and generated names reproducible.
         """
@@ -70,6 +72,7 @@ class ApiCore:
         self.access = access or Access()
         self.starting: Starting | None = None
         """Says how requests are answered before the server is ready; None when it is."""
+        self.kubelet = kubelet or Kubelet(clock)
         self._wake: Callable[[], None] | None = None
         self._compaction_interval = compaction_interval
         self._next_compaction = clock.monotonic() + compaction_interval
@@ -129,7 +132,7 @@ class ApiCore:
             check_readable(request)
         media = accept(request, watch=info.verb in ("list", "watch"), custom=resource_type.is_custom)
         ctx = RequestContext(self.cluster, self.access, request, info, resource_type, media, user, self.clock.now(),
-                             warnings=warnings)
+                             self.kubelet, warnings=warnings)
         return handle_resource(ctx)
 
     def _resource_type(self, info: RequestInfo) -> ServedResource | None:
@@ -158,7 +161,7 @@ class ApiCore:
             raise errors.no_such_resource()
         user = User(f"system:{component}", groups=(MASTERS, AUTHENTICATED))
         return handle_resource(RequestContext(self.cluster, self.access, request, info, resource_type, Media(), user,
-                                              self.clock.now()))
+                                              self.clock.now(), self.kubelet))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

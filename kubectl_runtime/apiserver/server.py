@@ -29,6 +29,7 @@ from kubectl_runtime.apiserver.controllers.controller_catalog import build_contr
 from kubectl_runtime.apiserver.core import DEFAULT_COMPACTION, ApiCore
 from kubectl_runtime.apiserver.housekeeper import Housekeeper
 from kubectl_runtime.apiserver.kubeconfig import Credentials, kubeconfig
+from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.loading import load_objects
 from kubectl_runtime.apiserver.rim.faults import Faults, Recording
 from kubectl_runtime.apiserver.rim.http.listener import Listener
@@ -85,11 +86,13 @@ class ApiServer:
         """The TLS side of the server, with its authority; None if it serves plain HTTP."""
         self.faults = faults if faults is not None else Faults(seed=seed or 0)
         """The fault script; rules can be added at any time."""
+        self.kubelet = Kubelet(clock)
+        """What Pods answer when they are asked for logs, exec or attach; see `Kubelet`."""
         self.requests = Recording(clock) if record else Recording(clock, max_requests=0)
         """The requests so far, in order of their arrival, without those of controllers; see `Recording`."""
         self._new_core: Callable[[], ApiCore] = lambda: ApiCore(
             clock, compaction_interval=compaction_interval, controllers=build_controllers(controllers),
-            access=self.access, seed=seed)
+            access=self.access, kubelet=self.kubelet, seed=seed)
         self.core = self._new_core()
         self.faults.bind(clock, self.expire_history)
         self._own_token = ""

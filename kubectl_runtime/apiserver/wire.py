@@ -48,6 +48,23 @@ class EventStream(Protocol):
     def close(self) -> None: ...
 
 
+class MessageConnection(Protocol):
+    """A websocket, as the one thread that serves it sees it."""
+
+    def receive(self) -> bytes | None:
+        """The next message; None once the client has closed or gone."""
+
+    def send(self, data: bytes) -> None:
+        """Send one message; raises OSError when the client has gone."""
+
+
+class Session(Protocol):
+    """What happens on a connection after a 101."""
+
+    def run(self, connection: MessageConnection) -> None:
+        """Serve it to its end, in the thread of the connection; raises OSError when the client goes before it."""
+
+
 @dataclass(slots=True)
 class HttpRequest:
     """One HTTP request as the core sees it.
@@ -87,12 +104,13 @@ class HttpRequest:
 
 @dataclass(slots=True)
 class HttpResponse:
-    """One HTTP answer: a body, or a stream for a watch."""
+    """One HTTP answer: a body, a stream for a watch, or with a 101 what is served over a websocket."""
 
     status: int
     headers: list[tuple[str, str]] = field(default_factory=list)
     body: bytes = b""
     stream: EventStream | None = None
+    session: Session | None = None
     delay: float = 0.0  # seconds on the clock before the answer is sent (the 3 s of a resourceVersion from the future)
 
     def header(self, name: str) -> str | None:

@@ -1,12 +1,14 @@
 """How a request reaches the server: configuration, credentials, middleware, retries, `Api[K]`, discovery, streams.
 
-    api      the verbs of one kind                   api, api_base, subresources, paging, watch, codecs
-             one server's connections                client, writes, discovery
-    http     base URL, retry, auth, headers          middleware, retry, failures, send, interrupt
-             adapters, sessions, TLS                 adapters, session, tls
-             bytes as they arrive, lines             streams, chunked
-    config   where, whom to trust, who we are        config, kubeconfig, proxies
-             credentials that renew themselves       auth, exec_plugin, auth_provider
+    api        the verbs of one kind                   api, api_base, subresources, kind_verbs, entry, paging, watch, codecs
+               one server's connections                client, layers, writes, discovery
+    streaming  websockets, logs, exec, port-forward    websocket, process, forwarding, logs
+    server     what is remembered of the server        server_version, server_warnings, refusals
+    http       base URL, retry, auth, headers          middleware, stack, retry, failures, send, interrupt
+               adapters, sessions, TLS                 adapters, session, tls
+               bytes as they arrive, lines             streams, chunked
+    config     where, whom to trust, who we are        config, kubeconfig, chosen_context, proxies
+               credentials that renew themselves       auth, exec_plugin, auth_provider
 
-Each room imports only those below it: `api` what is in `http`, `http` what is in `config`.
+Each room imports only those below it.
 """

@@ -12,7 +12,8 @@ from kubectl_runtime.apiserver.handlers.create import create
 from kubectl_runtime.apiserver.handlers.delete import delete, delete_collection
 from kubectl_runtime.apiserver.handlers.eviction import evict
 from kubectl_runtime.apiserver.handlers.patch import patch
-from kubectl_runtime.apiserver.handlers.pod_subresources import bind, read_log
+from kubectl_runtime.apiserver.handlers.pod_streams import connect, port_forward, read_log
+from kubectl_runtime.apiserver.handlers.pod_subresources import bind
 from kubectl_runtime.apiserver.handlers.read import get, list_
 from kubectl_runtime.apiserver.handlers.scale import get_scale, patch_scale, update_scale
 from kubectl_runtime.apiserver.handlers.tokens import create_token
@@ -31,7 +32,8 @@ SCALE: dict[str, Handler] = {"get": get_scale, "update": update_scale, "patch": 
 SUBRESOURCES: dict[str, dict[str, Handler]] = {
     "status": PART, "finalize": PART, "approval": PART, "resize": PART, "ephemeralcontainers": PART, "scale": SCALE,
     "binding": {"create": bind}, "eviction": {"create": evict}, "token": {"create": create_token},
-    "log": {"get": read_log}}
+    "log": {"get": read_log}, "exec": {"get": connect, "create": connect},
+    "attach": {"get": connect, "create": connect}, "portforward": {"get": port_forward, "create": port_forward}}
 
 
 def handle_resource(ctx: RequestContext) -> HttpResponse:

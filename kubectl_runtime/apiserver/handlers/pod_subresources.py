@@ -1,4 +1,5 @@
-"""Subresources of Pods that are requests rather than parts: binding here, eviction in eviction.py."""
+"""Subresources of Pods that are requests rather than parts: binding here, eviction in eviction.py, logs and
+streams in pod_streams.py."""
 
 from __future__ import annotations
 
@@ -64,15 +65,3 @@ def bind(ctx: RequestContext) -> HttpResponse:
         if not ctx.dry_run:
             ctx.cluster.storage.put(ctx.type.storage, pod, ctx.type.strategy.selectable_fields(pod))
     return answer_success(ctx)
-
-
-def read_log(ctx: RequestContext) -> HttpResponse:
-    """The log of a Pod: none, as long as it has no node. No node here keeps logs."""
-    with ctx.cluster.locked():
-        current = stored(ctx)
-    if current is None:
-        raise errors.not_found("", "pods", ctx.info.name)
-    if current.fields.get("spec.nodeName"):
-        raise errors.StatusError(501, "NotImplemented", "the embedded API server does not implement pods/log",
-                                 details={})
-    return HttpResponse(204)

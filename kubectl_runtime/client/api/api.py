@@ -22,9 +22,10 @@ from typing import Any, TypeVar, overload
 
 from kubectl_runtime.client.api.api_base import checked_timeout
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.api.entry import Entry
+from kubectl_runtime.client.api.kind_verbs import KindVerbs
 from kubectl_runtime.client.api.namespaces import Namespaces
 from kubectl_runtime.client.api.paging import ObjectList, Page, walk
-from kubectl_runtime.client.api.subresources import Subresources
 from kubectl_runtime.client.api.watch import WatchEvent, WatchStream, open_watch
 from kubectl_runtime.client.http.failures import KindNotServedError, decode_status
 from kubectl_runtime.core.base.clock import Duration, seconds
@@ -38,7 +39,7 @@ from kubectl_runtime.core.objects.partial import FieldsForm, PartialObjectMeta, 
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.choice import chosen, params_or_default
-from kubectl_runtime.core.requests.names import Named
+from kubectl_runtime.core.requests.names import Named, object_name
 from kubectl_runtime.core.requests.params import (
     IDLE_MARGIN,
     DeleteParams,
@@ -62,7 +63,7 @@ WATCH_TIMEOUT = 290.0
 """Seconds that the server keeps a watch open when the caller says nothing."""
 
 
-class Api(Subresources[K]):
+class Api(KindVerbs[K]):
     """The verbs of one kind. Made by `all`, `namespaced` or `default_namespaced`."""
 
     __slots__ = ()
@@ -139,6 +140,10 @@ class Api(Subresources[K]):
             if error.is_not_found:
                 return None
             raise
+
+    def entry(self, name: Named, *, timeout: Duration | None = None) -> Entry[K]:
+        """The object `name`, or the place where it will be: `api.entry("a").or_insert(make)`, see entry.py. One get."""
+        return Entry(self, object_name(self.place, name), self.get_opt(name, timeout=timeout))
 
     def list(self, params: ListParams | None = None, *, timeout: Duration | None = None) -> ObjectList[K]:
         """One page: everything, unless `params` has a limit. `pages` and `list_all` follow the pages."""

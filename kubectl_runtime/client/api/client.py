@@ -10,39 +10,32 @@ from __future__ import annotations
 import copy
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
-from urllib.parse import urlsplit
 
 import requests
 
-from kubectl_runtime.client.api.refusals import Refusals
-from kubectl_runtime.client.api.server_version import ServerVersion
-from kubectl_runtime.client.api.server_warnings import ServerWarnings
+from kubectl_runtime.client.api.layers import innermost, stack_of
 from kubectl_runtime.client.api.writes import WriteObserver, WriteObservers
-from kubectl_runtime.client.config.auth import ClientCertificate, FixedCredentials
+from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.failures import ConnectionFailed, error_of
-from kubectl_runtime.client.http.headers import fixed_headers
 from kubectl_runtime.client.http.middleware import (
     Answer,
     Call,
     Layer,
-    Send,
-    authenticating,
-    base_url,
-    extra_headers,
-    retrying,
 )
-from kubectl_runtime.client.http.observed import ObservedCredentials, observed
-from kubectl_runtime.client.http.rate_limit import RateLimit, limiting
-from kubectl_runtime.client.http.reachability import Reachability, noting
+from kubectl_runtime.client.http.rate_limit import RateLimit
+from kubectl_runtime.client.http.reachability import Reachability
 from kubectl_runtime.client.http.retry import Failure, RetryPolicy
 from kubectl_runtime.client.http.send import exchange
 from kubectl_runtime.client.http.session import Adapters, SessionRules
-from kubectl_runtime.client.http.stack import AUTH, BASE_URL, HEADERS, RATE_LIMIT, RETRY, Layers, Stack, with_layers
+from kubectl_runtime.client.http.stack import Layers, with_layers
 from kubectl_runtime.client.http.streams import ByteStream
+from kubectl_runtime.client.server.refusals import Refusals
+from kubectl_runtime.client.server.server_version import ServerVersion
+from kubectl_runtime.client.server.server_warnings import ServerWarnings
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import ApiError, ConfigError
 from kubectl_runtime.core.base.forks import ForkSafeLock
@@ -53,6 +46,8 @@ from kubectl_runtime.core.requests.request import Request
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.discovery import Discovery
+    from kubectl_runtime.client.streaming.inbox import Inbox
+    from kubectl_runtime.client.streaming.websocket import WebSocket
 
 log = logging.getLogger(__name__)
 
@@ -103,8 +98,11 @@ class Client:
         self._timeout = seconds(config.timeout)
         self._connections = self._connect(config.certificate())
         self._root = self
-        self._layers = with_layers(self._stack(retry or RetryPolicy(), rate_limit), layers)
-        self._exchange = self._adapted()
+        own = stack_of(config, self._rules, retry or RetryPolicy(), rate_limit, clock, self.observer,
+                       self._use_certificate)
+        self._layers = with_layers(own, layers)
+        self._exchange = innermost(exchange(self._rules, self._adapters, clock, self.reachability), config, clock,
+                                   self.observer, self.reachability)
         self._send = self._layers.around(self._exchange)
         self._refused = False
         self._discovery: Discovery | None = None
@@ -158,6 +156,25 @@ class Client:
         assert answer.response is not None
         stops = (call.stop,) if call.stop is self._closing else (self._closing, call.stop)
         return ByteStream(answer.response, request.operation, stops=stops)
+
+    def connect(self, request: Request, protocols: Sequence[str] = (), *, inbox: Inbox | None = None,
+                stop: StopToken | None = None, deadline: float | None = None) -> WebSocket:
+        """Open a websocket with one of `protocols`, the preferred first. Blocks until it is open; raises as `request`
+        does, TransportError for a server or an adapter that opens none.
+
+        `stop` and `close` end it. `deadline` is for its opening. `inbox` takes its messages instead of `receive`.
+        """
+        from kubectl_runtime.client.streaming.handshake import opened, upgrading  # few programs need websocket-client
+        from kubectl_runtime.client.streaming.websocket import WebSocket
+
+        asked, key = upgrading(request, protocols)
+        call = self._call(asked, deadline, stop)
+        call.streaming = True
+        answer = self._answer(call)
+        assert answer.response is not None
+        stops = (self._closing,) if stop is None else (self._closing, stop)
+        return WebSocket(opened(answer.response, request, key, protocols), request.operation, inbox=inbox, stops=stops,
+                         clock=self.clock)
 
     def server_version(self) -> ServerVersion:
         """The server's version. Raises as `request` does."""
@@ -267,28 +284,6 @@ class Client:
             if before.certificate != certificate:
                 self._connections = self._connect(certificate)
                 before.adapters.close()
-
-    def _stack(self, retry: RetryPolicy, rate_limit: RateLimit | None) -> Stack:
-        observer, clock, url = self.observer, self.clock, self.config.cluster_url
-        host = urlsplit(url).netloc.rpartition("@")[2]
-        fixed = fixed_headers(self.config, self._rules.headers)
-        credentials = None if self._rules.auth or "Authorization" in fixed else self.config.credentials(clock)
-        if credentials is not None and observer is not NO_OBSERVER and not isinstance(credentials, FixedCredentials):
-            credentials = ObservedCredentials(credentials, observer, host, clock)
-        return Stack((
-            (BASE_URL, base_url(url)),
-            (RETRY, retrying(retry, clock, host, observer)),
-            (AUTH, None if credentials is None else authenticating(credentials, self._use_certificate)),
-            (HEADERS, extra_headers(fixed)),
-            (RATE_LIMIT, None if rate_limit is None else limiting(rate_limit, clock)),
-        ))
-
-    def _adapted(self) -> Send:
-        """The innermost steps; outside them, where somebody observes, what tells of each attempt."""
-        send = noting(self.reachability)(exchange(self._rules, self._adapters, self.clock, self.reachability))
-        if self.observer is NO_OBSERVER:
-            return send
-        return observed(self.observer, urlsplit(self.config.cluster_url).netloc.rpartition("@")[2], self.clock)(send)
 
     def __repr__(self) -> str:
         return f"<Client of {self.config.cluster_url}>"

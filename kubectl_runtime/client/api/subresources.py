@@ -1,4 +1,4 @@
-"""The verbs of subresources, which every `Api` has: status, scale, and those that only take a POST.
+"""The verbs of subresources, which every `Api` has: status, scale, and any other by its name.
 
 All of them block and raise as the verbs of `Api` do. A status belongs to the object and comes back as one; a scale is
 an object of its own; what another subresource answers is plain JSON.
@@ -104,10 +104,36 @@ class Subresources(ApiBase[K]):
         params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run)
         request = build.create(self.place, body, params, name=name, subresource=subresource)
+        return self._plain(request, "create", params.dry_run, timeout)
+
+    def get_subresource(self, name: Named, subresource: str, *, timeout: Duration | None = None) -> dict[str, Any]:
+        """Read any subresource that is JSON; as plain JSON values. Raises DecodeError when it is no JSON object."""
+        return self._plain(build.get(self.place, name, subresource=subresource), None, True, timeout)
+
+    def replace_subresource(self, name: Named, subresource: str, body: Any, params: PostParams | None = None, *,
+                            field_manager: str | None = None, field_validation: FieldValidation | None = None,
+                            dry_run: bool = False, timeout: Duration | None = None) -> dict[str, Any]:
+        """PUT to any subresource; the answer as plain JSON values."""
+        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run)
+        request = build.replace(self.place, body, params, subresource=subresource, name=name)
+        return self._plain(request, "replace", params.dry_run, timeout)
+
+    def patch_subresource(self, name: Named, subresource: str, patch: Patch, params: PatchParams | None = None, *,
+                          field_manager: str | None = None, field_validation: FieldValidation | None = None,
+                          dry_run: bool = False, force: bool = False,
+                          timeout: Duration | None = None) -> dict[str, Any]:
+        """PATCH any subresource; the answer as plain JSON values."""
+        params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run, force=force)
+        request = build.patch(self.place, name, patch, params, subresource=subresource)
+        return self._plain(request, "patch", params.dry_run, timeout)
+
+    def _plain(self, request: Request, verb: str | None, dry_run: bool, timeout: Duration | None) -> dict[str, Any]:
         ref = ObjectRef(self.resource, request.name or "", self.namespace)
         answer = self._decoded(request, lambda raw: plain_object(raw, False, ref) if raw else {}, timeout)
-        if not params.dry_run:
-            self._tell("create", ref.name, None, "", subresource)
+        if verb is not None and not dry_run:
+            self._tell(verb, ref.name, None, "", request.subresource)
         return answer
 
     def _scale(self, request: Request, verb: str | None, dry_run: bool, timeout: Duration | None) -> DynamicObject:

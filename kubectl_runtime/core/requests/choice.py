@@ -1,6 +1,7 @@
 """The options of a verb: a prepared value, or keywords."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeVar
 
@@ -14,7 +15,12 @@ def chosen(given: P | None, kind: type[P], **keywords: Any) -> P:
 
     Raises RequestError when both say something, for anything else as `given`, and as the class itself does.
     """
-    said = {name: value for name, value in keywords.items() if value is not None and value is not False}
+    return chosen_of_said(given, kind, {name: value for name, value in keywords.items() if value is not False})
+
+
+def chosen_of_said(given: P | None, kind: type[P], keywords: Mapping[str, Any]) -> P:
+    """As `chosen`, where False says something: only None says nothing."""
+    said = {name: value for name, value in keywords.items() if value is not None}
     if not said:
         return params_or_default(given, kind)
     if given is not None:

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kubectl_runtime.client.api.refusals import Refusals
 from kubectl_runtime.client.http.reachability import Reachability
+from kubectl_runtime.client.server.refusals import Refusals
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestTimeout
 from kubectl_runtime.core.base.stop import StopToken

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.client.api.refusals import REMEMBERED_SECONDS
+from kubectl_runtime.client.server.refusals import REMEMBERED_SECONDS
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.triggers.watches import Watch

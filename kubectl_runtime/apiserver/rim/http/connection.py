@@ -1,4 +1,4 @@
-"""One connection, served by one thread: requests in turn, answers as a whole, watches chunk by chunk.
+"""One connection, served by one thread: requests in turn, answers as a whole, watches chunk by chunk, websockets.
 
 What the fault script wants comes as plans (`faults.plan`), which `_carry` carries out; without faults a plan is one
 `Send`.
@@ -34,7 +34,8 @@ from kubectl_runtime.apiserver.rim.faults import (
 from kubectl_runtime.apiserver.rim.http.messages import BadMessage, chunk, head, whole_head
 from kubectl_runtime.apiserver.rim.http.reader import Reader
 from kubectl_runtime.apiserver.rim.http.reaper import Reaper
-from kubectl_runtime.apiserver.wire import EventStream, HttpRequest, HttpResponse
+from kubectl_runtime.apiserver.rim.http.websockets import ServerWebSocket, handshake_headers
+from kubectl_runtime.apiserver.wire import EventStream, HttpRequest, HttpResponse, Session
 from kubectl_runtime.core.base.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -155,7 +156,7 @@ class Connection:
                 return
             request.peer_cert_subject = subject
             self._chunks = reader.chunks
-            self._answer(request, close=not reader.keep_alive)
+            self._answer(request, reader)
             if not reader.keep_alive:
                 self._linger()
                 return
@@ -184,7 +185,7 @@ class Connection:
             self._idle = True
             return not self._stopping
 
-    def _answer(self, request: HttpRequest, *, close: bool) -> None:
+    def _answer(self, request: HttpRequest, reader: Reader) -> None:
         service = self._serving
         self._entry = service.recording.add(request) if service.recording is not None else None
         exchange = service.faults.begin(request) or Exchange(service.clock)
@@ -197,8 +198,10 @@ class Connection:
             self._wait(service.clock.monotonic() + response.delay, lambda: False)
         if response.stream is not None:
             self._watch(exchange, response, response.stream)
+        elif response.session is not None:
+            self._converse(exchange, request, response, response.session, reader)
         else:
-            message = whole_head(response, service.clock.now(), close=close or self._stopping)
+            message = whole_head(response, service.clock.now(), close=self._stopping or not reader.keep_alive)
             self._carry(exchange.whole(message, b"" if request.method == "HEAD" else response.body))
 
     def _handle(self, request: HttpRequest) -> HttpResponse:
@@ -250,6 +253,17 @@ class Connection:
             stream.close()
         if not self._chunks:
             raise Drop  # without chunks only the end of the connection tells the end of the stream
+
+    def _converse(self, exchange: Exchange, request: HttpRequest, response: HttpResponse, session: Session,
+                  reader: Reader) -> None:
+        """Become a websocket, which ends the connection. A server that stops breaks it off, as it cannot end it."""
+        self._carry(exchange.head(head(response, self._serving.clock.now(), handshake_headers(request))))
+        websocket = ServerWebSocket(reader.take, lambda data: self._carry(exchange.data(data)))
+        if self._end():  # from here on `stop` ends it at once
+            with contextlib.suppress(OSError):
+                session.run(websocket)
+                websocket.close()
+        raise Drop
 
     def _stream(self, stream: EventStream, send: Callable[[bytes], None]) -> None:
         """Send events as they come until the watch, the client or the server ends it."""

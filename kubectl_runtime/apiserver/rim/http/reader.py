@@ -83,6 +83,16 @@ class Reader:
         self._read_body(request, version)
         return request
 
+    def take(self, size: int) -> bytes:
+        """The next bytes after a request that was the last, as many as are asked for, or fewer at the end of the
+        connection; waits for them without a limit of its own. Raises OSError."""
+        self._socket.settimeout(None)
+        while len(self._buffer) < size and (data := self._socket.recv(1 << 16)):
+            self._buffer += data
+        data = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return data
+
     # --- the head -----------------------------------------------------------------------------------------------------
 
     def _head(self) -> tuple[RequestLine, list[bytes]] | None:

@@ -21,6 +21,8 @@ import requests
 import urllib3
 from requests.adapters import BaseAdapter
 
+from kubectl_runtime.apiserver.core import refusal
+from kubectl_runtime.apiserver.errors import StatusError
 from kubectl_runtime.apiserver.rim.faults import Exchange, RecordedRequest, Wait
 from kubectl_runtime.apiserver.rim.http.messages import head, whole_head
 from kubectl_runtime.apiserver.rim.inprocess.transport_bodies import Line, PlannedBody, Service, WatchBody
@@ -86,6 +88,9 @@ class ApiTransport(BaseAdapter):
     def _handle(self, wanted: HttpRequest) -> HttpResponse:
         self.settle()
         answer = self._service.core.handle(wanted)
+        if answer.session is not None:
+            answer = refusal(wanted, StatusError(501, "NotImplemented", "a transport without sockets carries no "
+                                                 "websocket: start the server, and use server.client()", details={}))
         self.settle()
         return answer
 

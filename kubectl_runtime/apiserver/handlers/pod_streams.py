@@ -1,0 +1,134 @@
+"""Logs, exec and attach of Pods, as `server.kubelet` was told; port-forward, which nothing here could answer."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.context import RequestContext
+from kubectl_runtime.apiserver.handlers.answers import stored
+from kubectl_runtime.apiserver.kubelet.container_log import Selection
+from kubectl_runtime.apiserver.kubelet.sessions import V4, V5, ExecRequest, ExecSession
+from kubectl_runtime.apiserver.query.options import integer_param
+from kubectl_runtime.apiserver.route import is_true
+from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
+from kubectl_runtime.core.meta.metav1 import parse_time
+
+Object = dict[str, Any]
+
+_PLAIN = [("Content-Type", "text/plain")]
+
+
+def read_log(ctx: RequestContext) -> HttpResponse:
+    """The log of a container: what was given for it; none, as long as its Pod has no node."""
+    request = ctx.request
+    selection = _selection(ctx)
+    pod = _pod(ctx)
+    container = _container(ctx, pod)
+    previous = is_true(request, "previous")
+    log = ctx.kubelet.find_log(ctx.namespace, ctx.info.name, container, previous=previous)
+    if log is None:
+        if not pod["spec"].get("nodeName"):
+            return HttpResponse(204)
+        if previous:
+            raise errors.bad_request(f'previous terminated container "{container}" in pod "{ctx.info.name}" not found')
+        raise not_given("log", "server.kubelet.logs(pod, text)")
+    if is_true(request, "follow"):
+        return HttpResponse(200, list(_PLAIN), stream=log.follow(selection))
+    return HttpResponse(200, list(_PLAIN), log.read(selection))
+
+
+def connect(ctx: RequestContext) -> HttpResponse:
+    """exec or attach, over a websocket."""
+    request, what = ctx.request, ctx.info.subresource
+    stdin, stdout, stderr, tty = (is_true(request, name) for name in ("stdin", "stdout", "stderr", "tty"))
+    command = tuple(request.params("command")) if what == "exec" else ()
+    if not (stdin or stdout or stderr):
+        raise errors.bad_request("you must specify at least 1 of stdin, stdout, stderr")
+    if what == "exec" and not command:
+        raise errors.bad_request("you must specify at least one command for the container")
+    pod = _pod(ctx)
+    container = _container(ctx, pod)
+    handler = ctx.kubelet.find_handler(what, ctx.namespace, ctx.info.name, container)
+    if handler is None:
+        raise not_given(what, f"server.kubelet.{what}(pod, function)")
+    protocol = _protocol(request)
+    asked = ExecRequest(ctx.namespace, ctx.info.name, container, command, stdin, stdout, stderr and not tty, tty)
+    return HttpResponse(101, [("Sec-WebSocket-Protocol", protocol)], session=ExecSession(asked, handler))
+
+
+def port_forward(ctx: RequestContext) -> HttpResponse:
+    """Refused: no container listens on anything."""
+    _pod(ctx)
+    raise errors.StatusError(501, "NotImplemented", "the embedded API server does not implement pods/portforward: "
+                             "no container runs behind its Pods that could listen on a port", details={})
+
+
+def not_given(what: str, how: str) -> errors.StatusError:
+    """The refusal of what a test could have given."""
+    return errors.StatusError(501, "NotImplemented", f"no container runs behind the Pods of the embedded API server: a "
+                              f"test says what pods/{what} answers, with {how}", details={})
+
+
+def _protocol(request: HttpRequest) -> str:
+    if request.header("upgrade").lower() != "websocket":
+        if request.header("upgrade"):
+            raise errors.StatusError(501, "NotImplemented", "the embedded API server speaks websockets here, not "
+                                     f"{request.header('upgrade')}", details={})
+        raise errors.bad_request("Upgrade request required")
+    offered = [name.strip() for name in request.header("sec-websocket-protocol").split(",")]
+    for known in (V5, V4):
+        if known in offered:
+            return known
+    raise errors.bad_request(f"unable to upgrade: the client offers none of the subprotocols {V5}, {V4}")
+
+
+def _pod(ctx: RequestContext) -> Object:
+    with ctx.cluster.locked():
+        current = stored(ctx)
+    if current is None:
+        raise errors.not_found("", "pods", ctx.info.name)
+    return current.decode()
+
+
+def _container(ctx: RequestContext, pod: Object) -> str:
+    """The container that is asked for, or the Pod's only one."""
+    asked, spec, name = ctx.request.param("container"), pod["spec"], ctx.info.name
+    groups = [[entry["name"] for entry in spec.get(field) or ()]
+              for field in ("containers", "initContainers", "ephemeralContainers")]
+    if asked:
+        if not any(asked in names for names in groups):
+            raise errors.bad_request(f"container {asked} is not valid for pod {name}")
+        return asked
+    usual, initial, _ = groups
+    if len(usual) == 1:
+        return str(usual[0])
+    choices = f"a container name must be specified for pod {name}, choose one of: [{' '.join(usual)}]"
+    if initial:
+        choices += f" or one of the init containers: [{' '.join(initial)}]"
+    raise errors.bad_request(choices)
+
+
+def _selection(ctx: RequestContext) -> Selection:
+    request = ctx.request
+    tail, limit, since_seconds = (integer_param(request, name) for name in ("tailLines", "limitBytes", "sinceSeconds"))
+    causes = []
+    if tail is not None and tail < 0:
+        causes.append(errors.invalid_value("tailLines", tail, "must be greater than or equal to 0"))
+    if limit is not None and limit < 1:
+        causes.append(errors.invalid_value("limitBytes", limit, "must be greater than 0"))
+    since_time = request.param("sinceTime")
+    if since_time and since_seconds is not None:
+        causes.append(errors.forbidden_field("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    elif since_seconds is not None and since_seconds < 1:
+        causes.append(errors.invalid_value("sinceSeconds", since_seconds, "must be greater than 0"))
+    if causes:
+        raise errors.invalid("", "PodLogOptions", ctx.info.name, causes)
+    since = None if since_seconds is None else ctx.now - timedelta(seconds=since_seconds)
+    if since_time:
+        try:
+            since = parse_time(since_time)
+        except ValueError as error:
+            raise errors.bad_request(f"sinceTime: {error}") from None
+    return Selection(tail, since, limit, is_true(request, "timestamps"))

@@ -1,0 +1,149 @@
+"""`ExecSession`: one exec or attach over a websocket, answered by a function of the test.
+
+The messages are those of a kubelet: the first byte is the channel (0 stdin, 1 stdout, 2 stderr, 3 the Status at the
+end, 4 the terminal's size; with v5 also 255, whose second byte is a channel that has ended). Everything runs in the
+thread of the connection: what the function does not read is not taken from the client, who then has to wait.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from kubectl_runtime.apiserver.wire import MessageConnection
+
+log = logging.getLogger(__name__)
+
+V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE_SIGNAL = 0, 1, 2, 3, 4, 255
+
+
+class ClientGone(ConnectionError):
+    """The client has closed the connection: raised by writing to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecRequest:
+    """What a client asked for; `command` is empty for an attach."""
+
+    namespace: str
+    pod: str
+    container: str
+    command: tuple[str, ...]
+    stdin: bool
+    stdout: bool
+    stderr: bool
+    tty: bool
+
+
+class _Output:
+    """stdout or stderr; what is written to one that the client did not ask for goes nowhere."""
+
+    def __init__(self, connection: MessageConnection, channel: int, asked: bool) -> None:
+        self._connection, self._mark, self._asked = connection, bytes((channel,)), asked
+
+    def write(self, data: bytes) -> None:
+        """Send `data` as one message. Blocks while the client does not read; raises ClientGone."""
+        if self._asked and data:
+            try:
+                self._connection.send(self._mark + data)
+            except OSError as error:
+                raise ClientGone(str(error)) from None
+
+
+@dataclass
+class ExecCall:
+    """One exec, as the function that answers it sees it. `stdin` iterates over what comes until its end."""
+
+    request: ExecRequest
+    stdout: _Output
+    stderr: _Output
+    size: tuple[int, int] | None = None
+    """The terminal's width and height, as far as has been read."""
+    _connection: MessageConnection | None = field(default=None, repr=False)
+    _waiting: deque[bytes] = field(default_factory=deque, repr=False)
+    _ended: bool = False
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        return self.request.command
+
+    @property
+    def stdin(self) -> Iterator[bytes]:
+        return iter(self.read, b"")
+
+    def read(self) -> bytes:
+        """The next piece of stdin; empty at its end, also when the client has gone. Blocks until it comes."""
+        while not self._waiting and not self._ended:
+            self._next()
+        return self._waiting.popleft() if self._waiting else b""
+
+    def wait_for_size(self) -> tuple[int, int] | None:
+        """The terminal's size when it next changes; None when the client has gone or stdin has ended."""
+        before, self.size = self.size, None
+        while self.size is None and not self._ended:
+            self._next()
+        found, self.size = self.size, self.size or before
+        return found
+
+    def _next(self) -> None:
+        """Take one message from the client."""
+        message = self._connection.receive() if self._connection is not None else None
+        if message is None:
+            self._ended = True
+        elif message[:1] == bytes((STDIN,)):
+            if len(message) > 1:
+                self._waiting.append(message[1:])
+        elif message == bytes((CLOSE_SIGNAL, STDIN)):
+            self._ended = True
+        elif message[:1] == bytes((RESIZE,)):
+            self.size = _size(message[1:]) or self.size
+
+
+ExecHandler = Callable[[ExecCall], int | None]
+"""Answers one exec; returns the exit code, None for 0."""
+
+
+class ExecSession:
+    """Implements `wire.Session`."""
+
+    def __init__(self, request: ExecRequest, handler: ExecHandler) -> None:
+        self._request, self._handler = request, handler
+
+    def run(self, connection: MessageConnection) -> None:
+        """Answer, to the end of the session. Raises OSError when the connection breaks off."""
+        request = self._request
+        call = ExecCall(request, _Output(connection, STDOUT, request.stdout),
+                        _Output(connection, STDERR, request.stderr), _connection=connection)
+        if request.stdout or request.stderr:  # as a kubelet does, to say that the streams are there
+            connection.send(bytes((STDOUT if request.stdout else STDERR,)))
+        try:
+            status = _exit_status(self._handler(call) or 0)
+        except ClientGone:
+            return
+        except Exception as error:  # a mistake in the test's function must not look like a lost connection
+            log.exception("the function that answers %s in %s/%s failed", " ".join(request.command) or "attach",
+                          request.namespace, request.pod)
+            status = {"metadata": {}, "status": "Failure", "reason": "InternalError", "code": 500,
+                      "message": f"error executing command: {type(error).__name__}: {error}"}
+        connection.send(bytes((ERROR,)) + json.dumps(status).encode())
+
+
+def _exit_status(code: int) -> dict[str, Any]:
+    if code == 0:
+        return {"metadata": {}, "status": "Success"}
+    return {"metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
+            "message": f"command terminated with non-zero exit code: exit status {code}",
+            "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]}}
+
+
+def _size(content: bytes) -> tuple[int, int] | None:
+    try:
+        size = json.loads(content)
+        return int(size["Width"]), int(size["Height"])
+    except (ValueError, KeyError, TypeError):
+        return None

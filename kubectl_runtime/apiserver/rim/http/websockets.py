@@ -1,0 +1,128 @@
+"""The server's side of a websocket (RFC 6455): the handshake's headers, frames from a client, frames to it.
+
+    receive()    the next whole message; None once the client has closed or gone. Pings are answered in passing.
+    send(data)   one binary message
+    close()      says goodbye, and takes what the client still sends until it says so too
+
+For the one thread of its connection. A client that breaks the protocol is told so with a close frame (1002, or 1009 for
+a message above 32 MiB), and counts as gone.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import struct
+from collections.abc import Callable
+
+from kubectl_runtime.apiserver.wire import HttpRequest
+
+LONGEST_MESSAGE = 32 << 20  # as golang.org/x/net/websocket, which kubelets use
+
+CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
+NORMAL, PROTOCOL_ERROR, TOO_BIG = 1000, 1002, 1009
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+def handshake_headers(request: HttpRequest) -> list[tuple[str, str]]:
+    """What a 101 says besides the subprotocol."""
+    digest = hashlib.sha1(request.header("sec-websocket-key").encode("latin-1") + _GUID, usedforsecurity=False).digest()
+    return [("Upgrade", "websocket"), ("Connection", "Upgrade"),
+            ("Sec-WebSocket-Accept", base64.b64encode(digest).decode("ascii"))]
+
+
+class BrokenFrame(Exception):
+    """The client breaks the protocol; the argument is the code of the close frame."""
+
+
+class ServerWebSocket:
+    """See the module. Implements `wire.MessageConnection`."""
+
+    def __init__(self, read: Callable[[int], bytes], write: Callable[[bytes], None]) -> None:
+        """`read` gives exactly so many bytes, or fewer at the end; both raise OSError."""
+        self._read, self._write = read, write
+        self._over = False
+
+    def send(self, data: bytes) -> None:
+        """Raises OSError when the client has gone."""
+        if self._over:
+            raise ConnectionError("the client has closed the websocket")
+        self._write(frame(data))
+
+    def receive(self) -> bytes | None:
+        message = bytearray()
+        begun = False
+        while not self._over:
+            try:
+                opcode, fin, content = self._frame(LONGEST_MESSAGE - len(message))
+                if opcode in (TEXT, BINARY, CONTINUATION) and begun != (opcode == CONTINUATION):
+                    raise BrokenFrame(PROTOCOL_ERROR)
+            except BrokenFrame as broken:
+                self._goodbye(struct.pack("!H", broken.args[0]))
+                return None
+            except OSError:
+                self._over = True
+                return None
+            if opcode == PING:
+                self._write(frame(content, PONG))
+            elif opcode == CLOSE:
+                self._goodbye(content[:2])
+            elif opcode != PONG:
+                message += content
+                begun = not fin
+                if fin:
+                    return bytes(message)
+        return None
+
+    def close(self) -> None:
+        """Raises OSError when the client has gone."""
+        if self._over:
+            return
+        self._write(frame(struct.pack("!H", NORMAL), CLOSE))
+        while self.receive() is not None:
+            pass
+
+    def _goodbye(self, content: bytes) -> None:
+        self._over = True
+        try:
+            self._write(frame(content, CLOSE))
+        except OSError:
+            return
+
+    def _frame(self, most: int) -> tuple[int, bool, bytes]:
+        first, second = self._exactly(2)
+        opcode, fin, length = first & 0x0F, bool(first & 0x80), second & 0x7F
+        control = opcode >= CLOSE
+        known = opcode in (CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG)
+        if not known or first & 0x70 or not second & 0x80 or (control and (not fin or length > 125)):
+            raise BrokenFrame(PROTOCOL_ERROR)  # a client's frames are masked
+        if length == 126:
+            (length,) = struct.unpack("!H", self._exactly(2))
+        elif length == 127:
+            (length,) = struct.unpack("!Q", self._exactly(8))
+        if length > most:
+            raise BrokenFrame(TOO_BIG)
+        mask = self._exactly(4)
+        return opcode, fin, _unmasked(self._exactly(length), mask)
+
+    def _exactly(self, size: int) -> bytes:
+        data = self._read(size)
+        if len(data) < size:
+            raise ConnectionError("the client has gone")
+        return data
+
+
+def frame(content: bytes, opcode: int = BINARY) -> bytes:
+    """One whole frame as servers send it: unmasked."""
+    first = bytes((0x80 | opcode,))
+    if len(content) < 126:
+        return first + bytes((len(content),)) + content
+    if len(content) < 1 << 16:
+        return first + b"\x7e" + struct.pack("!H", len(content)) + content
+    return first + b"\x7f" + struct.pack("!Q", len(content)) + content
+
+
+def _unmasked(data: bytes, mask: bytes) -> bytes:
+    size = len(data)
+    repeated = mask * (size // 4) + mask[:size % 4]
+    return (int.from_bytes(data, "little") ^ int.from_bytes(repeated, "little")).to_bytes(size, "little")

@@ -1,0 +1,47 @@
+"""`fetch`: the object that a reference in another object names: an ObjectReference, or an OwnerReference."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.clock import Duration
+from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, RequestError
+from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.metav1 import OwnerReference
+from kubectl_runtime.core.objects.dynamic import DynamicObject
+
+
+def fetch(client: Client, reference: OwnerReference | Mapping[str, Any], *, namespace: str | None = None,
+          timeout: Duration | None = None) -> DynamicObject:
+    """The object that `reference` names: an OwnerReference, or one as objects carry it (`apiVersion`, `kind`, `name`).
+
+    `namespace`: where to look when the reference does not say: that of the object which has the reference. What the
+    server serves is asked once and kept, and asked again for an unknown kind. Blocks as `Api.get`. Raises
+    DiscoveryError for a kind that is not served, RequestError for a reference without apiVersion, kind or name, and
+    ApiError: also as not found when the reference has a uid and the object of that name has another.
+    """
+    if isinstance(reference, OwnerReference):
+        api_version, kind, name, uid = reference.api_version, reference.kind, reference.name, reference.uid
+    else:
+        api_version, kind, name, uid = (str(reference.get(key) or "") for key in ("apiVersion", "kind", "name", "uid"))
+        namespace = reference.get("namespace") or namespace
+    if not (api_version and kind and name):
+        raise RequestError("a reference without apiVersion, kind and name leads nowhere: it has "
+                           f"apiVersion={api_version!r}, kind={kind!r}, name={name!r}")
+    resource = _served(client, api_version, kind, refresh=False) or _served(client, api_version, kind, refresh=True)
+    if resource is None:
+        raise DiscoveryError(f"get {kind} {name}: the server serves no {kind} in {api_version}")
+    api = Api.namespaced(client, resource, namespace) if resource.namespaced else Api.all(client, resource)
+    found = api.get(name, timeout=timeout)
+    if uid and found.uid != uid:
+        raise ApiError(Status(status="Failure", code=404, reason="NotFound", message="the object that the reference "
+                              "means is gone; another of that name has taken its place"), f"get {kind} {name}")
+    return found
+
+
+def _served(client: Client, api_version: str, kind: str, *, refresh: bool) -> ApiResource | None:
+    return next((served.resource for served in client.discovery.kinds(refresh=refresh)
+                 if (served.resource.api_version, served.resource.kind) == (api_version, kind)), None)

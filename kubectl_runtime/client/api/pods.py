@@ -1,0 +1,195 @@
+"""The verbs of a running Pod: logs, exec, attach, port-forward, eviction, ephemeral containers, resize.
+
+exec, attach and port-forward are websockets (see client/streaming) with a thread each; they are opened here and last
+until they are closed, `stop` is set, or the client is closed. `timeout` is for the opening. All of these raise as the
+verbs of `Api` do, RequestError for options that make no sense, and TransportError for a server that opens no websocket.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kubectl_runtime.client.api.api_base import checked_timeout
+from kubectl_runtime.client.api.served import explained
+from kubectl_runtime.client.api.subresources import Subresources
+from kubectl_runtime.core.base.clock import Duration
+from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.requests import pods as build
+from kubectl_runtime.core.requests import request as requests
+from kubectl_runtime.core.requests.choice import chosen, chosen_of_said
+from kubectl_runtime.core.requests.names import Named
+from kubectl_runtime.core.requests.params import (
+    DeleteParams,
+    FieldValidation,
+    PatchParams,
+    PostParams,
+    Preconditions,
+    Propagation,
+)
+from kubectl_runtime.core.requests.patch import Patch
+from kubectl_runtime.core.requests.pods import AttachParams, LogParams
+from kubectl_runtime.core.requests.request import Request
+
+if TYPE_CHECKING:
+    from kubectl_runtime.client.streaming.channels import Channels
+    from kubectl_runtime.client.streaming.forwarding import PortForward
+    from kubectl_runtime.client.streaming.logs import LogStream
+    from kubectl_runtime.client.streaming.process import AttachedProcess
+
+K = TypeVar("K")
+
+_EPHEMERAL = "ephemeralcontainers"
+
+
+class PodVerbs(Subresources[K]):
+    """The part of `Api` that is about what runs in a Pod."""
+
+    __slots__ = ()
+
+    def logs(self, name: Named, params: LogParams | None = None, *, container: str | None = None,
+             tail_lines: int | None = None, since_seconds: Duration | None = None, since_time: datetime | None = None,
+             previous: bool = False, timestamps: bool = False, limit_bytes: int | None = None,
+             timeout: Duration | None = None) -> bytes:
+        """A container's log up to now, as bytes: nobody promises that it is text. See `LogParams`."""
+        params = chosen(params, LogParams, container=container, tail_lines=tail_lines, since_seconds=since_seconds,
+                        since_time=since_time, previous=previous, timestamps=timestamps, limit_bytes=limit_bytes)
+        return self._decoded(build.log(self.place, name, params), bytes, timeout)
+
+    def log_stream(self, name: Named, params: LogParams | None = None, *, container: str | None = None,
+                   tail_lines: int | None = None, since_seconds: Duration | None = None,
+                   since_time: datetime | None = None, previous: bool = False, timestamps: bool = False,
+                   limit_bytes: int | None = None, follow: bool = True, stop: StopToken | None = None,
+                   timeout: Duration | None = None) -> LogStream:
+        """A container's log while it arrives: `with api.log_stream("web") as log: for line in log.lines(): …`.
+
+        With `follow` it goes on until the container ends or `stop` is set. Blocks until it is open.
+        """
+        from kubectl_runtime.client.streaming.logs import LogStream  # few programs need it
+
+        params = chosen(params, LogParams, container=container, tail_lines=tail_lines, since_seconds=since_seconds,
+                        since_time=since_time, previous=previous, timestamps=timestamps, limit_bytes=limit_bytes)
+        request = build.log(self.place, name, params, follow=follow)
+        try:
+            return LogStream(self.client.stream(request, stop=stop, deadline=self._deadline(timeout)))
+        except ApiError as error:
+            raise self._told(request, error) from None
+
+    def exec(self, name: Named, command: Sequence[str], params: AttachParams | None = None, *,
+             container: str | None = None, stdin: bool | None = None, stdout: bool | None = None,
+             stderr: bool | None = None, tty: bool | None = None, stop: StopToken | None = None,
+             timeout: Duration | None = None) -> AttachedProcess:
+        """Run `command`, a program and its arguments, in a container: `api.exec("web", ["ls", "/"]).run()`.
+
+        stdout and stderr are held unless they are turned off, stdin when it is asked for; a terminal (`tty`) has no
+        stderr of its own. The process goes on when the session is closed, unless it notices that its streams have
+        ended.
+        """
+        held = _held(params, container, stdin, stdout, stderr, tty)
+        return self._attached(build.exec_(self.place, name, command, held), held, stop, timeout)
+
+    def attach(self, name: Named, params: AttachParams | None = None, *, container: str | None = None,
+               stdin: bool | None = None, stdout: bool | None = None, stderr: bool | None = None,
+               tty: bool | None = None, stop: StopToken | None = None,
+               timeout: Duration | None = None) -> AttachedProcess:
+        """Hold the streams of the process that a container runs. As `exec`."""
+        held = _held(params, container, stdin, stdout, stderr, tty)
+        return self._attached(build.attach(self.place, name, held), held, stop, timeout)
+
+    def portforward(self, name: Named, ports: Sequence[int], *, stop: StopToken | None = None,
+                    timeout: Duration | None = None) -> PortForward:
+        """Connections to 1 to 128 ports of a Pod, one to each: `api.portforward("web", [80]).socket(80)`."""
+        from kubectl_runtime.client.streaming.channels import V4
+        from kubectl_runtime.client.streaming.forwarding import PortChannels, PortForward
+
+        request = build.port_forward(self.place, name, ports)
+        return PortForward(self._channels(request, PortChannels(ports), (V4,), stop, timeout), ports)
+
+    def evict(self, name: Named, params: DeleteParams | None = None, *, propagation_policy: Propagation | None = None,
+              grace_period_seconds: int | None = None, preconditions: Preconditions | None = None,
+              dry_run: bool = False, timeout: Duration | None = None) -> None:
+        """Delete a Pod unless a disruption budget forbids it: then ApiError with code 429. `runtime.drain` waits.
+
+        The server answers when the deletion has begun; the Pod is there until its grace period has passed.
+        """
+        params = chosen(params, DeleteParams, propagation_policy=propagation_policy, preconditions=preconditions,
+                        grace_period_seconds=grace_period_seconds, dry_run=dry_run)
+        request = build.eviction(self.place, name, params)
+        self._decoded(request, bytes, timeout)
+        if not params.dry_run:
+            self._tell("create", request.name or "", None, "", "eviction")
+
+    def get_ephemeral_containers(self, name: Named, *, timeout: Duration | None = None) -> K:
+        """The Pod, read through its ephemeralcontainers subresource."""
+        return self._object(self._read(requests.get(self.place, name, subresource=_EPHEMERAL), timeout))
+
+    def replace_ephemeral_containers(self, body: Any, params: PostParams | None = None, *,
+                                     field_manager: str | None = None, field_validation: FieldValidation | None = None,
+                                     dry_run: bool = False, timeout: Duration | None = None) -> K:
+        """Replace the list of ephemeral containers, to which the server only lets one add; of `body`, a Pod, nothing
+        else is looked at."""
+        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run)
+        return self._written("replace", requests.replace(self.place, body, params, subresource=_EPHEMERAL),
+                             params.dry_run, timeout)
+
+    def patch_ephemeral_containers(self, name: Named, patch: Patch, params: PatchParams | None = None, *,
+                                   field_manager: str | None = None, field_validation: FieldValidation | None = None,
+                                   dry_run: bool = False, force: bool = False, timeout: Duration | None = None) -> K:
+        """Patch the list of ephemeral containers: `Patch.strategic({"spec": {"ephemeralContainers": [...]}})`."""
+        params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run, force=force)
+        return self._written("patch", requests.patch(self.place, name, patch, params, subresource=_EPHEMERAL),
+                             params.dry_run, timeout)
+
+    def get_resize(self, name: Named, *, timeout: Duration | None = None) -> K:
+        """The Pod, read through its resize subresource (Kubernetes 1.33)."""
+        return self._object(self._read(requests.get(self.place, name, subresource="resize"), timeout))
+
+    def replace_resize(self, body: Any, params: PostParams | None = None, *, field_manager: str | None = None,
+                       field_validation: FieldValidation | None = None, dry_run: bool = False,
+                       timeout: Duration | None = None) -> K:
+        """Change the resources of running containers; of `body`, a Pod, nothing else is looked at."""
+        params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run)
+        return self._written("replace", requests.replace(self.place, body, params, subresource="resize"),
+                             params.dry_run, timeout)
+
+    def patch_resize(self, name: Named, patch: Patch, params: PatchParams | None = None, *,
+                     field_manager: str | None = None, field_validation: FieldValidation | None = None,
+                     dry_run: bool = False, force: bool = False, timeout: Duration | None = None) -> K:
+        """Patch the resources of running containers."""
+        params = chosen(params, PatchParams, field_manager=field_manager, field_validation=field_validation,
+                        dry_run=dry_run, force=force)
+        return self._written("patch", requests.patch(self.place, name, patch, params, subresource="resize"),
+                             params.dry_run, timeout)
+
+    def _attached(self, request: Request, held: AttachParams, stop: StopToken | None,
+                  timeout: Duration | None) -> AttachedProcess:
+        from kubectl_runtime.client.streaming.channels import V4, V5, Channels
+        from kubectl_runtime.client.streaming.process import AttachedProcess
+
+        return AttachedProcess(self._channels(request, Channels(), (V5, V4), stop, timeout), held)
+
+    def _channels(self, request: Request, channels: Channels, protocols: Sequence[str], stop: StopToken | None,
+                  timeout: Duration | None) -> Channels:
+        deadline = self._deadline(timeout)
+        try:
+            channels.carried_by(self.client.connect(request, protocols, inbox=channels, stop=stop, deadline=deadline))
+        except ApiError as error:
+            raise self._told(request, error) from None
+        return channels
+
+    def _told(self, request: Request, error: ApiError) -> ApiError:
+        return explained(self.client, request, error) if error.code == HTTPStatus.NOT_FOUND else error
+
+    def _deadline(self, timeout: Duration | None) -> float | None:
+        return None if timeout is None else self.client.clock.monotonic() + checked_timeout(timeout)
+
+
+def _held(params: AttachParams | None, container: str | None, stdin: bool | None, stdout: bool | None,
+          stderr: bool | None, tty: bool | None) -> AttachParams:
+    return chosen_of_said(params, AttachParams, {"container": container, "stdin": stdin, "stdout": stdout,
+                                                 "stderr": stderr, "tty": tty})

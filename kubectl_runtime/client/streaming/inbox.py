@@ -1,0 +1,37 @@
+"""`Inbox`: where the messages of a websocket go, and `Messages`, the plain one."""
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+
+class Inbox(Protocol):
+    """Where messages go. Both methods are called with the websocket's condition held."""
+
+    def put(self, message: bytes) -> None:
+        """Take one message. Raises TransportError for what breaks the protocol, which ends the websocket."""
+
+    def held(self) -> int:
+        """The bytes that nobody has read."""
+
+
+class Messages:
+    """An inbox of whole messages, in their order."""
+
+    def __init__(self) -> None:
+        self._queue: deque[bytes] = deque()
+        self._held = 0
+
+    def put(self, message: bytes) -> None:
+        self._queue.append(message)
+        self._held += len(message)
+
+    def held(self) -> int:
+        return self._held
+
+    def take(self) -> bytes | None:
+        if not self._queue:
+            return None
+        message = self._queue.popleft()
+        self._held -= len(message)
+        return message

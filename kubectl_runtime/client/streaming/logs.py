@@ -1,0 +1,72 @@
+"""`LogStream`: a container's log while it arrives, as bytes, as text or as lines.
+
+    with pods.log_stream("web", follow=True, stop=stop) as log:
+        for line in log.lines():
+            print(line)
+
+One thread reads; setting the stop token ends the iteration, also while it waits. A log is bytes: where text is asked
+for, what is no UTF-8 comes as U+FFFD, and a character that is cut by the transport is put together again.
+"""
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Iterator
+from typing import Self
+
+from kubectl_runtime.client.http.streams import ByteStream, LineSplitter
+
+
+class LogStream:
+    """An open log. A context manager: leaving it closes the connection. It can be read once, in one of the ways."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The log in the pieces in which it arrives. Blocks until the next, without a limit of its own.
+
+        Raises TransportError when the connection breaks off before the log's end.
+        """
+        with self._stream:
+            for piece in self._stream.chunks():
+                if piece:
+                    yield piece
+
+    def text(self) -> Iterator[str]:
+        """The log as text, in pieces. Raises as iterating does."""
+        return decoded(self)
+
+    def lines(self) -> Iterator[str]:
+        """The lines, without their newlines; the last one also when it was not ended. Raises as iterating does."""
+        return decoded_lines(self)
+
+    def close(self) -> None:
+        """Close the connection. For the reading thread; others set the stop token. Safe to repeat."""
+        self._stream.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def decoded(pieces: Iterable[bytes]) -> Iterator[str]:
+    """`pieces` of UTF-8 as text, whatever the pieces are; what is no UTF-8 is replaced by U+FFFD."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for piece in pieces:
+        if text := decoder.decode(piece):
+            yield text
+    if rest := decoder.decode(b"", final=True):
+        yield rest
+
+
+def decoded_lines(pieces: Iterable[bytes]) -> Iterator[str]:
+    """`pieces` of UTF-8 as lines, without the newlines. A newline's byte occurs in no other character, so lines are cut
+    before they are decoded."""
+    splitter = LineSplitter()
+    for piece in pieces:
+        for line in splitter.feed(piece):
+            yield line.decode("utf-8", "replace")
+    if rest := splitter.rest():
+        yield rest.decode("utf-8", "replace")

@@ -1,0 +1,210 @@
+"""`AttachedProcess`: a process in a container, begun by exec or found by attach, with its streams.
+
+    with pods.exec("web", ["cat"], stdin=True) as process:
+        process.stdin.write(b"hello")
+        process.stdin.close()
+        print(b"".join(process.stdout), process.returncode())
+
+    done = pods.exec("web", ["ls", "/"]).run()            the whole in one: CompletedExec(returncode, stdout, stderr)
+
+Channels: 0 stdin, 1 stdout, 2 stderr, 3 the Status at the end, 4 the terminal's size. What is written to a stream that
+nobody reads is kept until the session is closed; see websocket.py for when the process has to wait.
+"""
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Self
+
+import msgspec
+
+from kubectl_runtime.client.streaming.channels import Channels
+from kubectl_runtime.client.streaming.logs import decoded_lines
+from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.errors import ApiError, RequestError, RequestTimeout, TransportError
+from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.requests.pods import AttachParams
+
+log = logging.getLogger(__name__)
+
+STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
+_PIECE = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedExec:
+    """A process that has ended. `stdout` and `stderr` are what it wrote, as bytes."""
+
+    returncode: int
+    stdout: bytes = field(repr=False)
+    stderr: bytes = field(repr=False)
+
+
+class ProcessInput:
+    """The standard input of a process."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+
+    def write(self, data: bytes) -> None:
+        """Send `data`. Blocks while the process does not read and 1 MiB is unsent. Raises TransportError when the
+        process or the connection has ended."""
+        self._channels.write(STDIN, data)
+
+    def close(self) -> None:
+        """End the input, so that the process reads its end; its output goes on. Raises DiscoveryError for a server
+        before Kubernetes 1.30, which has no way to be told."""
+        self._channels.end(STDIN)
+
+
+class ProcessOutput:
+    """The standard output, or error, of a process. Read by one thread."""
+
+    def __init__(self, channels: Channels, channel: int) -> None:
+        self._channels, self._channel = channels, channel
+
+    def read(self, timeout: Duration | None = None) -> bytes:
+        """The next piece; empty at the end. Blocks until it comes, `timeout` at most.
+
+        Raises RequestTimeout, and TransportError for a connection that broke off.
+        """
+        return self._channels.read(self._channel, None if timeout is None else seconds(timeout))
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The pieces as they come, until the end. Raises as `read` does."""
+        while piece := self.read():
+            yield piece
+
+    def lines(self) -> Iterator[str]:
+        """As lines of text, without their newlines; what is no UTF-8 is replaced by U+FFFD. Raises as `read` does."""
+        return decoded_lines(self)
+
+
+class AttachedProcess:
+    """The streams of a process. A context manager: leaving it closes the connection, whatever the process does then.
+
+    Safe to use from any thread, each output from one.
+    """
+
+    def __init__(self, channels: Channels, params: AttachParams) -> None:
+        self._channels, self._params = channels, params
+        self._status: Status | None = None
+        self._status_read = threading.Lock()
+
+    @property
+    def protocol(self) -> str:
+        """The subprotocol that the server chose."""
+        return self._channels.websocket.protocol
+
+    @property
+    def stdin(self) -> ProcessInput:
+        """Raises RequestError when it was not asked for, as the other streams do."""
+        self._check("stdin", self._params.stdin)
+        return ProcessInput(self._channels)
+
+    @property
+    def stdout(self) -> ProcessOutput:
+        self._check("stdout", self._params.stdout)
+        return ProcessOutput(self._channels, STDOUT)
+
+    @property
+    def stderr(self) -> ProcessOutput:
+        self._check("stderr", self._params.stderr)
+        return ProcessOutput(self._channels, STDERR)
+
+    def terminal_size(self, width: int, height: int) -> None:
+        """Tell the process its terminal's size, in characters. Raises RequestError without a terminal (`tty`)."""
+        self._check("tty", self._params.tty)
+        self._channels.write(RESIZE, msgspec.json.encode({"Width": width, "Height": height}))
+
+    def status(self, timeout: Duration | None = None) -> Status:
+        """How the process ended: Success, or Failure with reason NonZeroExitCode, or why it could not run.
+
+        Blocks until it has ended, `timeout` at most. Raises RequestTimeout, and TransportError when the connection
+        broke off (or the server closed it) before.
+        """
+        with self._status_read:
+            if self._status is None:
+                channels = self._channels
+                content = channels.read(ERROR, None if timeout is None else seconds(timeout))
+                found = _status(content)
+                if found is None:
+                    said = f"with {content[:200].decode('utf-8', 'replace')!r}" if content else "without a status"
+                    raise TransportError(f"{channels.websocket.operation}: the connection ended {said}; how the "
+                                         "process ended is not known")
+                self._status = found
+            return self._status
+
+    def returncode(self, timeout: Duration | None = None) -> int:
+        """The exit code. Blocks and raises as `status` does, and ApiError for a process that could not be run."""
+        status = self.status(timeout)
+        if status.status == "Success":
+            return 0
+        if status.reason == "NonZeroExitCode":
+            for cause in status.causes:
+                if cause.reason == "ExitCode" and (cause.message or "").lstrip("-").isdigit():
+                    return int(cause.message or "")
+        raise ApiError(status, self._channels.websocket.operation)
+
+    def run(self, input: bytes | None = None, *, timeout: Duration | None = None) -> CompletedExec:
+        """Send `input` and end it, read all output, wait for the end, and close the connection.
+
+        Blocks until the process has ended, `timeout` at most for the whole of it. Raises as `returncode` does, and as
+        `stdin.close` does when there is a stdin.
+        """
+        clock = self._channels.websocket.clock
+        deadline = math.inf if timeout is None else clock.monotonic() + seconds(timeout)
+
+        def left() -> float | None:
+            return None if timeout is None else max(0.0, deadline - clock.monotonic())
+
+        def rest(channel: int) -> bytes:
+            return b"".join(iter(lambda: self._channels.read(channel, left()), b""))
+
+        with self:
+            if self._params.stdin:
+                self._feed(input or b"", left)
+            elif input:
+                self._check("stdin", False)
+            stdout = rest(STDOUT) if self._params.stdout else b""
+            stderr = rest(STDERR) if self._params.stderr else b""
+            return CompletedExec(self.returncode(left()), stdout, stderr)
+
+    def _feed(self, input: bytes, left: Callable[[], float | None]) -> None:
+        """Send `input`, and its end. That the process ended before it had read all of it is its own affair."""
+        pieces = (input[begin:begin + _PIECE] for begin in range(0, len(input), _PIECE))
+        try:
+            for piece in pieces:
+                self._channels.write(STDIN, piece, left())
+            self._channels.end(STDIN)
+        except RequestTimeout:
+            raise
+        except TransportError as error:
+            log.debug("%s: not all of the input was sent: %s", self._channels.websocket.operation, error)
+
+    def close(self) -> None:
+        """Close the connection, about a second at most. Safe to repeat."""
+        self._channels.websocket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check(self, name: str, asked: bool | None) -> None:
+        if not asked:
+            raise RequestError(f"{self._channels.websocket.operation}: there is no {name}, as it was not asked for: "
+                               f"{name}=True")
+
+
+def _status(content: bytes) -> Status | None:
+    """The Status that a kubelet sends, which names no kind; None for what is none."""
+    try:
+        found = msgspec.json.decode(content, type=Status)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return found if found.status in ("Success", "Failure") else None

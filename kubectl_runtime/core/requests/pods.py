@@ -1,0 +1,157 @@
+"""What goes over the wire for the Pod's own subresources: log, exec, attach, port-forward. Pure functions, no I/O.
+
+Requests of exec, attach and port-forward are GETs that ask for a websocket; the client adds the handshake's headers.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.meta.metav1 import format_time
+from kubectl_runtime.core.requests.names import Named, object_name
+from kubectl_runtime.core.requests.params import DeleteParams
+from kubectl_runtime.core.requests.request import Place, Request, Retry, create
+
+MOST_PORTS = 128
+"""Ports of one port-forward: each takes two of the 256 channels of a websocket (kube-rs's limit, too)."""
+
+Query = Iterator[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogParams:
+    """Which part of a container's log. The defaults: the whole log of the Pod's only (or default) container.
+
+    `tail_lines`: the last so many lines. `since`: what was written in the last seconds, or since a moment (aware;
+    servers look at whole seconds). `previous`: of the container's last instance. `timestamps`: each line begins with
+    its time. `limit_bytes`: no more than that, even within a line. Raises RequestError for what makes no sense.
+    """
+
+    container: str | None = None
+    tail_lines: int | None = None
+    since_seconds: Duration | None = None
+    since_time: datetime | None = None
+    previous: bool = False
+    timestamps: bool = False
+    limit_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_count("tail_lines", self.tail_lines, 0)
+        _check_count("limit_bytes", self.limit_bytes, 1)
+        if self.since_seconds is not None and self.since_time is not None:
+            raise RequestError("since_seconds= and since_time= are both given: a log begins at one moment")
+        if self.since_seconds is not None and seconds(self.since_seconds) <= 0:
+            raise RequestError(f"since_seconds={self.since_seconds}: a time above 0 is expected")
+        if self.since_time is not None and self.since_time.tzinfo is None:
+            raise RequestError("since_time= has no time zone: an aware datetime is expected")
+
+    def query(self) -> Query:
+        if self.container is not None:
+            yield "container", self.container
+        if self.tail_lines is not None:
+            yield "tailLines", str(self.tail_lines)
+        if self.since_seconds is not None:
+            yield "sinceSeconds", str(max(1, round(seconds(self.since_seconds))))
+        if self.since_time is not None:
+            yield "sinceTime", format_time(self.since_time)
+        if self.previous:
+            yield "previous", "true"
+        if self.timestamps:
+            yield "timestamps", "true"
+        if self.limit_bytes is not None:
+            yield "limitBytes", str(self.limit_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachParams:
+    """Which streams of a process to hold. A terminal (`tty`) has no stderr of its own: it writes both to stdout.
+
+    `stderr` None: yes, unless there is a terminal. Raises RequestError for no stream at all, and for a terminal with
+    stderr.
+    """
+
+    container: str | None = None
+    stdin: bool = False
+    stdout: bool = True
+    stderr: bool | None = None
+    tty: bool = False
+
+    def __post_init__(self) -> None:
+        if self.tty and self.stderr:
+            raise RequestError("tty=True and stderr=True: a terminal writes both to stdout")
+        object.__setattr__(self, "stderr", not self.tty if self.stderr is None else self.stderr)
+        if not (self.stdin or self.stdout or self.stderr):
+            raise RequestError("neither stdin, stdout nor stderr is asked for: nothing would be held")
+
+    def query(self) -> Query:
+        if self.container is not None:
+            yield "container", self.container
+        for name in ("stdin", "stdout", "stderr", "tty"):
+            if getattr(self, name):
+                yield name, "true"
+
+
+def log(place: Place, name: Named, params: LogParams, *, follow: bool = False) -> Request:
+    """Read a container's log; with `follow` the answer goes on until the container ends."""
+    query = params.query()
+    return _of_pod(place, name, "log", "logs", (*query, ("follow", "true")) if follow else query, Retry.SAFE)
+
+
+def exec_(place: Place, name: Named, command: Sequence[str], params: AttachParams) -> Request:
+    """Run a command in a container: a program and its arguments; no shell reads them."""
+    if isinstance(command, str) or not command or not all(isinstance(part, str) for part in command):
+        raise RequestError(f"{place.words('exec', name)}: the command is a list, a program and its arguments, such as "
+                           "['sh', '-c', 'echo hello']")
+    return _of_pod(place, name, "exec", "exec", (*(("command", part) for part in command), *params.query()))
+
+
+def attach(place: Place, name: Named, params: AttachParams) -> Request:
+    """Hold the streams of the process that a container runs."""
+    return _of_pod(place, name, "attach", "attach", params.query())
+
+
+def port_forward(place: Place, name: Named, ports: Sequence[int]) -> Request:
+    """Connections to ports of a Pod."""
+    operation = place.words("port-forward", name)
+    if isinstance(ports, str | bytes) or not 1 <= len(ports) <= MOST_PORTS:
+        raise RequestError(f"{operation}: 1 to {MOST_PORTS} ports are expected")
+    wrong: list[Any] = [port for port in ports if type(port) is not int or not 0 < port < 1 << 16]
+    if wrong:
+        raise RequestError(f"{operation}: {wrong[0]!r} is no port: a number from 1 to 65535 is expected")
+    if len(set(ports)) < len(ports):
+        raise RequestError(f"{operation}: a port stands twice in {list(ports)}; a second connection to it is a second "
+                           "port-forward")
+    return _of_pod(place, name, "portforward", "port-forward", (("ports", str(port)) for port in ports))
+
+
+def eviction(place: Place, name: Named, params: DeleteParams) -> Request:
+    """Ask that a Pod be deleted when the disruption budgets allow it. The options travel in the body alone."""
+    named = object_name(place, name)
+    body: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction",
+                            "metadata": {"name": named, "namespace": place.namespace}}
+    if options := params.body():
+        body["deleteOptions"] = options
+    return create(place, body, name=named, subresource="eviction")
+
+
+def _of_pod(place: Place, name: Named, subresource: str, verb: str, query: Iterable[tuple[str, str]],
+            retry: Retry = Retry.UNSENT_ONLY) -> Request:
+    try:
+        named = object_name(place, name)
+        path = place.path(named, subresource)
+    except RequestError as error:
+        raise RequestError(f"{place.words(verb, name, subresource)}: {error}") from None
+    if place.namespace is None and place.resource.namespaced:
+        raise RequestError(f"{place.words(verb, named, subresource)}: which namespace? "
+                           "Use Api.namespaced(client, kind, namespace)")
+    return Request("GET", path, verb, place.resource, "", place.namespace, named, tuple(query), (("Accept", "*/*"),),
+                   None, retry, subresource)
+
+
+def _check_count(name: str, value: object, least: int) -> None:
+    if value is not None and (type(value) is not int or value < least):
+        raise RequestError(f"{name}={value!r}: a whole number from {least} up is expected")

@@ -1,0 +1,187 @@
+"""The verbs of single kinds and of Pods' subresources, against the embedded server."""
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from kubectl_runtime import Api, ApiError, ApiResource, DiscoveryError, Patch, RequestError
+from kubectl_runtime.client.api.fetch import fetch
+from kubectl_runtime.client.api.kind_verbs import RESTARTED_AT
+from kubectl_runtime.core.meta.gvk import Scope
+from kubectl_runtime.core.meta.metav1 import OwnerReference
+from kubectl_runtime.core.requests.params import Preconditions
+from kubectl_runtime.resources import ConfigMap, Deployment, Node, Pod, ServiceAccount
+from kubectl_runtime.testing import ApiServer
+
+CSR = ApiResource("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", Scope.CLUSTER)
+
+
+@pytest.fixture(scope="module")
+def server():
+    with ApiServer() as running:
+        yield running
+
+
+@pytest.fixture
+def client(server):
+    server.restart(fresh=True)
+    with server.client() as made:
+        yield made
+
+
+def pod(name="web", **spec):
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+            "spec": {"containers": [{"name": "app", "image": "x"}], **spec}}
+
+
+def test_restart_changes_the_template_as_kubectl_does_and_nothing_else(server, client):
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "app", "image": "x"}]}}
+    server.load([{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+                  "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}])
+    api = Api.namespaced(client, Deployment, "default")
+    before = api.get("web")
+    after = api.restart("web")
+    annotations = after["spec"]["template"]["metadata"]["annotations"]
+    assert list(annotations) == [RESTARTED_AT]
+    assert after.metadata.generation == before.metadata.generation + 1
+    plain = after.to_dict()
+    del plain["spec"]["template"]["metadata"]["annotations"]
+    assert plain["spec"] == before.to_dict()["spec"]
+
+
+def test_cordon_and_uncordon(server, client):
+    server.load([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}])
+    api = Api.all(client, Node)
+    assert api.cordon("n1").spec.unschedulable is True
+    assert not api.uncordon("n1").spec.unschedulable
+
+
+@pytest.mark.parametrize(("verb", "arguments", "kinds"), [
+    ("cordon", (), "Node"), ("uncordon", (), "Node"), ("restart", (), "DaemonSet, Deployment, StatefulSet"),
+    ("create_token", (), "ServiceAccount"), ("approve", ("Why",), "CertificateSigningRequest"),
+    ("deny", ("Why",), "CertificateSigningRequest")])
+def test_a_kind_without_the_verb_is_refused_by_name(server, client, verb, arguments, kinds):
+    before = len(server.requests)
+    with pytest.raises(RequestError, match=f"{verb} is a verb of {kinds}, not of configmaps"):
+        getattr(Api.namespaced(client, ConfigMap, "default"), verb)("a", *arguments)
+    assert len(server.requests) == before
+
+
+def test_evict_deletes_the_pod_and_a_budget_forbids_it_at_once(server, client):
+    server.load([pod("a"), pod("b")])
+    api = Api.namespaced(client, Pod, "default")
+    api.evict("a", dry_run=True)
+    assert api.get_opt("a") is not None
+    api.evict("a")
+    assert api.get_opt("a") is None
+    with pytest.raises(ApiError) as caught:
+        api.evict("b", preconditions=Preconditions(uid="another"))
+    assert caught.value.is_conflict
+    sent = server.requests.select(path="/api/v1/namespaces/default/pods/b/eviction")[-1].json()
+    assert sent["deleteOptions"] == {"preconditions": {"uid": "another"}}
+
+
+def test_writes_of_subresources_are_told_to_observers(server, client):
+    server.load([pod("a")])
+    told = []
+    client.on_write(lambda write: told.append((write.verb, write.subresource, write.ref.name)))
+    Api.namespaced(client, Pod, "default").evict("a", dry_run=True)
+    Api.namespaced(client, Pod, "default").evict("a")
+    assert told == [("create", "eviction", "a")]
+
+
+def test_ephemeral_containers_are_added_by_patch_and_by_replace(server, client):
+    server.load([pod()])
+    api = Api.namespaced(client, Pod, "default")
+    shell = {"name": "shell", "image": "busybox"}
+    patched = api.patch_ephemeral_containers("web", Patch.strategic({"spec": {"ephemeralContainers": [shell]}}))
+    assert [entry["name"] for entry in patched["spec"]["ephemeralContainers"]] == ["shell"]
+    body = api.get_ephemeral_containers("web").to_dict()
+    body["spec"]["ephemeralContainers"].append({"name": "other", "image": "busybox"})
+    replaced = api.replace_ephemeral_containers(body)
+    assert [entry["name"] for entry in replaced["spec"]["ephemeralContainers"]] == ["shell", "other"]
+
+
+def test_resize_changes_resources_of_containers(server, client):
+    server.load([pod(containers=[{"name": "app", "image": "x", "resources": {"requests": {"cpu": "1"}}}])])
+    api = Api.namespaced(client, Pod, "default")
+    change = {"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "2"}}}]}}
+    assert api.patch_resize("web", Patch.strategic(change))["spec"]["containers"][0]["resources"]["requests"] == \
+        {"cpu": "2"}
+    body = api.get_resize("web").to_dict()
+    body["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
+    assert api.replace_resize(body)["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "3"}
+
+
+def test_any_subresource_can_be_read_and_written_by_its_name(server, client):
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "app", "image": "x"}]}}
+    server.load([{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+                  "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}}])
+    api = Api.namespaced(client, Deployment, "default")
+    scale = api.get_subresource("web", "scale")
+    assert (scale["kind"], scale["spec"]["replicas"]) == ("Scale", 1)
+    scale["spec"]["replicas"] = 2
+    assert api.replace_subresource("web", "scale", scale)["spec"]["replicas"] == 2
+    assert api.patch_subresource("web", "scale", Patch.merge({"spec": {"replicas": 5}}))["spec"]["replicas"] == 5
+    assert api.get("web")["spec"]["replicas"] == 5
+
+
+def test_a_token_of_a_service_account_comes_with_its_end_and_is_never_shown(server, client):
+    server.load([{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": "default"}},
+                 pod(serviceAccountName="robot")])
+    api = Api.namespaced(client, ServiceAccount, "default")
+    bound = Api.namespaced(client, Pod, "default").get("web").ref
+    made = api.create_token("robot", audiences=["vault"], expiration=3600, bound_object=bound)
+    assert made.token
+    assert made.token not in repr(made)
+    assert 3500 < (made.expiration - client.clock.now()).total_seconds() < 3700
+    sent = server.requests.select(path="/api/v1/namespaces/default/serviceaccounts/robot/token")[-1].json()
+    assert sent["spec"] == {"audiences": ["vault"], "expirationSeconds": 3600,
+                            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "web"}}
+    with pytest.raises(RequestError, match="600 s at least"):
+        api.create_token("robot", expiration=60)
+    with pytest.raises(RequestError, match="a list is expected"):
+        api.create_token("robot", audiences="vault")
+
+
+@pytest.mark.parametrize(("verb", "verdict"), [("approve", "Approved"), ("deny", "Denied")])
+def test_a_signing_request_is_approved_or_denied_and_keeps_its_other_conditions(server, client, verb, verdict):
+    request = base64.b64encode(_signing_request()).decode()
+    server.load([{"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+                  "metadata": {"name": "me"}, "spec": {"request": request, "usages": ["client auth"],
+                                                      "signerName": "example.com/mine"}}])
+    api = Api.all(client, CSR)
+    told = getattr(api, verb)("me", "ByHand", "looks right")
+    again = getattr(api, verb)("me", "ByHand", "looks right")
+    for found in (told, again, api.get_approval("me")):
+        (condition,) = found["status"]["conditions"]
+        assert (condition["type"], condition["status"], condition["reason"], condition["message"]) == (
+            verdict, "True", "ByHand", "looks right")
+
+
+def _signing_request():
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "me")])
+    made = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    return made.public_bytes(serialization.Encoding.PEM)
+
+
+def test_what_a_reference_names_is_fetched_wherever_it_is(server, client):
+    server.load([pod(), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}])
+    found = Api.namespaced(client, Pod, "default").get("web")
+    owner = OwnerReference(api_version="v1", kind="Pod", name="web", uid=found.metadata.uid)
+    assert fetch(client, owner, namespace="default").name == "web"
+    assert fetch(client, {"apiVersion": "v1", "kind": "Pod", "name": "web", "namespace": "default"}).name == "web"
+    assert fetch(client, {"apiVersion": "v1", "kind": "Node", "name": "n1"}, namespace="default").kind == "Node"
+    with pytest.raises(ApiError) as caught:
+        fetch(client, OwnerReference(api_version="v1", kind="Pod", name="web", uid="older"), namespace="default")
+    assert caught.value.is_not_found
+    with pytest.raises(DiscoveryError, match=r"serves no Widget in example\.com/v1"):
+        fetch(client, {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w"})
+    with pytest.raises(RequestError, match="leads nowhere"):
+        fetch(client, {"kind": "Pod", "name": "web"})

@@ -1,0 +1,231 @@
+"""One websocket of a client: `Client.connect`, pings, the end, credentials and proxies."""
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from contextlib import closing, suppress
+from types import SimpleNamespace
+
+import pytest
+
+from kubectl_runtime import Api, ApiError, RequestTimeout, TransportError
+from kubectl_runtime.client.streaming import websocket
+from kubectl_runtime.client.streaming.handshake import Opened
+from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.resources import Pod
+from tests.client.streaming.socket_peer import CLOSE, PING, PONG, SUCCESS, SocketPeer, frame, serving
+from tests.client.wire_server import WireServer, status
+
+ASKED = Request("GET", "/apis/example.com/v1/things/a/talk", "get", None, "talk to a")
+PROTOCOL = "v5.channel.k8s.io"
+
+
+def test_connect_opens_any_websocket_and_messages_go_both_ways():
+    def script(peer):
+        opcode, content = peer.read()
+        assert (opcode, content) == (2, b"hello")
+        peer.frame(b"text", opcode=1)
+        peer.frame(b"", opcode=2)
+        peer.end()
+
+    with serving(script) as server, server.client() as client, client.connect(ASKED, [PROTOCOL]) as talk:
+        assert talk.protocol == PROTOCOL
+        talk.send(b"hello")
+        assert talk.receive(5) == b"text"
+        assert talk.receive(5) == b""
+        assert talk.receive(5) is None
+        assert talk.receive() is None
+        with pytest.raises(TransportError, match="talk to a: the connection was closed"):
+            talk.send(b"more")
+
+
+def test_closing_says_goodbye_after_everything_that_was_sent():
+    got = []
+
+    def script(peer):
+        while True:
+            opcode, content = peer.read()
+            got.append((opcode, content))
+            if opcode == CLOSE:
+                peer.frame(content, CLOSE)
+                return
+
+    with serving(script) as server, server.client() as client:
+        with client.connect(ASKED, [PROTOCOL]) as talk:
+            for number in range(50):
+                talk.send(b"%d" % number)
+        talk.close()
+    assert got == [*((2, b"%d" % number) for number in range(50)), (CLOSE, struct.pack("!H", 1000))]
+
+
+def test_a_peer_that_never_says_goodbye_is_waited_for_a_moment_only():
+    with serving(lambda peer: peer.peer.hold()) as server, server.client() as client:
+        talk = client.connect(ASKED, [PROTOCOL])
+        closer = threading.Thread(target=talk.close)
+        closer.start()
+        closer.join(10)
+        assert not closer.is_alive()
+        assert talk.ended
+        assert talk.error is None
+
+
+def test_pings_are_sent_and_answered(monkeypatch):
+    monkeypatch.setattr(websocket, "PING_INTERVAL", 0.05)
+
+    def script(peer):
+        assert peer.read() == (PING, b"")
+        peer.frame(b"are you there", PING)
+        while (found := peer.read()) == (PING, b""):
+            pass
+        assert found == (PONG, b"are you there")
+        peer.send(1, b"done")
+        peer.end()
+
+    with serving(script) as server, server.client() as client, client.connect(ASKED, [PROTOCOL]) as talk:
+        assert talk.receive(10) == b"\x01done"
+
+
+def test_silence_is_a_timeout_and_the_websocket_goes_on():
+    go_on = threading.Event()
+
+    def script(peer):
+        go_on.wait(5)
+        peer.send(1, b"late")
+        peer.end()
+
+    with serving(script) as server, server.client() as client, client.connect(ASKED, [PROTOCOL]) as talk:
+        with pytest.raises(RequestTimeout, match="talk to a"):
+            talk.receive(0.05)
+        go_on.set()
+        assert talk.receive(5) == b"\x01late"
+
+
+def test_credentials_that_are_refused_are_renewed_for_a_websocket_too(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("old")
+
+    def serve(peer):
+        while (request := peer.receive()) is not None:
+            if request.header("Authorization") != "Bearer new":
+                token.write_text("new")
+                peer.answer(401, status(401, "Unauthorized"))
+            else:
+                SocketPeer(peer, request).end(SUCCESS)
+                return
+
+    with WireServer(serve) as server, server.client(token_file=str(token)) as client:
+        assert Api.namespaced(client, Pod, "default").exec("web", ["ls"]).run(timeout=10).returncode == 0
+    assert [request.header("Authorization") for request in server.requests] == ["Bearer old", "Bearer new"]
+
+
+def test_a_layer_of_the_user_sees_the_handshake():
+    seen = []
+
+    def layer(send):
+        def sent(call):
+            answer = send(call)
+            seen.append((call.request.operation, answer.status))
+            return answer
+
+        return sent
+
+    with serving(lambda peer: peer.end(SUCCESS)) as server, server.client(client={"layers": [layer]}) as client:
+        assert Api.namespaced(client, Pod, "default").exec("web", ["ls"]).run(timeout=10).returncode == 0
+    assert seen == [("exec pods/exec default/web", 101)]
+
+
+def test_a_websocket_goes_through_a_proxy_as_calls_do():
+    lines = []
+
+    def forward(source, target):
+        with suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+    from kubectl_runtime.certificates.authority import Authority
+    from kubectl_runtime.certificates.contexts import server_context
+
+    authority = Authority()
+    with serving(lambda peer: (peer.send(1, b"through"), peer.end(SUCCESS)),
+                 tls=server_context(authority.server(), authority.pem)) as server, \
+            closing(socket.create_server(("127.0.0.1", 0))) as listener:
+
+        def proxy():
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as file:
+                lines.append(file.readline())
+                while file.readline().strip():
+                    pass
+                with socket.create_connection(("127.0.0.1", server.port)) as upstream:
+                    connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                    back = threading.Thread(target=forward, args=(upstream, connection))
+                    back.start()
+                    forward(connection, upstream)
+                    back.join(5)
+
+        thread = threading.Thread(target=proxy)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with server.client(ca_data=authority.pem, proxy_url=url) as client:
+            done = Api.namespaced(client, Pod, "default").exec("web", ["ls"]).run(timeout=10)
+        thread.join(5)
+    assert done.stdout == b"through"
+    assert [line.split()[:2] for line in lines] == [[b"CONNECT", f"127.0.0.1:{server.port}".encode()]]
+
+
+def test_programs_that_open_no_websocket_do_not_pay_for_importing_them():
+    program = ("import sys; from kubectl_runtime import Api, Client, Config; "
+               "from kubectl_runtime.resources import Pod; "
+               "Api.namespaced(Client(Config(cluster_url='http://127.0.0.1:1')), Pod, 'default'); "
+               "print([name for name in sys.modules if name.startswith(('websocket', 'kubectl_runtime.client.str'))])")
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert shown.stdout.strip() == "[]"
+
+
+def test_a_mocked_adapter_says_that_it_carries_no_websocket():
+    import requests
+    import requests_mock
+
+    session = requests.Session()
+    adapter = requests_mock.Adapter()
+    session.mount("http://", adapter)
+    adapter.register_uri("GET", requests_mock.ANY, status_code=101)
+    server = WireServer(lambda peer: None)
+    with server, server.client(client={"session": session}) as client, \
+            pytest.raises((TransportError, ApiError), match="talk to a"):
+        client.connect(ASKED)
+
+
+class FullOnce:
+    """An inbox that has no room for a moment after its first message."""
+
+    def __init__(self):
+        self.messages = []
+        self.full = False
+
+    def put(self, message):
+        self.full = not self.messages
+        self.messages.append(message)
+
+    def held(self):
+        full, self.full = self.full, False
+        return websocket.ROOM if full else 0
+
+
+def test_frames_that_waited_for_room_when_the_connection_ended_are_not_lost():
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.sendall(frame(b"one") + frame(b"two") + frame(b"\x03\xe8", CLOSE))
+    theirs.close()
+    inbox = FullOnce()
+    with websocket.WebSocket(Opened(ours, b"", "", SimpleNamespace(raw=ours)), "talk", inbox=inbox) as talk:
+        with talk.condition:
+            while not talk.ended:
+                talk.condition.wait(5)
+        assert inbox.messages == [b"one", b"two"]
+        assert talk.error is None
