@@ -4,7 +4,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -176,8 +176,8 @@ def test_the_schema_is_structural() -> None:
 
 def test_objects_written_by_the_class_fit_its_schema_and_nothing_is_pruned() -> None:
     spec = Spec("text", color=Color.RED, weight=0.5, ports=[Port("http", 80)], tags={"x"}, labels={"a": "b"},
-                anything=[1], open={"deep": {"er": 1}}, target="50%", when=datetime(2026, 1, 1), day=date(2026, 1, 1),
-                blob=b"\x00", id=UUID(int=1), matrix=[[1], [2]])
+                anything=[1], open={"deep": {"er": 1}}, target="50%", when=datetime(2026, 1, 1, tzinfo=UTC),
+                day=date(2026, 1, 1), blob=b"\x00", id=UUID(int=1), matrix=[[1], [2]])
     content = Generator(name="a", spec=spec, status=Status(3)).to_dict()
     schema = schema_of(Generator)
     without_metadata = {key: content[key] for key in ("spec", "status")}
