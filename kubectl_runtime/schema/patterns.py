@@ -2,9 +2,9 @@
 
 What RE2 refuses (look-around, back references, atomic groups, possessive repeats, repeats above 1000) is refused with
 the words of Go's parser, though Python could do it: the real server would refuse the CustomResourceDefinition. What Go
-and Python write differently is translated: ``\\z``, ``$`` (in Go the end of the text alone), ``\\Q`` to ``\\E``,
-``[[:alpha:]]``, ``\\pL``, flags in the middle. ``\\d``, ``\\w``, ``\\s`` and ``\\b`` mean ASCII. The flag ``U`` and names
-of scripts (``\\p{Greek}``) have no equal here and are refused.
+and Python write differently is translated: the end of the text (``$`` is that alone in Go), ``\\Q``, POSIX classes,
+``\\pL``, flags in the middle; ``\\d``, ``\\w``, ``\\s`` and ``\\b`` mean ASCII. The flag ``U`` and names of scripts
+(``\\p{Greek}``) have no equal here and are refused.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from kubectl_runtime.apiserver.kinds.base import dig
 from kubectl_runtime.apiserver.objectmeta.names import dns_1035_label_errors, dns_subdomain_errors
 from kubectl_runtime.schema.fields import resolve_field
 from kubectl_runtime.schema.keywords import schema_definition_causes
+from kubectl_runtime.schema.rules import rule_definition_causes
 
 Object = dict[str, Any]
 
@@ -58,7 +59,8 @@ def schema_version_causes(versions: list[Object]) -> list[Cause]:
     for at, part in _parts(versions, "schema"):
         place = "spec.validation" if at == "spec.schema" else at
         if (schema := dig(part or {}, "openAPIV3Schema")) is not None:
-            found += schema_definition_causes(schema, f"{place}.openAPIV3Schema")
+            here = f"{place}.openAPIV3Schema"
+            found += schema_definition_causes(schema, here) or rule_definition_causes(schema, here)
     return found
 
 
