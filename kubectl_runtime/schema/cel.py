@@ -72,15 +72,6 @@ class CelError(Exception):
     """A rule that does not compile, or an evaluation that gives no value; the text is the engine's, as cel-go's."""
 
 
-def is_available() -> bool:
-    """Whether the extra is installed."""
-    try:
-        _engine()
-    except ImportError:
-        return False
-    return True
-
-
 @functools.cache
 def _engine() -> Any:
     """The C++ wrapper, imported when the first rule is met (0.1 s)."""

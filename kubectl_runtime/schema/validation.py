@@ -151,6 +151,9 @@ def _object_causes(value: dict[str, Any], node: Node, old: Any, path: str) -> It
     for name in node.get("required") or ():
         if name not in value:
             yield causes.required(prefix + name)
+    if node.get("x-kubernetes-embedded-resource"):
+        yield from (causes.required(prefix + name, "must not be empty") for name in ("apiVersion", "kind")
+                    if name not in value)
     properties, extra = node.get("properties") or {}, node.get("additionalProperties")
     before = old if isinstance(old, dict) else {}
     for name, child in value.items():
