@@ -8,7 +8,7 @@
 
     Generator.crd()                                  the definition, as a dict to create or apply
     Generator.new("name", GeneratorSpec(...))        an object, with the labels and annotations of the class
-    generator.validate(old)                          what the server would refuse, rules included, without a server
+    generator.violations(old)                        what the server would refuse, rules included, without a server
 
 What the API server would refuse in the schema is refused when the class is made, with the field and the remedy; types
 that are defined further down in the module are looked at when `crd()` is called. Rules are compiled by `crd()`, if the
@@ -66,7 +66,7 @@ class CustomResource(Resource):
         return cls(name=name, namespace=namespace, labels=options.labels or None,
                    annotations=options.annotations or None, spec=spec)
 
-    def validate(self, old: CustomResource | None = None) -> list[Cause]:
+    def violations(self, old: CustomResource | None = None) -> list[Cause]:
         """What is wrong with this object by its schema and its rules; with `old`, with the update from that one.
 
         The same that the API server would say, field by field; an empty list if nothing is. Does not block. Raises
@@ -114,7 +114,7 @@ class CustomResource(Resource):
         for path in options.selectable_fields:
             if problem := resolve_field(path, schema)[1]:
                 raise TypeError(f"class {cls.__name__}: selectable_fields= names {path!r}: {problem}")
-        subresources = {"status": {}} if "status" in attributes_of(cls) else {}
+        subresources: dict[str, Any] = {"status": {}} if "status" in attributes_of(cls) else {}
         if options.scale is not None:
             if not subresources:
                 raise TypeError(f"class {cls.__name__}: scale= needs a status: declare status: MyStatus | None = None")

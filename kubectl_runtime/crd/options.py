@@ -86,7 +86,8 @@ def options_of(cls: type, given: Mapping[str, Any]) -> CrdOptions:
     for name in _LISTS & given.keys():
         if isinstance(given[name], str):
             raise TypeError(f"class {cls.__name__}: {name}= takes several; write {name}=({given[name]!r},)")
-    found = CrdOptions(**{name: tuple(value) if name in _LISTS else value for name, value in given.items()})
+    values: dict[str, Any] = {name: tuple(value) if name in _LISTS else value for name, value in given.items()}
+    found = CrdOptions(**values)
     if found.schema is not None and found.rules:
         raise TypeError(f"class {cls.__name__}: rules= has no place beside schema=; write them into the schema as "
                         "x-kubernetes-validations")

@@ -37,10 +37,10 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from kubectl_runtime.schema.cellibrary import OPAQUE, Function, functions
+from kubectl_runtime.schema.celmessages import duration, opaque_classes, pool_of, timestamp
 from kubectl_runtime.schema.celtypes import (
     NO_VALUE,
     Converter,
@@ -58,10 +58,6 @@ _OPTIONAL_OLD = "cel.bind(oldSelf, oldSelf__given ? optional.of(oldSelf__value) 
 _SCALARS = {"string": "STRING", "int": "INT", "double": "DOUBLE", "bool": "BOOL", "bytes": "BYTES", "dyn": "DYN",
             "timestamp": "TIMESTAMP", "duration": "DURATION"}
 _COMPARISONS = {"<": "less", "<=": "less_equals", ">": "greater", ">=": "greater_equals"}  # of whole and other numbers
-_MESSAGES = {"timestamp": ".google.protobuf.Timestamp", "duration": ".google.protobuf.Duration",
-             "dyn": ".google.protobuf.Value"}
-_NUMBERS = {"double": 1, "int": 3, "bool": 8, "string": 9, "bytes": 12}
-_MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
 _TEXTS = ((re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$"), ""), (re.compile(r" not found in struct '[^']*'"), ""),
           (re.compile(r"expression of type ('.*') cannot be the operand of a select operation"),
            r"type \1 does not support field selection"),
@@ -87,66 +83,6 @@ def uses_old_self(expression: str) -> bool:
 
 
 # --- types ------------------------------------------------------------------------------------------------------------
-
-
-def _pool(types: Iterable[tuple[str, Message]]) -> Any:
-    """A descriptor pool of messages, with those of the library; proto2, where names may differ by an underscore."""
-    from google.protobuf import (
-        descriptor_pb2,
-        descriptor_pool,
-        duration_pb2,
-        struct_pb2,
-        timestamp_pb2,
-        wrappers_pb2,
-    )
-    pool = descriptor_pool.DescriptorPool()
-    for known in (struct_pb2, timestamp_pb2, duration_pb2, wrappers_pb2):
-        pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
-    file = descriptor_pb2.FileDescriptorProto(name="kubernetes.proto", package="kubernetes", syntax="proto2")
-    file.dependency.extend(["google/protobuf/struct.proto", "google/protobuf/timestamp.proto",
-                            "google/protobuf/duration.proto"])
-    for name in OPAQUE:
-        file.message_type.add(name=name).field.add(name="value", number=1, type=9, label=_OPTIONAL)
-    for name, message in types:
-        _fill(file.message_type.add(name=name), message, f".kubernetes.{name}")
-    pool.AddSerializedFile(file.SerializeToString())
-    return pool
-
-
-def _fill(target: Any, message: Message, path: str) -> None:
-    for number, (name, declared) in enumerate(message.fields.items(), 1):
-        field = target.field.add(name=name, number=number + (1000 if number >= 19000 else 0), label=_OPTIONAL)
-        if isinstance(declared, ListOf):
-            field.label = _REPEATED
-            _set_type(field, declared.element, target, path, f"Item{number}")
-        elif isinstance(declared, MapOf):
-            _set_map(field, declared, target, path)
-        else:
-            _set_type(field, declared, target, path, f"Object{number}")
-
-
-def _set_type(field: Any, declared: Type, target: Any, path: str, name: str) -> None:
-    """Lists of lists and the like have no field of their own in messages: inside an object they are not typed."""
-    if isinstance(declared, Message):
-        _fill(target.nested_type.add(name=name), declared, f"{path}.{name}")
-        field.type, field.type_name = _MESSAGE, f"{path}.{name}"
-    elif isinstance(declared, str) and declared in _NUMBERS:
-        field.type = _NUMBERS[declared]
-    else:
-        field.type, field.type_name = _MESSAGE, _MESSAGES.get(str(declared), _MESSAGES["dyn"])
-
-
-def _set_map(field: Any, declared: MapOf, target: Any, path: str) -> None:
-    name = "".join(part[:1].upper() + part[1:] for part in field.name.split("_")) + "Entry"
-    if any(known.name == name for known in target.nested_type):
-        field.type, field.type_name = _MESSAGE, ".google.protobuf.Struct"
-        return
-    entry = target.nested_type.add(name=name)
-    entry.options.map_entry = True
-    entry.field.add(name="key", number=1, type=9, label=_OPTIONAL)
-    _set_type(entry.field.add(name="value", number=2, label=_OPTIONAL), declared.element, target, path,
-              f"Value{field.number}")
-    field.label, field.type, field.type_name = _REPEATED, _MESSAGE, f"{path}.{name}"
 
 
 def _cel_type(declared: Type, messages: list[tuple[str, Message]]) -> Any:
@@ -228,7 +164,7 @@ class Scope:
         messages = list(_messages(declared, itertools.count()))
         cel, extensions, bindings = _engine()
         own = _cel_type(declared, messages)
-        pool, shared = _pool(messages), {"self": own}
+        pool, shared = pool_of(messages), {"self": own}
         self._plain, self._optional = (
             cel.NewEnv(pool, variables={**shared, **more}, extensions=[*used, _library(typed=True, classes={})])
             for more, used in (({"oldSelf": own}, extensions),
@@ -260,12 +196,9 @@ def _cleaned(text: str) -> str:
 @functools.cache
 def _runtime() -> tuple[Any, Any]:
     """The environment in which every rule runs: values say their types, the compiler has checked them before."""
-    from google.protobuf import message_factory
     cel, extensions, bindings = _engine()
-    pool = _pool(())
-    classes = {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"kubernetes.{name}"))
-               for name in OPAQUE}
-    made, own, value = _library(typed=False, classes=classes), {"self": cel.Type.DYN}, cel.Type.DYN
+    pool = pool_of(())
+    made, own, value = _library(typed=False, classes=opaque_classes(pool)), {"self": cel.Type.DYN}, cel.Type.DYN
     return (cel.NewEnv(pool, variables={**own, "oldSelf": value}, extensions=[*extensions, made]),
             cel.NewEnv(pool, variables={**own, "oldSelf__value": value, "oldSelf__given": cel.Type.BOOL},
                        extensions=[*extensions, *bindings, made]))
@@ -305,18 +238,4 @@ def program(expression: str, *, optional_old: bool = False) -> Program:
 
 def convert(node: Node, *, root: bool = False) -> Converter | None:
     """What turns a JSON value under the schema into the one that `Program.run` takes; None if it is the same."""
-    return converter(node, _timestamp, _duration, root=root)
-
-
-def _timestamp(moment: datetime) -> Any:
-    from google.protobuf.timestamp_pb2 import Timestamp
-    found = Timestamp()
-    found.FromDatetime(moment)
-    return found
-
-
-def _duration(amount: timedelta) -> Any:
-    from google.protobuf.duration_pb2 import Duration
-    found = Duration()
-    found.FromTimedelta(amount)
-    return found
+    return converter(node, timestamp, duration, root=root)

@@ -45,7 +45,7 @@ class LateSpec(msgspec.Struct):
 
 
 def told(obj: CustomResource, old: CustomResource | None = None) -> list[tuple[str, str]]:
-    return [(cause.field, cause.message.partition(": ")[2]) for cause in obj.validate(old)]
+    return [(cause.field, cause.message.partition(": ")[2]) for cause in obj.violations(old)]
 
 
 def test_every_option_is_in_the_definition() -> None:
