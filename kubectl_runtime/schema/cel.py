@@ -204,6 +204,26 @@ def _runtime() -> tuple[Any, Any]:
                        extensions=[*extensions, *bindings, made]))
 
 
+class Values:
+    """A value (`convert`ed before) and the old one, handed to the engine once for all rules of a place."""
+
+    def __init__(self, value: Any, old: Any = NO_VALUE) -> None:
+        self._value, self._old = value, old
+        self._bound: dict[bool, Any] = {}
+
+    def bound(self, *, optional_old: bool) -> Any:
+        """The variables of an expression, as the engine takes them."""
+        if optional_old not in self._bound:
+            given = self._old is not NO_VALUE
+            data = {"self": self._value}
+            if optional_old:
+                data |= {"oldSelf__given": given, "oldSelf__value": self._old if given else None}
+            elif given:
+                data["oldSelf"] = self._old
+            self._bound[optional_old] = _runtime()[optional_old].Activation(data)
+        return self._bound[optional_old]
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """An expression that is ready to run."""
@@ -211,16 +231,10 @@ class Program:
     expression: Any
     optional_old: bool
 
-    def run(self, value: Any, old: Any = NO_VALUE) -> Any:
-        """What the expression gives for a value (`convert`ed before) and the old one; CelError if it gives nothing."""
-        given = old is not NO_VALUE
-        data = {"self": value}
-        if self.optional_old:
-            data |= {"oldSelf__given": given, "oldSelf__value": old if given else None}
-        elif given:
-            data["oldSelf"] = old
+    def run(self, values: Values) -> Any:
+        """What the expression gives for the values; CelError if it gives nothing."""
         try:
-            found = self.expression.eval(data=data)
+            found = self.expression.eval(values.bound(optional_old=self.optional_old))
         except RuntimeError as error:
             raise CelError(_cleaned(str(error))) from None
         if found.type() == _engine()[0].Type.ERROR:

@@ -191,24 +191,25 @@ class Rules:
 
     def _own_causes(self, value: Any, old: Any, path: str, unchanged: bool) -> Iterator[Cause]:
         shown = self.convert(value) if self.convert else value
-        before = old if old in (NO_VALUE, None) or not self.convert else self.convert(old)
+        before = old if old is NO_VALUE or old is None or not self.convert else self.convert(old)
+        values = cel.Values(shown, before)
         for rule in self.own:
             if (rule.transition and not rule.optional and old is NO_VALUE) or (unchanged and not rule.transition):
                 continue
             try:
-                if rule.program.run(shown, before) is not True:
-                    yield _broken(rule, shown, before, path)
+                if rule.program.run(values) is not True:
+                    yield _broken(rule, values, path)
             except CelError as error:
                 told = rule.rule.get("message") or rule.rule["rule"].strip()
                 yield causes.invalid_value(path, self.kind, f"{error} evaluating rule: {told}")
 
 
-def _broken(rule: _Rule, shown: Any, before: Any, path: str) -> Cause:
+def _broken(rule: _Rule, values: cel.Values, path: str) -> Cause:
     reason = rule.rule.get("reason") or "FieldValueInvalid"
     text = (rule.rule.get("message") or "").strip() or f"failed rule: {rule.rule['rule'].strip()}"
     if rule.message is not None:
         try:
-            found = rule.message.run(shown, before).strip()
+            found = rule.message.run(values).strip()
         except CelError:  # then the message or the rule speaks, as on the real server
             found = ""
         if found and "\n" not in found and len(found) <= _LONGEST_MESSAGE:

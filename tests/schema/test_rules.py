@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.schema import cel
-from kubectl_runtime.schema.cel import Scope, convert, program, uses_old_self
+from kubectl_runtime.schema.cel import Scope, Values, convert, program, uses_old_self
 from kubectl_runtime.schema.rules import checked_after, rule_definition_causes, rules_of
 from kubectl_runtime.schema.validation import schema_causes
 
@@ -58,7 +58,7 @@ def test_a_rule_sees_values_with_the_types_of_the_schema(expression: str) -> Non
     prepare = convert(SAMPLE)
     assert prepare is not None
     assert Scope(SAMPLE).check(expression, "bool")
-    assert program(expression).run(prepare(VALUE)) is True
+    assert program(expression).run(Values(prepare(VALUE))) is True
 
 
 @pytest.mark.parametrize(("expression", "why"), [
