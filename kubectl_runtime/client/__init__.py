@@ -1,6 +1,7 @@
 """How a request reaches the server: configuration, credentials, middleware, retries, `Api[K]`, discovery, streams.
 
-    api        the verbs of one kind                   api, api_base, subresources, kind_verbs, entry, paging, watch, codecs
+    api        the verbs of one kind                   api, api_base, subresources, kind_verbs, entry, paging, watch,
+                                                       codecs
                one server's connections                client, layers, writes, discovery
     streaming  websockets, logs, exec, port-forward    websocket, process, forwarding, logs
     server     what is remembered of the server        server_version, server_warnings, refusals

@@ -7,65 +7,74 @@
         status: GeneratorStatus | None = None       # its presence turns the status subresource on
 
     Generator.crd()                                  the definition, as a dict to create or apply
+    Generator.new("name", GeneratorSpec(...))        an object, with the labels and annotations of the class
+    generator.violations(old)                        what the server would refuse, rules included, without a server
+
+What the API server would refuse in the schema is refused when the class is made, with the field and the remedy; types
+that are defined further down in the module are looked at when `crd()` is called. Rules are compiled by `crd()`, if the
+extra `cel` is installed.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+import functools
+from typing import Any, ClassVar, Self
 
 from kubectl_runtime.core.codec.views import MISSING
 from kubectl_runtime.core.objects.declare import attributes_of, hints_of
 from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.crd.options import OPTIONS, CrdOptions, check_keywords, options_of
+from kubectl_runtime.crd.options import PrinterColumn as PrinterColumn  # noqa: PLC0414 - users import it from here
 from kubectl_runtime.crd.schema import object_schema
-
-
-@dataclass(frozen=True, slots=True)
-class PrinterColumn:
-    """A column of `kubectl get`: its heading, and where in the object its value is. `priority` above 0: only wide."""
-
-    name: str
-    json_path: str
-    type: Literal["string", "integer", "number", "boolean", "date"] = "string"
-    description: str = ""
-    format: str = ""
-    priority: int = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """As the definition carries it."""
-        optional = {"description": self.description, "format": self.format, "priority": self.priority}
-        return {"name": self.name, "type": self.type, "jsonPath": self.json_path,
-                **{key: value for key, value in optional.items() if value}}
-
-
-@dataclass(frozen=True, slots=True)
-class CrdOptions:
-    """What a definition says beyond kind, scope and schema."""
-
-    singular: str | None = None
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    printer_columns: tuple[PrinterColumn, ...] = ()
+from kubectl_runtime.schema.causes import Cause
+from kubectl_runtime.schema.cel import MISSING_EXTRA
+from kubectl_runtime.schema.fields import resolve_field
+from kubectl_runtime.schema.keywords import schema_definition_causes
+from kubectl_runtime.schema.rules import Rules, checked_after, rule_definition_causes, rules_of
+from kubectl_runtime.schema.validation import NOTHING, schema_causes
 
 
 class CustomResource(Resource):
     """The base of one's own kinds. Class keywords: those of `Resource`, and the ones of `CrdOptions`.
 
-    The group must be a name of one's own with a dot in it, as the API asks; TypeError otherwise.
+    The group must be a name of one's own with a dot in it, as the API asks. TypeError for that, for a keyword that
+    there is not (with the nearest right one), and for types that have no structural schema.
     """
 
     crd_options: ClassVar[CrdOptions] = CrdOptions()
 
-    def __init_subclass__(cls, *, singular: str | None = None, short_names: Iterable[str] = (),
-                          categories: Iterable[str] = (), printer_columns: Iterable[PrinterColumn] = (),
-                          **more: Any) -> None:
-        super().__init_subclass__(**more)
-        if "api_resource" in cls.__dict__ and "." not in cls.api_resource.group:
+    def __init_subclass__(cls, **given: Any) -> None:
+        check_keywords(cls, given)
+        own = {name: given.pop(name) for name in OPTIONS if name in given}
+        super().__init_subclass__(**given)
+        if own:
+            cls.crd_options = options_of(cls, own)
+        if "api_resource" not in cls.__dict__:
+            return
+        if "." not in cls.api_resource.group:
             raise TypeError(f"class {cls.__name__}: a custom resource needs a group= with a dot in it, "
                             "such as 'example.com'")
-        given = CrdOptions(singular, tuple(short_names), tuple(categories), tuple(printer_columns))
-        if given != CrdOptions():
-            cls.crd_options = given
+        try:
+            cls._version()
+        except TypeError as error:
+            if not isinstance(error.__context__, NameError):  # types that are defined further down
+                raise
+
+    @classmethod
+    def new(cls, name: str, spec: Any, *, namespace: str | None = None) -> Self:
+        """An object of this kind, not yet on the server, with the labels and annotations that the class declares."""
+        options = cls.crd_options
+        return cls(name=name, namespace=namespace, labels=options.labels or None,
+                   annotations=options.annotations or None, spec=spec)
+
+    def violations(self, old: CustomResource | None = None) -> list[Cause]:
+        """What is wrong with this object by its schema and its rules; with `old`, with the update from that one.
+
+        The same that the API server would say, field by field; an empty list if nothing is. Does not block. Raises
+        ImportError if the class has rules and the extra `cel` is not installed.
+        """
+        schema, rules = _compiled(type(self))
+        new, before = self.to_dict(), NOTHING if old is None else old.to_dict()
+        return checked_after(schema_causes(new, schema, before), rules, new, before)
 
     @classmethod
     def crd_name(cls) -> str:
@@ -76,15 +85,18 @@ class CustomResource(Resource):
     def crd(cls) -> dict[str, Any]:
         """The CustomResourceDefinition, with a structural schema made from the declared types; a new dict each time.
 
-        Raises TypeError, naming class and field, for a type that has no schema.
+        Raises TypeError, naming class and field, for a type that has no schema, and for a rule that does not compile.
         """
-        resource = cls.api_resource
+        resource, version = cls.api_resource, cls._version()
+        found = rule_definition_causes(version["schema"]["openAPIV3Schema"])
+        _refuse(cls, [cause for cause in found if MISSING_EXTRA not in cause.message])
+        options = {"annotations": dict(cls.crd_options.annotations), "labels": dict(cls.crd_options.labels)}
         return {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
-            "metadata": {"name": cls.crd_name()},
+            "metadata": {"name": cls.crd_name(), **{key: value for key, value in options.items() if value}},
             "spec": {"group": resource.group, "scope": resource.scope.value, "names": cls._names(),
-                     "versions": [cls._version()]},
+                     "versions": [version]},
         }
 
     @classmethod
@@ -97,19 +109,46 @@ class CustomResource(Resource):
 
     @classmethod
     def _version(cls) -> dict[str, Any]:
-        version: dict[str, Any] = {"name": cls.api_resource.version, "served": True, "storage": True,
-                                   "schema": {"openAPIV3Schema": cls._schema()}}
-        if "status" in attributes_of(cls):
-            version["subresources"] = {"status": {}}
-        if columns := [column.to_dict() for column in cls.crd_options.printer_columns]:
-            version["additionalPrinterColumns"] = columns
-        return version
+        options, schema = cls.crd_options, cls._schema()
+        _refuse(cls, schema_definition_causes(schema))
+        for path in options.selectable_fields:
+            if problem := resolve_field(path, schema)[1]:
+                raise TypeError(f"class {cls.__name__}: selectable_fields= names {path!r}: {problem}")
+        subresources: dict[str, Any] = {"status": {}} if "status" in attributes_of(cls) else {}
+        if options.scale is not None:
+            if not subresources:
+                raise TypeError(f"class {cls.__name__}: scale= needs a status: declare status: MyStatus | None = None")
+            subresources["scale"] = options.scale.to_dict()
+        return {"name": cls.api_resource.version, "served": options.served, "storage": options.storage,
+                "schema": {"openAPIV3Schema": schema}, **({"subresources": subresources} if subresources else {}),
+                **options.version_parts()}
 
     @classmethod
     def _schema(cls) -> dict[str, Any]:
         """The root schema. The server adds apiVersion, kind and metadata; status is never required: it comes later."""
+        options = cls.crd_options
+        if options.schema is not None:
+            return dict(options.schema)
         hints = hints_of(cls)
         found = [(attribute.key, hints[name], attribute.default) for name, attribute in attributes_of(cls).items()]
         fields = [(key, hint, None if key == "status" and default is MISSING else default)
                   for key, hint, default in found]
-        return object_schema(cls, fields)
+        schema = object_schema(cls, fields)
+        if options.doc:
+            schema["description"] = options.doc
+        if options.rules:
+            schema["x-kubernetes-validations"] = [rule.to_dict() for rule in options.rules]
+        return schema
+
+
+def _refuse(cls: type, causes: list[Cause]) -> None:
+    if causes:
+        told = "; ".join(cause.text().removeprefix(".") for cause in causes)
+        raise TypeError(f"class {cls.__name__}: the API server would refuse its schema: {told}")
+
+
+@functools.cache
+def _compiled(cls: type[CustomResource]) -> tuple[dict[str, Any], Rules | None]:
+    """The schema and the rules of a class, made once."""
+    schema = cls._schema()
+    return schema, rules_of(schema)

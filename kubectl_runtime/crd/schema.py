@@ -2,13 +2,17 @@
 
     str int bool float bytes datetime date UUID     string, integer, number, boolean, and string formats
     Struct, dataclass                               object; its docstring is the description; inlined, never a $ref
-    list[T] tuple[T, ...] set[T]                    array; a set is `x-kubernetes-list-type: set`
+    timedelta                                       string with the pattern of ISO durations, as msgspec writes them
+    list[T] tuple[T, ...] set[T]                    array; a set is `x-kubernetes-list-type: set`, and of scalars only
+    tuple[T, T]                                     array of so many items
     Annotated[list[T], MapKeys("name")]             array with `x-kubernetes-list-type: map`
     dict[str, T]; dict[str, Any], Any               additionalProperties; unknown fields preserved
     T | None                                        nullable
     Literal[…], Enum                                enum
     int | str                                       `x-kubernetes-int-or-string`
+    Struct with a tag, unions of them               object with all their fields, told apart by `oneOf`
     Annotated[T, msgspec.Meta(ge=…, pattern=…)]     the matching limits and description; `extra_json_schema` as given
+    Annotated[T, Rule(…)] and the rest of marks     see `kubectl_runtime.crd.marks`
 
 A field without a default is required. Anything else raises TypeError that names class and field.
 """
@@ -19,7 +23,7 @@ import enum
 import inspect
 import typing
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -37,11 +41,14 @@ from kubectl_runtime.core.base.wire import (
     wire_names,
 )
 from kubectl_runtime.core.codec.views import MISSING
+from kubectl_runtime.crd.marks import EmbeddedResource, ListType, MapType, OneOf, PreserveUnknownFields, Rule, rules_on
+from kubectl_runtime.crd.unions import is_tagged, tagged_union
 
 Schema = dict[str, Any]
 Field = tuple[str, Any, Any]
 """Wire key, type, default (`MISSING` for none)."""
 
+_ISO_DURATION = r"^[-+]?P(\d+(\.\d+)?W|(\d+(\.\d+)?D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?)$"
 _SCALARS: dict[Any, Schema] = {
     str: {"type": "string"},
     int: {"type": "integer", "format": "int64"},
@@ -51,14 +58,18 @@ _SCALARS: dict[Any, Schema] = {
     datetime: {"type": "string", "format": "date-time"},
     date: {"type": "string", "format": "date"},
     UUID: {"type": "string", "format": "uuid"},
+    timedelta: {"type": "string", "pattern": _ISO_DURATION},
 }
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_LIST_TYPE, _RULES = "x-kubernetes-list-type", "x-kubernetes-validations"
 
 
 def object_schema(cls: type, fields: Iterable[Field], outer: tuple[type, ...] = ()) -> Schema:
     """The schema of an object with these fields; `cls` gives the description and the name in errors."""
     if cls in outer:
-        raise TypeError(f"{cls.__name__} contains itself: structural schemas cannot be recursive; use dict[str, Any]")
+        way = " -> ".join(found.__name__ for found in (*outer[outer.index(cls):], cls))
+        raise TypeError(f"{cls.__name__} contains itself ({way}): structural schemas cannot be recursive; mark the "
+                        "field Annotated[..., PreserveUnknownFields()], or use dict[str, Any]")
     schema: Schema = {"type": "object"}
     if text := _description(cls):
         schema["description"] = text
@@ -71,12 +82,12 @@ def object_schema(cls: type, fields: Iterable[Field], outer: tuple[type, ...] = 
         schema["properties"] = properties
     if required:
         schema["required"] = required
+    if found := rules_on(cls):
+        schema[_RULES] = [rule.to_dict() for rule in found]
     return schema
 
 
 def _record_schema(cls: type, outer: tuple[type, ...]) -> Schema:
-    if issubclass(cls, msgspec.Struct) and cls.__struct_config__.tag is not None:
-        raise TypeError(f"{cls.__name__} is a tagged Struct, which has no structural schema: use dict[str, Any]")
     hints = field_types(cls)
     defaults = _defaults(cls)
     return object_schema(cls, [(key, hints[key], defaults[name]) for name, key in wire_names(cls).items()], outer)
@@ -112,13 +123,51 @@ def _with_default(schema: Schema, hint: Any, default: Any) -> Schema:
 def _schema(hint: Any, where: str, outer: tuple[type, ...]) -> Schema:
     options = alternatives(hint)
     inner = tuple(option for option in options if option is not type(None))
-    schema = _int_or_string(inner) or _only_schema(inner, hint, where, outer)
-    for mark in marks_of(hint):
-        if isinstance(mark, msgspec.Meta):
-            schema = _limited(schema, mark)
+    marks = list(marks_of(hint))
+    if any(isinstance(mark, PreserveUnknownFields) for mark in marks):
+        schema = _open(inner)
+    else:
+        schema = _int_or_string(inner) or _tagged(inner, where, outer) or _only_schema(inner, hint, where, outer)
+    for mark in marks:
+        schema = _marked(schema, mark, where)
     if keys := map_keys(hint):
         schema = _keyed(schema, keys, where)
     return _nullable(schema) if type(None) in options else schema
+
+
+def _open(options: tuple[Any, ...]) -> Schema:
+    """As much as can be said of a value that is not described: whether it is a list or an object."""
+    origin = (typing.get_origin(options[0]) or options[0]) if len(options) == 1 else Any
+    if isinstance(origin, type) and issubclass(origin, list | tuple | set | frozenset):
+        return {"type": "array", "items": {_PRESERVE: True}}
+    if is_record_type(origin) or (isinstance(origin, type) and issubclass(origin, Mapping)):
+        return {"type": "object", _PRESERVE: True}
+    return {_PRESERVE: True}
+
+
+def _tagged(options: tuple[Any, ...], where: str, outer: tuple[type, ...]) -> Schema | None:
+    if not options or not all(is_tagged(option) for option in options):
+        return None
+    return tagged_union([(option, _record_schema(option, outer)) for option in options], where)
+
+
+def _marked(schema: Schema, mark: Any, where: str) -> Schema:
+    match mark:
+        case msgspec.Meta():
+            return _limited(schema, mark)
+        case Rule():
+            return {**schema, _RULES: [*schema.get(_RULES, ()), mark.to_dict()]}
+        case ListType():
+            return {**schema, _LIST_TYPE: mark.type}
+        case MapType():
+            return {**schema, "x-kubernetes-map-type": mark.type}
+        case EmbeddedResource():
+            return {**schema, "x-kubernetes-embedded-resource": True}
+        case OneOf():
+            if unknown := set(mark.keys) - set(schema.get("properties", ())):
+                raise TypeError(f"{where}: OneOf names {', '.join(sorted(unknown))}, which the type does not have")
+            return {**schema, "oneOf": [{"required": [key]} for key in mark.keys]}
+    return schema
 
 
 def _int_or_string(options: tuple[Any, ...]) -> Schema | None:
@@ -155,15 +204,25 @@ def _container_schema(hint: Any, where: str, outer: tuple[type, ...]) -> Schema 
         if value is Any:
             return {"type": "object", _PRESERVE: True}
         return {"type": "object", "additionalProperties": _schema(arguments[1], f"{where}[…]", outer)}
-    if issubclass(origin, tuple) and (len(arguments) != 2 or arguments[1] is not Ellipsis):
-        return None
+    if issubclass(origin, tuple) and arguments and arguments[-1] is not Ellipsis:
+        return _fixed_tuple(arguments, where, outer)
     if not issubclass(origin, list | tuple | set | frozenset):
         return None
     items = _schema(arguments[0], f"{where}[]", outer) if arguments else {_PRESERVE: True}
     schema: Schema = {"type": "array", "items": items}
     if issubclass(origin, set | frozenset):
-        schema["x-kubernetes-list-type"] = "set"
+        if items.get("nullable") or items.get("type") not in ("string", "integer", "number", "boolean"):
+            raise TypeError(f"{where}: a set on the server holds scalars that are not null; use list, with MapKeys if "
+                            "its items have keys")
+        schema[_LIST_TYPE] = "set"
     return schema
+
+
+def _fixed_tuple(arguments: tuple[Any, ...], where: str, outer: tuple[type, ...]) -> Schema:
+    schemas = [_schema(argument, f"{where}[{index}]", outer) for index, argument in enumerate(arguments)]
+    if any(schema != schemas[0] for schema in schemas):
+        raise TypeError(f"{where}: a tuple of different types has no structural schema; use a Struct with named fields")
+    return {"type": "array", "items": schemas[0], "minItems": len(schemas), "maxItems": len(schemas)}
 
 
 def _enum_values(hint: Any) -> list[Any]:

@@ -26,6 +26,13 @@ def prune(obj: dict[str, Any], node: Node | None) -> list[str]:
     return sorted(dropped)
 
 
+def prune_value(value: Any, node: Node) -> list[str]:
+    """`prune` for a value inside an object, such as a default: apiVersion, kind and metadata are fields as others."""
+    dropped: list[str] = []
+    _prune(value, node, "", dropped)
+    return sorted(path.removeprefix(".") for path in dropped)
+
+
 def _prune(value: Any, node: Node, path: str, dropped: list[str]) -> None:
     if isinstance(value, dict):
         _prune_map(value, node, path + ".", bool(node.get("x-kubernetes-embedded-resource")), dropped)

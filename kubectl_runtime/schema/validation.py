@@ -1,7 +1,7 @@
 """Validation of custom resources by the OpenAPI keywords of their schema: types, required, enum, bounds, patterns,
-list types.
+formats, list types.
 
-CEL rules (``x-kubernetes-validations``) and string formats are not looked at here. The texts are those of the real
+CEL rules (``x-kubernetes-validations``) are not looked at here: see rules.py. The texts are those of the real
 server. An update may keep what was wrong before (ratcheting): a value that equals the old one at its place is not
 looked at again.
 """
@@ -9,16 +9,18 @@ looked at again.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kubectl_runtime.core.codec.jsonvalues import same_json
 from kubectl_runtime.schema import causes
 from kubectl_runtime.schema.causes import Cause
+from kubectl_runtime.schema.celtypes import NO_VALUE
+from kubectl_runtime.schema.formats import number_fits, text_fits
+from kubectl_runtime.schema.patterns import PatternError, compiled
 
 Node = Mapping[str, Any]
-NOTHING: Any = object()
+NOTHING: Any = NO_VALUE
 
 
 def schema_causes(value: Any, node: Node | None, old: Any = NOTHING, path: str = "") -> list[Cause]:
@@ -53,6 +55,8 @@ def _json_type(value: Any) -> str:
         return "boolean"
     if isinstance(value, float):
         return "integer" if value.is_integer() and abs(value) < 1 << 63 else "number"
+    if type(value) is int and not -(1 << 63) <= value < 1 << 63:
+        return "number"  # what does not fit 64 bits is a float to the real server
     names = {int: "integer", str: "string", list: "array", dict: "object"}
     return names.get(type(value), "null")
 
@@ -63,9 +67,6 @@ def _type_causes(value: Any, node: Node, path: str) -> Iterator[Cause]:
     if not wanted or found in wanted.split(",") or (wanted == "number" and found == "integer"):
         return
     yield causes.type_invalid(path, found, f"{path} in body must be of type {wanted}: {causes.go_value(found)}")
-    if wanted == "integer" and found == "number":
-        # The real server's number check complains a second time, without a field.
-        yield causes.invalid_value("<nil>", "", f"Checked value must be of type integer (default format) in {path}")
 
 
 def _text_causes(value: str, node: Node, path: str) -> Iterator[Cause]:
@@ -78,16 +79,31 @@ def _text_causes(value: str, node: Node, path: str) -> Iterator[Cause]:
     pattern = node.get("pattern")
     if pattern and not _matches(pattern, value):
         yield causes.invalid_value(path, value, f"{path} in body should match '{pattern}'")
+    form = node.get("format")
+    if form and node.get("type") == "string" and not text_fits(value, form):
+        yield causes.type_invalid(path, value, f"{path} in body must be of type {form}: {causes.go_value(value)}")
 
 
 def _matches(pattern: str, value: str) -> bool:
     try:
-        return re.search(pattern, value) is not None
-    except re.error:  # a pattern of Go's syntax alone
+        return compiled(pattern).search(value) is not None
+    except PatternError:  # stored before such patterns were refused
         return True
 
 
+def _range_causes(value: float, node: Node, path: str) -> Iterator[Cause]:
+    """The value and the bounds themselves must fit type and format; the real server tells so without a field."""
+    kind, form = node.get("type") or "", node.get("format") or ""
+    for what, number in (("Checked", value), ("MultipleOf", node.get("multipleOf")),
+                         ("Maximum boundary", node.get("maximum")), ("Minimum boundary", node.get("minimum"))):
+        if number is not None and not number_fits(number, kind, form):
+            told = f"with format {form}" if form else "(default format)"
+            yield causes.invalid_value("<nil>", "", f"{what} value must be of type {kind} {told} in {path}")
+
+
 def _number_causes(value: float, node: Node, path: str) -> Iterator[Cause]:
+    if node.get("type") in ("integer", "number"):
+        yield from _range_causes(value, node, path)
     highest, lowest, factor = node.get("maximum"), node.get("minimum"), node.get("multipleOf")
     wrong = ""
     if factor and value % factor:
@@ -135,6 +151,9 @@ def _object_causes(value: dict[str, Any], node: Node, old: Any, path: str) -> It
     for name in node.get("required") or ():
         if name not in value:
             yield causes.required(prefix + name)
+    if node.get("x-kubernetes-embedded-resource"):
+        yield from (causes.required(prefix + name, "must not be empty") for name in ("apiVersion", "kind")
+                    if name not in value)
     properties, extra = node.get("properties") or {}, node.get("additionalProperties")
     before = old if isinstance(old, dict) else {}
     for name, child in value.items():

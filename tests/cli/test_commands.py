@@ -31,7 +31,9 @@ class Gadget(Base, group="example.com", version="v1", kind="Gadget"):
     spec: Spec
 
 class Odd(CustomResource, group="example.com", version="v1", kind="Odd"):
-    spec: complex
+    spec: "Later"
+
+Later = complex
 
 class Plain: ...
 '''

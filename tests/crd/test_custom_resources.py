@@ -4,7 +4,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -14,6 +14,7 @@ import pytest
 from kubectl_runtime.core.base.wire import MapKeys
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.crd.customresource import CustomResource, PrinterColumn
+from kubectl_runtime.crd.marks import OneOf
 from kubectl_runtime.crd.schema import object_schema
 from kubectl_runtime.schema.defaulting import apply_defaults
 from kubectl_runtime.schema.pruning import prune
@@ -206,9 +207,6 @@ class Node_(msgspec.Struct):
     children: list[Node_] = []
 
 
-class Tagged(msgspec.Struct, tag=True):
-    a: int
-
 
 @dataclass
 class WithoutKey:
@@ -216,14 +214,15 @@ class WithoutKey:
 
 
 @pytest.mark.parametrize(("hint", "message"), [
-    (timedelta, r"Thing\.field: timedelta has no structural schema"),
+    (set[Port], r"Thing\.field: a set on the server holds scalars"),
+    (set[int | None], r"Thing\.field: a set on the server holds scalars"),
     (list[complex], r"Thing\.field\[\]: complex"),
     (dict[str, object], r"Thing\.field\[…\]: object"),
     (str | float, r"Thing\.field: .*of unions, T \| None and int \| str do"),
-    (tuple[int, str], r"Thing\.field: tuple"),
+    (tuple[int, str], r"Thing\.field: a tuple of different types"),
+    (Annotated[Port, OneOf("none")], r"Thing\.field: OneOf names none, which the type does not have"),
     (Literal["a", 1], r"Thing\.field: the values of an enum"),
-    (Node_, "Node_ contains itself"),
-    (Tagged, "Tagged is a tagged Struct"),
+    (Node_, r"Node_ contains itself \(Node_ -> Node_\)"),
     (Annotated[list[Port], MapKeys("missing")], r"Thing\.field: MapKeys names 'missing', which its items do not have"),
     (WithoutKey, r"WithoutKey\.ports: MapKeys names 'nodePort', which must then be required or have a default"),
 ])

@@ -18,6 +18,7 @@ from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, dig, put_defau
 from kubectl_runtime.apiserver.managedfields.tracking import ResetFields
 from kubectl_runtime.apiserver.strategy import StrategyContext
 from kubectl_runtime.core.meta.metav1 import format_time
+from kubectl_runtime.schema.keywords import unknown_formats
 
 Object = dict[str, Any]
 
@@ -97,7 +98,7 @@ class CrdStrategy(BuiltinStrategy):
         return ResetFields(drop=(("spec",),)) if subresource == "status" else super().reset(subresource)
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """All but the schemas, which are taken as they are."""
+        """Names, versions, schemas, columns, paths."""
         return create_causes(obj)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
@@ -105,6 +106,12 @@ class CrdStrategy(BuiltinStrategy):
         if subresource:
             return name_causes(dig(new, "status.acceptedNames") or {}, "status.acceptedNames")
         return update_causes(new, old, established=is_true(old, "Established"))
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        """A format that the server does not know is not checked."""
+        found = {name: None for version in dig(obj, "spec.versions") or ()
+                 for name in unknown_formats(dig(version, "schema.openAPIV3Schema") or {})}
+        return [f'unrecognized format "{name}"' for name in found]
 
     def holds_deletion(self, obj: Object) -> bool:
         """The first delete only sets the finalizer."""

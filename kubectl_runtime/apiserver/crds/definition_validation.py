@@ -1,4 +1,4 @@
-"""What is wrong with a CustomResourceDefinition, but for its schemas: names, versions, conversion, columns, paths.
+"""What is wrong with a CustomResourceDefinition: names, versions, schemas, conversion, columns, paths.
 
 The real server checks CRDs in an older form, in which what all versions share (schema, subresources, columns, fields
 for selectors) stands at the top of the spec: its causes name the fields so (``spec.subresources.scale.…``), and those
@@ -17,6 +17,8 @@ from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds.base import dig
 from kubectl_runtime.apiserver.objectmeta.names import dns_1035_label_errors, dns_subdomain_errors
 from kubectl_runtime.schema.fields import resolve_field
+from kubectl_runtime.schema.keywords import schema_definition_causes
+from kubectl_runtime.schema.rules import rule_definition_causes
 
 Object = dict[str, Any]
 
@@ -43,11 +45,23 @@ def spec_causes(crd: Object) -> list[Cause]:
             *(errors.required(f"spec.names.{key}") for key in ("plural", "singular", "kind", "listKind")
               if not names.get(key)),
             *name_causes(names, "spec.names"),
+            *schema_version_causes(versions),
             *(cause for at, part in _parts(versions, "subresources") for cause in _scale_causes(part, at)),
             *(cause for at, part in _parts(versions, "additionalPrinterColumns") for cause in _column_causes(part, at)),
             *(cause for at, part in _parts(versions, "selectableFields")
               for cause in _field_causes(versions, part, at)),
             *conversion_causes(spec.get("conversion"), "spec.conversion")]
+
+
+def schema_version_causes(versions: list[Object]) -> list[Cause]:
+    """What is wrong with the schemas of the versions, their rules included."""
+    found = []
+    for at, part in _parts(versions, "schema"):
+        place = "spec.validation" if at == "spec.schema" else at
+        if (schema := dig(part or {}, "openAPIV3Schema")) is not None:
+            here = f"{place}.openAPIV3Schema"
+            found += schema_definition_causes(schema, here) or rule_definition_causes(schema, here)
+    return found
 
 
 def create_causes(crd: Object) -> list[Cause]:
@@ -149,7 +163,7 @@ def _scope_causes(scope: str) -> list[Cause]:
 
 def _version_causes(crd: Object, versions: list[Object]) -> list[Cause]:
     causes = [errors.required(f"spec.versions[{index}].schema.openAPIV3Schema")
-              for index, version in enumerate(versions) if not dig(version, "schema.openAPIV3Schema")]
+              for index, version in enumerate(versions) if dig(version, "schema.openAPIV3Schema") is None]
     names = [version.get("name") or "" for version in versions]
     for index, (name, version) in enumerate(zip(names, versions, strict=True)):
         at = f"spec.versions[{index}]"

@@ -1,11 +1,10 @@
 """The strategy of custom resources: what a CRD version says about pruning, defaults, generation, scale and selectable
-fields.
-
-`CustomStrategy.validate_*` is where the validation of instances by CEL rules and formats has its place.
+fields; validation by the schema and by its rules.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import msgspec
@@ -16,9 +15,11 @@ from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import typed
 from kubectl_runtime.apiserver.objectmeta.metadata_checks import CUSTOM
 from kubectl_runtime.apiserver.strategy import Strategy, StrategyContext
+from kubectl_runtime.schema.cel import MISSING_EXTRA, CelError
 from kubectl_runtime.schema.defaulting import apply_defaults
 from kubectl_runtime.schema.pruning import prune
-from kubectl_runtime.schema.validation import schema_causes
+from kubectl_runtime.schema.rules import Rules, checked_after, rules_of
+from kubectl_runtime.schema.validation import NOTHING, schema_causes
 
 Object = dict[str, Any]
 _OWN_KEYS = ("apiVersion", "kind", "metadata", "status")
@@ -91,18 +92,30 @@ class CustomStrategy(Strategy):
         return {key: value for key, value in obj.items() if key not in skipped}
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """What the schema says of the values; see the module for the rest."""
-        return schema_causes(obj, self.node) + scale_causes(obj, self.scale_paths(), with_spec=True)
+        """What the schema and its rules say of the values."""
+        found = schema_causes(obj, self.node)
+        return self._rule_causes(found, obj, NOTHING) + scale_causes(obj, self.scale_paths(), with_spec=True)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """As for a create, but what is unchanged is not looked at again; on /status only status counts."""
         scale = scale_causes(new, self.scale_paths(), with_spec=subresource != "status")
         if subresource != "status" or not self.node:
-            return schema_causes(new, self.node, old) + scale
+            return self._rule_causes(schema_causes(new, self.node, old), new, old) + scale
         status = (self.node.get("properties") or {}).get("status")
-        if "status" not in new:
-            return scale
-        return schema_causes(new["status"], status, old.get("status"), "status") + scale
+        found = schema_causes(new["status"], status, old.get("status"), "status") if "status" in new else []
+        return self._rule_causes(found, new, old) + scale
+
+    def _rule_causes(self, found: list[Cause], new: Object, old: Any) -> list[Cause]:
+        """`found`, and what the rules find. Rules that cannot be evaluated any more refuse every object."""
+        try:
+            return checked_after(found, self._rules, new, old)
+        except (ImportError, CelError) as error:
+            told = MISSING_EXTRA if isinstance(error, ImportError) else str(error)
+            return [*found, errors.invalid_value("<nil>", None, told)]
+
+    @functools.cached_property
+    def _rules(self) -> Rules | None:
+        return rules_of(self.node)
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
         """The CRD's selectableFields."""

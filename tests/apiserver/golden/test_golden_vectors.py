@@ -8,17 +8,7 @@ import pytest
 
 from tests.tools.recorder.files import RecordingFile
 
-SCHEMA_RULES = "CustomResourceDefinitions are not checked for being structural"
-CEL = "rules in CEL are not evaluated"
-NOT_YET = {
-    **{f"crd/{name}": SCHEMA_RULES for name in (
-        "schema-missing-type", "schema-unknown-type",
-        "schema-anyof-forbidden", "schema-untagged-union", "schema-additional-properties", "schema-items",
-        "schema-forbidden-keywords", "schema-metadata", "schema-int-or-string", "schema-preserve-unknown-fields",
-        "schema-list-type", "schema-enum-pattern-format")},
-    "crd/schema-cel": CEL, "instance/cel": CEL, "instance/cel-options": CEL,
-    "instance/formats": "formats of strings are not checked",
-}
+NOT_YET: dict[str, str] = {}  # topic/name of a vector -> why it does not pass
 
 
 def recorded():

@@ -1,0 +1,93 @@
+"""What one adds to the types of a custom resource: rules, one-of, list and map types, fields that are left open.
+
+    Annotated[int, Rule("self > 0", message="must be positive")]            a rule on a field
+    @rules(Rule("self.low <= self.high"))                                   on a Struct or dataclass, above its class
+    class Kind(CustomResource, ..., rules=(Rule("has(self.spec)"),))        on the whole object
+    Annotated[Source, OneOf("git", "http")]                                 exactly one of these keys is there
+    Annotated[list[str], ListType("atomic")]                                x-kubernetes-list-type (MapKeys says map)
+    Annotated[Limits, MapType("atomic")]                                    x-kubernetes-map-type
+    Annotated[list["Node"], PreserveUnknownFields()]                        not described: for recursive types
+    Annotated[dict[str, Any], EmbeddedResource()]                           a whole Kubernetes object
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+T = TypeVar("T", bound=type)
+Reason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"]
+_ATTRIBUTE = "__kubernetes_rules__"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule in CEL (`x-kubernetes-validations`): `self` is the value, `oldSelf` the one before an update.
+
+    A rule that names `oldSelf` is asked on updates only, unless `optional_old_self`: then it is an optional value.
+    `message_expression` is CEL that gives the message; `field_path` (``.a.b``) says where below the rule's place the
+    fault is shown.
+    """
+
+    rule: str
+    message: str = ""
+    message_expression: str = ""
+    reason: Reason | None = None
+    field_path: str = ""
+    optional_old_self: bool | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the definition carries it."""
+        given = {"rule": self.rule, "message": self.message, "messageExpression": self.message_expression,
+                 "reason": self.reason, "fieldPath": self.field_path, "optionalOldSelf": self.optional_old_self}
+        return {key: value for key, value in given.items() if value not in (None, "")}
+
+
+def rules(*given: Rule) -> Callable[[T], T]:
+    """Put rules on a Struct or dataclass: wherever it is used, they are asked of it. Subclasses have them too."""
+    def decorate(cls: T) -> T:
+        setattr(cls, _ATTRIBUTE, (*rules_on(cls), *given))
+        return cls
+    return decorate
+
+
+def rules_on(cls: type) -> tuple[Rule, ...]:
+    """The rules that `rules` put on a class."""
+    found: tuple[Rule, ...] = getattr(cls, _ATTRIBUTE, ())
+    return found
+
+
+class OneOf:
+    """Marks a record of which exactly one of some keys (wire names) is there; a union told apart by its key."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = keys
+
+    def __repr__(self) -> str:
+        return f"OneOf{self.keys!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class ListType:
+    """How server-side apply takes a list: as one value (atomic), or as a set of scalars. `MapKeys` makes it a map."""
+
+    type: Literal["atomic", "set"]
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """How server-side apply takes an object: as one value (atomic), or field by field."""
+
+    type: Literal["atomic", "granular"]
+
+
+@dataclass(frozen=True, slots=True)
+class PreserveUnknownFields:
+    """Marks a field whose contents the schema does not describe: nothing in it is checked, nothing pruned."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedResource:
+    """Marks a field that holds a Kubernetes object with apiVersion, kind and metadata."""

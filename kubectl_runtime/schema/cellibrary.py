@@ -1,0 +1,222 @@
+"""Kubernetes' own CEL functions for rules: lists, regex, url, ip, cidr, quantity, and cel-go's sets.
+
+Each `Function` names its signature in a small language that the engine translates: scalars by their names, ``[T]``
+lists, ``{T}`` maps, and ``Quantity``, ``URL``, ``IP``, ``CIDR`` for the opaque values, which are canonical texts to the
+functions here (so that two of them are equal when their values are). What a function raises ValueError for is an error
+of the rule.
+Not provided, so that a CRD whose rules use it is refused: format, semver, authorizer, and macros of two variables.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from kubectl_runtime.schema.patterns import compiled
+
+OPAQUE = ("Quantity", "URL", "IP", "CIDR")
+_SUFFIXES = {"": Decimal(1), "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "k": Decimal(10**3),
+             **{unit: Decimal(10) ** (3 * power) for power, unit in enumerate("MGTPE", 2)},
+             **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", 1)}}
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function or method of rules: types of its parameters (of a method the receiver first) and of its result."""
+
+    name: str
+    parameters: tuple[str, ...]
+    result: str
+    call: Callable[..., Any]
+    member: bool = True
+
+
+def functions() -> Iterator[Function]:
+    """All of them; one name may have several signatures."""
+    yield from _lists()
+    yield from _sets()
+    yield from _texts()
+    yield from _quantities()
+    yield from _urls()
+    yield from _addresses()
+
+
+def _lists() -> Iterator[Function]:
+    for kind in ("int", "double", "string", "bool", "timestamp", "duration", "bytes", "dyn"):
+        yield Function("isSorted", (f"[{kind}]",), "bool", lambda items: all(map(_not_above, items, items[1:])))
+        for name, call in (("indexOf", _index), ("lastIndexOf", _last_index)):
+            yield Function(name, (f"[{kind}]", kind), "int", call)
+        for name, pick in (("min", min), ("max", max)):
+            yield Function(name, (f"[{kind}]",), kind, _picker(name, pick))
+    for kind, zero in (("int", 0), ("double", 0.0), ("dyn", 0)):
+        yield Function("sum", (f"[{kind}]",), kind, lambda items, zero=zero: sum(items, zero))
+
+
+def _not_above(left: Any, right: Any) -> bool:
+    return bool(left <= right)
+
+
+def _index(items: list[Any], wanted: Any) -> int:
+    return items.index(wanted) if wanted in items else -1
+
+
+def _last_index(items: list[Any], wanted: Any) -> int:
+    return len(items) - 1 - items[::-1].index(wanted) if wanted in items else -1
+
+
+def _picker(name: str, pick: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    def call(items: list[Any]) -> Any:
+        if not items:
+            raise ValueError(f"{name} called on empty list")
+        return pick(items)
+    return call
+
+
+def _sets() -> Iterator[Function]:
+    pair = ("[dyn]", "[dyn]")
+    yield Function("sets.contains", pair, "bool", _contains, member=False)
+    yield Function("sets.equivalent", pair, "bool", lambda a, b: _contains(a, b) and _contains(b, a), member=False)
+    yield Function("sets.intersects", pair, "bool", lambda a, b: any(item in b for item in a), member=False)
+
+
+def _contains(items: list[Any], wanted: list[Any]) -> bool:
+    return all(item in items for item in wanted)
+
+
+def _texts() -> Iterator[Function]:
+    yield Function("find", ("string", "string"), "string", lambda text, pattern: next(_found(text, pattern), ""))
+    yield Function("findAll", ("string", "string"), "[string]", lambda text, pattern: list(_found(text, pattern)))
+    yield Function("findAll", ("string", "string", "int"), "[string]",
+                   lambda text, pattern, most: list(_found(text, pattern))[:most if most >= 0 else None])
+
+
+def _found(text: str, pattern: str) -> Iterator[str]:
+    return (match[0] for match in compiled(pattern).finditer(text))
+
+
+def parse_quantity(text: str) -> Decimal:
+    """The number that a quantity such as 1.5Gi or 100m stands for; ValueError if it is none."""
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
+        raise ValueError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
+    try:
+        return Decimal(found[1]).scaleb(int(found[2][1:]) if found[2] else 0) * _SUFFIXES[found[3] or ""]
+    except InvalidOperation as error:
+        raise ValueError(f"{text} is out of the range of a quantity") from error
+
+
+def _quantities() -> Iterator[Function]:
+    yield Function("quantity", ("string",), "Quantity", lambda text: _plain(parse_quantity(text)), member=False)
+    yield Function("isQuantity", ("string",), "bool", _is(parse_quantity), member=False)
+    yield Function("sign", ("Quantity",), "int", lambda q: (Decimal(q) > 0) - (Decimal(q) < 0))
+    yield Function("isInteger", ("Quantity",), "bool", lambda q: Decimal(q) % 1 == 0 and abs(Decimal(q)) < 1 << 63)
+    yield Function("asInteger", ("Quantity",), "int", _as_integer)
+    yield Function("asApproximateFloat", ("Quantity",), "double", float)
+    yield Function("isGreaterThan", ("Quantity", "Quantity"), "bool", lambda a, b: Decimal(a) > Decimal(b))
+    yield Function("isLessThan", ("Quantity", "Quantity"), "bool", lambda a, b: Decimal(a) < Decimal(b))
+    yield Function("compareTo", ("Quantity", "Quantity"), "int",
+                   lambda a, b: (Decimal(a) > Decimal(b)) - (Decimal(a) < Decimal(b)))
+    for other, read in (("Quantity", Decimal), ("int", Decimal)):
+        yield Function("add", ("Quantity", other), "Quantity", lambda a, b, read=read: _plain(Decimal(a) + read(b)))
+        yield Function("sub", ("Quantity", other), "Quantity", lambda a, b, read=read: _plain(Decimal(a) - read(b)))
+
+
+def _plain(number: Decimal) -> str:
+    return f"{number.normalize():f}"
+
+
+def _as_integer(quantity: str) -> int:
+    number = Decimal(quantity)
+    if number % 1 or abs(number) >= 1 << 63:
+        raise ValueError("cannot convert value to integer")
+    return int(number)
+
+
+def _is(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    def check(text: str) -> bool:
+        try:
+            parse(text)
+        except ValueError:
+            return False
+        return True
+    return check
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if not (parts.scheme or text.startswith("/")) or re.search(r"[\x00-\x20\x7f]", text):
+        raise ValueError(f"URL parse error: {text!r}: invalid URI for request")
+    parts.port  # noqa: B018 - raises ValueError for a wrong one
+    return text
+
+
+def _urls() -> Iterator[Function]:
+    yield Function("url", ("string",), "URL", _url, member=False)
+    yield Function("isURL", ("string",), "bool", _is(_url), member=False)
+    yield Function("getScheme", ("URL",), "string", lambda url: urlsplit(url).scheme)
+    yield Function("getHost", ("URL",), "string", lambda url: urlsplit(url).netloc.rpartition("@")[2])
+    yield Function("getHostname", ("URL",), "string",
+                   lambda url: re.sub(r":\d*$", "", urlsplit(url).netloc.rpartition("@")[2]).strip("[]"))
+    yield Function("getPort", ("URL",), "string", lambda url: str(urlsplit(url).port or ""))
+    yield Function("getEscapedPath", ("URL",), "string", lambda url: urlsplit(url).path)
+    yield Function("getQuery", ("URL",), "{[string]}",
+                   lambda url: parse_qs(urlsplit(url).query, keep_blank_values=True))
+
+
+def _address(text: str) -> str:
+    found = ipaddress.ip_address(text)
+    if isinstance(found, ipaddress.IPv6Address) and (found.ipv4_mapped or found.scope_id):
+        raise ValueError(f"IP Address {text!r} parse error during conversion from string")
+    return str(found)
+
+
+def _network(text: str) -> str:
+    if "/" not in text:
+        raise ValueError(f"network address parse error during conversion from string: {text!r}")
+    return str(ipaddress.ip_interface(text))
+
+
+def _addresses() -> Iterator[Function]:
+    yield Function("ip", ("string",), "IP", _address, member=False)
+    yield Function("isIP", ("string",), "bool", _is(_address), member=False)
+    yield Function("ip.isCanonical", ("string",), "bool", lambda text: _address(text) == text, member=False)
+    yield Function("family", ("IP",), "int", lambda ip: ipaddress.ip_address(ip).version)
+    for name, attribute in (("isUnspecified", "is_unspecified"), ("isLoopback", "is_loopback"),
+                            ("isLinkLocalMulticast", ""), ("isLinkLocalUnicast", "is_link_local"),
+                            ("isGlobalUnicast", "")):
+        yield Function(name, ("IP",), "bool", _address_check(name, attribute))
+    yield Function("cidr", ("string",), "CIDR", _network, member=False)
+    yield Function("isCIDR", ("string",), "bool", _is(_network), member=False)
+    yield Function("prefixLength", ("CIDR",), "int", lambda cidr: int(cidr.partition("/")[2]))
+    yield Function("ip", ("CIDR",), "IP", lambda cidr: cidr.partition("/")[0])
+    yield Function("masked", ("CIDR",), "CIDR", lambda cidr: str(ipaddress.ip_interface(cidr).network))
+    for kind, read in (("string", _address), ("IP", str)):
+        yield Function("containsIP", ("CIDR", kind), "bool", lambda cidr, ip, read=read: (
+            ipaddress.ip_address(read(ip)) in ipaddress.ip_interface(cidr).network))
+    for kind, read in (("string", _network), ("CIDR", str)):
+        yield Function("containsCIDR", ("CIDR", kind), "bool",
+                       lambda cidr, other, read=read: _within(cidr, read(other)))
+
+
+def _address_check(name: str, attribute: str) -> Callable[[str], bool]:
+    def check(text: str) -> bool:
+        ip = ipaddress.ip_address(text)
+        if name == "isLinkLocalMulticast":
+            return ip in ipaddress.ip_network("224.0.0.0/24" if ip.version == 4 else "ff02::/16")
+        if name == "isGlobalUnicast":
+            return not (ip.is_unspecified or ip.is_loopback or ip.is_multicast or ip.is_link_local
+                        or str(ip) == "255.255.255.255")
+        return bool(getattr(ip, attribute))
+    return check
+
+
+def _within(cidr: str, other: str) -> bool:
+    outer, inner = ipaddress.ip_interface(cidr).network, ipaddress.ip_interface(other).network
+    return (outer.version == inner.version and outer.prefixlen <= inner.prefixlen
+            and inner.network_address in outer)

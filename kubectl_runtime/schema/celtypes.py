@@ -1,0 +1,133 @@
+"""How a value under a structural schema looks to a CEL rule: its declared type, and the value itself.
+
+As in apiextensions-apiserver (`SchemaDeclType`, `UnstructuredToVal`): an object with properties is a message of them,
+additionalProperties make a map, `date` and `date-time` are timestamps, `duration` is a duration, `byte` is bytes,
+`number` is a double; what a schema does not type (unknown fields that are preserved) cannot be named. Names that are no
+identifiers of CEL are escaped: ``a-b`` is ``a__dash__b``, ``if`` is ``__if__``.
+
+One difference: a list of type set or map is a list in order here, also for ``==`` and ``+``.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from kubectl_runtime.schema.durations import parse_duration
+
+Node = Mapping[str, Any]
+NO_VALUE: Any = object()
+"""Stands for an old value where there is none."""
+Converter = Callable[[Any], Any]
+Scalar = Literal["string", "int", "double", "bool", "bytes", "timestamp", "duration", "dyn"]
+
+_RESERVED = frozenset({
+    "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
+    "namespace", "null", "package", "return", "true"})
+_ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+_FORMATS: dict[str, Scalar] = {"byte": "bytes", "duration": "duration", "date": "timestamp", "date-time": "timestamp"}
+_SCALARS: dict[str, Scalar] = {"boolean": "bool", "integer": "int", "number": "double"}
+_RESOURCE: dict[str, Node] = {
+    "apiVersion": {"type": "string"}, "kind": {"type": "string"},
+    "metadata": {"type": "object", "properties": {"name": {"type": "string"}, "generateName": {"type": "string"}}}}
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list type."""
+
+    element: Type
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """A map from texts."""
+
+    element: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """An object type: escaped name -> type."""
+
+    fields: Mapping[str, Type]
+
+
+Type = Scalar | ListOf | MapOf | Message
+
+
+def escape(name: str) -> str | None:
+    """The identifier that stands for a property in rules; None where there is none."""
+    if name in _RESERVED:
+        return f"__{name}__"
+    escaped = re.sub(r"__|[.\-/]", lambda found: _ESCAPES[found[0]], name)
+    return escaped if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", escaped) else None
+
+
+def properties_of(node: Node, *, root: bool = False) -> dict[str, Node]:
+    """The properties of an object, with those that every resource has where it is one."""
+    own = node.get("properties") or {}
+    return {**own, **_RESOURCE} if root or node.get("x-kubernetes-embedded-resource") else dict(own)
+
+
+def declared_type(node: Node, *, root: bool = False) -> Type | None:
+    """The type that rules see under a schema; None if they cannot see it."""
+    if node.get("x-kubernetes-int-or-string"):
+        return "dyn"
+    kind = "object" if root or node.get("x-kubernetes-embedded-resource") else node.get("type")
+    if kind == "array":
+        element = declared_type(node.get("items") or {})
+        return None if element is None else ListOf(element)
+    if kind == "object":
+        if isinstance(extra := node.get("additionalProperties"), Mapping):
+            element = declared_type(extra)
+            return None if element is None else MapOf(element)
+        found = {escape(name): declared_type(child) for name, child in properties_of(node, root=root).items()}
+        return Message({name: child for name, child in found.items() if name is not None and child is not None})
+    if kind == "string":
+        return _FORMATS.get(node.get("format") or "", "string")
+    return _SCALARS.get(kind or "")
+
+
+def converter(node: Node, make_time: Callable[[datetime], Any], make_duration: Callable[[timedelta], Any], *,
+              root: bool = False) -> Converter | None:
+    """What turns a JSON value under the schema into the one that rules see; None if it is the same."""
+    declared = declared_type(node, root=root)
+    if declared == "double":
+        return float
+    if declared == "bytes":
+        return base64.b64decode
+    if declared == "timestamp":
+        return lambda text: make_time(_moment(text))
+    if declared == "duration":
+        return lambda text: make_duration(parse_duration(text))
+    if isinstance(declared, ListOf | MapOf):
+        key = "items" if isinstance(declared, ListOf) else "additionalProperties"
+        return _collection(converter(node[key], make_time, make_duration), declared)
+    if not isinstance(declared, Message):
+        return None
+    parts = {name: (escape(name), converter(child, make_time, make_duration))
+             for name, child in properties_of(node, root=root).items() if declared_type(child) is not None}
+    if not root and all(shown == name and part is None for name, (shown, part) in parts.items()):
+        return None
+    return lambda value: {shown: item if part is None or item is None else part(item)
+                          for name, (shown, part) in parts.items()
+                          if name in value and shown is not None and (item := value[name], True)}
+
+
+def _collection(part: Converter | None, declared: ListOf | MapOf) -> Converter | None:
+    if part is None:
+        return None
+    convert = part
+    if isinstance(declared, ListOf):
+        return lambda items: [None if item is None else convert(item) for item in items]
+    return lambda items: {key: None if item is None else convert(item) for key, item in items.items()}
+
+
+def _moment(text: str) -> datetime:
+    found = datetime.fromisoformat(re.sub(r"\.(\d{6})\d+", r".\1", text.upper()))
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

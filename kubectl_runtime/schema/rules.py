@@ -1,0 +1,257 @@
+"""The rules of a schema (`x-kubernetes-validations`): what is wrong with them, and what values break.
+
+A rule stands at a schema and sees the value there as `self`, on updates the value before as `oldSelf`. A rule that
+names `oldSelf` is a transition rule: it is skipped where there is no old value, unless `optionalOldSelf` says that it
+takes an optional one. An update that leaves a value as it was is not held to the other rules (ratcheting). Items have
+an old value only in lists of type map. Texts and reasons follow apiextensions-apiserver.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kubectl_runtime.core.codec.jsonvalues import same_json
+from kubectl_runtime.schema import causes, cel
+from kubectl_runtime.schema.causes import Cause
+from kubectl_runtime.schema.cel import CelError
+from kubectl_runtime.schema.celtypes import NO_VALUE
+from kubectl_runtime.schema.structural import branches, children
+
+Node = Mapping[str, Any]
+
+KEY = "x-kubernetes-validations"
+REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
+_BLOCKING = frozenset({"FieldValueNotFound", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany",
+                       "FieldValueTypeInvalid"})
+_NOT_CHECKED = ("some validation rules were not checked because the object was invalid; correct the existing errors to "
+                "complete validation")
+_PATH_PART = re.compile(r"\.([A-Za-z_][\w-]*)|\['((?:[^'\\]|\\.)+)'\]")
+_LONGEST_MESSAGE = 5120
+
+
+def rule_definition_causes(schema: Node, path: str = "") -> list[Cause]:
+    """What is wrong with the rules in a schema that is structural; `path` is where it stands.
+
+    Every rule is compiled against the schema's types. Without the extra `cel` each rule is refused.
+    """
+    return list(_definitions(schema, path, comparable=True, root=True))
+
+
+def _definitions(node: Node, path: str, *, comparable: bool, root: bool = False) -> Iterator[Cause]:
+    if rules := node.get(KEY):
+        yield from _rule_list_causes(rules, node, f"{path}.{KEY}", comparable=comparable, root=root)
+    for child, level, place in children(node, path):
+        kept = node.get("x-kubernetes-list-type") == "map" if level == "item" else (
+            node.get("x-kubernetes-map-type") != "atomic")
+        yield from _definitions(child, place, comparable=comparable and kept)
+    for branch, place in branches(node, path):
+        if branch.get(KEY):
+            yield causes.forbidden_field(f"{place}.{KEY}", "must be empty to be structural")
+
+
+def _rule_list_causes(rules: list[Node], node: Node, path: str, *, comparable: bool, root: bool) -> Iterator[Cause]:
+    scope: cel.Scope | None = None
+    problem = ""
+    try:
+        scope = cel.Scope(node, root=root)
+    except ImportError:
+        problem = cel.MISSING_EXTRA
+    except CelError as error:
+        problem = str(error)
+    for index, rule in enumerate(rules):
+        at, text = f"{path}[{index}]", (rule.get("rule") or "").strip()
+        yield from _option_causes(rule, node, at)
+        if not text:
+            yield causes.required(f"{at}.rule", "rule is not specified")
+        elif scope is None:
+            yield _wrong(f"{at}.rule", rule, problem)
+        elif cel.uses_old_self(text) and not comparable:
+            yield causes.invalid_value(f"{at}.rule", rule["rule"], "oldSelf cannot be used on the uncorrelatable "
+                                       f"portion of the schema within {path.removesuffix('.' + KEY)}")
+        else:
+            yield from _expression_causes(rule, scope, at)
+
+
+def _option_causes(rule: Node, node: Node, at: str) -> Iterator[Cause]:
+    message = rule.get("message") or ""
+    if message and not message.strip():
+        yield causes.invalid_value(f"{at}.message", message, "message must be non-empty if specified")
+    elif "\n" in message.strip() or "\r" in message.strip():
+        yield causes.invalid_value(f"{at}.message", message, "must not contain line breaks")
+    if not message and "\n" in (rule.get("rule") or "").strip():
+        yield causes.required(f"{at}.message", "message must be specified if rule contains line breaks")
+    if (expression := rule.get("messageExpression")) and not expression.strip():
+        yield causes.required(f"{at}.messageExpression", "must be non-empty if specified")
+    if (reason := rule.get("reason")) is not None and reason not in REASONS:
+        yield causes.not_supported(f"{at}.reason", reason, REASONS)
+    if path := rule.get("fieldPath"):
+        if not path.strip() or "\n" in path:
+            yield causes.invalid_value(f"{at}.fieldPath", path, "must not be empty" if not path.strip() else
+                                       "must not contain line breaks")
+        elif not _leads_somewhere(path, node):
+            yield causes.invalid_value(f"{at}.fieldPath", path, "must be a valid path")
+
+
+def _leads_somewhere(path: str, node: Node) -> bool:
+    found: Any = node
+    parts = list(_PATH_PART.finditer(path))
+    if "".join(part[0] for part in parts) != path:
+        return False
+    for part in parts:
+        name = part[1] or part[2].replace("\\'", "'")
+        found = (found.get("properties") or {}).get(name) or found.get("additionalProperties")
+        if not isinstance(found, Mapping):
+            return False
+    return True
+
+
+def _expression_causes(rule: Node, scope: cel.Scope, at: str) -> Iterator[Cause]:
+    optional = bool(rule.get("optionalOldSelf"))
+    if rule.get("optionalOldSelf") is not None and not cel.uses_old_self(rule["rule"]):
+        yield causes.invalid_value(f"{at}.optionalOldSelf", rule["optionalOldSelf"], "may not be set if oldSelf is not "
+                                   "used in rule")
+    try:
+        if not scope.check(rule["rule"], "bool", optional_old=optional):
+            yield _wrong(f"{at}.rule", rule, "cel expression must evaluate to a bool")
+    except CelError as error:
+        yield _wrong(f"{at}.rule", rule, f"compilation failed: {error}")
+    if not (rule.get("messageExpression") or "").strip():
+        return
+    try:
+        if not scope.check(rule["messageExpression"], "string", optional_old=optional):
+            yield _wrong(f"{at}.messageExpression", rule, "messageExpression must evaluate to a string")
+    except CelError as error:
+        yield _wrong(f"{at}.messageExpression", rule, f"messageExpression compilation failed: {error}")
+
+
+def _wrong(field: str, rule: Node, detail: str) -> Cause:
+    """The real server shows the whole rule, as Go prints its structure."""
+    shown = {"Rule": rule.get("rule") or "", "Message": rule.get("message") or "",
+             "MessageExpression": rule.get("messageExpression") or "", "Reason": rule.get("reason"),
+             "FieldPath": rule.get("fieldPath") or "", "OptionalOldSelf": rule.get("optionalOldSelf")}
+    text = json.dumps(shown, separators=(",", ":"), ensure_ascii=False)
+    for mark in "<>&":
+        text = text.replace(mark, f"\\u{ord(mark):04x}")
+    return Cause("FieldValueInvalid", f"Invalid value: {text}: {detail}", field)
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    rule: Node
+    program: cel.Program
+    message: cel.Program | None
+    transition: bool
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The compiled rules of a schema and of what is below it; made once by `rules_of`, safe for concurrent use."""
+
+    own: tuple[_Rule, ...]
+    convert: Callable[[Any], Any] | None
+    kind: str
+    properties: Mapping[str, Rules]
+    extra: Rules | None
+    items: Rules | None
+    keys: tuple[str, ...]
+
+    def causes(self, value: Any, old: Any = NO_VALUE, path: str = "") -> list[Cause]:
+        """The rules that a value breaks; `old` is the value before an update."""
+        return list(self._causes(value, old, path, unchanged=False))
+
+    def _causes(self, value: Any, old: Any, path: str, *, unchanged: bool) -> Iterator[Cause]:
+        if value is None:
+            return
+        unchanged = unchanged or (old is not NO_VALUE and same_json(value, old))
+        if self.own:
+            yield from self._own_causes(value, old, path, unchanged)
+        if isinstance(value, dict):
+            before = old if isinstance(old, dict) else {}
+            prefix = f"{path}." if path else ""
+            for name, child in value.items():
+                if below := self.properties.get(name, self.extra):
+                    place = f"{path}[{name}]" if self.extra else prefix + name
+                    yield from below._causes(child, before.get(name, NO_VALUE), place, unchanged=unchanged)
+        elif isinstance(value, list) and self.items:
+            known = {self._identity(item): item for item in old} if self.keys and isinstance(old, list) else {}
+            for index, item in enumerate(value):
+                yield from self.items._causes(item, known.get(self._identity(item), NO_VALUE), f"{path}[{index}]",
+                                              unchanged=unchanged)
+
+    def _identity(self, item: Any) -> str:
+        return json.dumps([item.get(key) for key in self.keys] if isinstance(item, dict) else None)
+
+    def _own_causes(self, value: Any, old: Any, path: str, unchanged: bool) -> Iterator[Cause]:
+        shown = self.convert(value) if self.convert else value
+        before = old if old is NO_VALUE or old is None or not self.convert else self.convert(old)
+        values = cel.Values(shown, before)
+        for rule in self.own:
+            if (rule.transition and not rule.optional and old is NO_VALUE) or (unchanged and not rule.transition):
+                continue
+            try:
+                if rule.program.run(values) is not True:
+                    yield _broken(rule, values, path)
+            except CelError as error:
+                told = rule.rule.get("message") or rule.rule["rule"].strip()
+                yield causes.invalid_value(path, self.kind, f"{error} evaluating rule: {told}")
+
+
+def _broken(rule: _Rule, values: cel.Values, path: str) -> Cause:
+    reason = rule.rule.get("reason") or "FieldValueInvalid"
+    text = (rule.rule.get("message") or "").strip() or f"failed rule: {rule.rule['rule'].strip()}"
+    if rule.message is not None:
+        try:
+            found = rule.message.run(values).strip()
+        except CelError:  # then the message or the rule speaks, as on the real server
+            found = ""
+        if found and "\n" not in found and len(found) <= _LONGEST_MESSAGE:
+            text = found
+    field = (path + (rule.rule.get("fieldPath") or "")).removeprefix(".")
+    if reason == "FieldValueForbidden":
+        return causes.forbidden_field(field, text)
+    if reason == "FieldValueRequired":
+        return causes.required(field, text)
+    if reason == "FieldValueDuplicate":
+        return Cause(reason, "Duplicate value", field)
+    return Cause(reason, f"Invalid value: {text}", field)
+
+
+def rules_of(schema: Node | None, *, root: bool = True) -> Rules | None:
+    """The rules of a schema, ready to judge values; None if it has none. Raises ImportError without the extra `cel`."""
+    if not schema:
+        return None
+    own = tuple(_ready(rule) for rule in schema.get(KEY) or ())
+    properties = {name: found for name, child in (schema.get("properties") or {}).items()
+                  if (found := rules_of(child, root=False))}
+    below = [rules_of(child, root=False) if isinstance(child, Mapping) else None
+             for child in (schema.get("additionalProperties"), schema.get("items"))]
+    if not own and not properties and not any(below):
+        return None
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    return Rules(own, cel.convert(schema, root=root) if own else None, schema.get("type") or "", properties, below[0],
+                 below[1], tuple(keys))
+
+
+def _ready(rule: Node) -> _Rule:
+    optional, message = bool(rule.get("optionalOldSelf")), (rule.get("messageExpression") or "").strip()
+    return _Rule(rule, cel.program(rule["rule"], optional_old=optional),
+                 cel.program(message, optional_old=optional) if message else None,
+                 cel.uses_old_self(rule["rule"]), optional)
+
+
+def checked_after(found: list[Cause], rules: Rules | None, value: Any, old: Any = NO_VALUE,
+                  path: str = "") -> list[Cause]:
+    """What the schema found in a value, and what its rules do: these are not asked of a value of the wrong shape."""
+    if rules is None:
+        return found
+    if any(cause.reason in _BLOCKING for cause in found):
+        return [*found, causes.invalid_value("<nil>", None, _NOT_CHECKED)]
+    return found + rules.causes(value, old, path)

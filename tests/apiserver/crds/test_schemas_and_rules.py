@@ -1,0 +1,119 @@
+"""CustomResourceDefinitions with schemas and rules, and their instances, through the server's own API."""
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.http.failures import KindNotServedError
+from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind
+from kubectl_runtime.core.objects.dynamic import dynamic
+from kubectl_runtime.resources import CustomResourceDefinition
+from kubectl_runtime.testing import ApiServer
+
+TEXT, INTEGER = {"type": "string"}, {"type": "integer"}
+Thing = dynamic(ApiResource.from_gvk(GroupVersionKind("rules.example.com", "v1", "Thing")))
+
+
+def definition(spec: dict[str, Any], status: dict[str, Any] | None = None) -> dict[str, Any]:
+    properties = {"spec": spec, **({"status": status} if status else {})}
+    version = {"name": "v1", "served": True, "storage": True,
+               "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
+               **({"subresources": {"status": {}}} if status else {})}
+    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "things.rules.example.com"},
+            "spec": {"group": "rules.example.com", "scope": "Namespaced", "versions": [version],
+                     "names": {"kind": "Thing", "plural": "things"}}}
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with ApiServer() as server, server.client() as client:
+        yield client
+
+
+def served(client: Client, crd: dict[str, Any]) -> Api[Any]:
+    Api.all(client, CustomResourceDefinition).create(crd)
+    api, deadline, pause = Api.namespaced(client, Thing, "default"), time.monotonic() + 20, threading.Event()
+    while True:
+        try:
+            api.list()
+        except KindNotServedError:
+            assert time.monotonic() < deadline
+            pause.wait(0.01)
+        else:
+            return api
+
+
+def refusal(write: Any) -> list[tuple[str, str]]:
+    with pytest.raises(ApiError) as found:
+        write()
+    assert found.value.status.code == 422
+    return [(cause.field, cause.message) for cause in found.value.status.details.causes]
+
+
+def thing(spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "rules.example.com/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": spec}
+
+
+@pytest.mark.parametrize(("node", "field"), [
+    ({"type": "string", "pattern": "^(?=a).*$"}, "properties[x].pattern"), ({}, "properties[x].type"),
+    ({"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "object"}},
+     "properties[x].items.x-kubernetes-map-type"),
+    ({"type": "string", "default": 1}, "properties[x].default"),
+    ({"type": "object", "properties": {"a": TEXT}, "default": {"b": 1}}, "properties[x].default"),
+    ({"type": "object", "anyOf": [{"properties": {"a": {"minimum": 1}}}]}, "properties[x].properties[a]"),
+    ({"type": "object", "x-kubernetes-embedded-resource": True}, "properties[x].properties"),
+    ({**INTEGER, "x-kubernetes-validations": [{"rule": "self.isSemver()"}]},
+     "properties[x].x-kubernetes-validations[0].rule")])
+def test_a_definition_that_cannot_hold_is_refused_at_its_field(client: Client, node: dict[str, Any],
+                                                               field: str) -> None:
+    api = Api.all(client, CustomResourceDefinition)
+    causes = refusal(lambda: api.create(definition({"type": "object", "properties": {"x": node}})))
+    assert [found for found, _ in causes] == [f"spec.validation.openAPIV3Schema.properties[spec].{field}"]
+
+
+def test_a_rule_holds_creates_updates_and_the_status(client: Client) -> None:
+    spec = {"type": "object", "properties": {"size": {**INTEGER, "x-kubernetes-validations": [
+        {"rule": "self >= oldSelf", "message": "only grows"}]}}}
+    status = {"type": "object", "properties": {"seen": {**INTEGER, "x-kubernetes-validations": [{"rule": "self > 0"}]}}}
+    api = served(client, definition(spec, status))
+    made = api.create(thing({"size": 3}))
+    made["spec"]["size"] = 2
+    assert refusal(lambda: api.replace(made)) == [("spec.size", "Invalid value: only grows")]
+    made["spec"]["size"] = 4
+    made = api.replace(made)
+    made["status"] = {"seen": 0}
+    assert refusal(lambda: api.replace_status(made)) == [("status.seen", "Invalid value: failed rule: self > 0")]
+
+
+def test_a_rule_that_comes_later_leaves_what_is_stored_alone_until_it_changes(client: Client) -> None:
+    spec: dict[str, Any] = {"type": "object", "properties": {"size": INTEGER, "note": TEXT}}
+    api = served(client, definition(spec))
+    api.create(thing({"size": 9}))
+    spec["properties"]["size"] = {**INTEGER, "x-kubernetes-validations": [{"rule": "self < 5"}]}
+    crds = Api.all(client, CustomResourceDefinition)
+    crd = crds.get("things.rules.example.com")
+    crd["spec"]["versions"] = definition(spec)["spec"]["versions"]
+    crds.replace(crd)
+    held = api.get("a")
+    held["spec"]["note"] = "n"
+    deadline = time.monotonic() + 20
+    while "spec.size" not in str(_try(api, thing({"size": 9}))) and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    assert api.replace(held)["spec"] == {"size": 9, "note": "n"}
+    assert refusal(lambda: api.create({**thing({"size": 9}), "metadata": {"name": "b"}}))[0][0] == "spec.size"
+
+
+def _try(api: Api[Any], body: dict[str, Any]) -> str:
+    try:
+        api.create({**body, "metadata": {"generateName": "c-"}})
+    except ApiError as error:
+        return str(error)
+    return ""

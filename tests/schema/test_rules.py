@@ -1,0 +1,168 @@
+"""Rules in CEL: what does not compile is refused with its schema, what a value breaks is told at its field."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.schema import cel
+from kubectl_runtime.schema.cel import Scope, Values, convert, program, uses_old_self
+from kubectl_runtime.schema.rules import checked_after, rule_definition_causes, rules_of
+from kubectl_runtime.schema.validation import schema_causes
+
+TEXT, INTEGER = {"type": "string"}, {"type": "integer"}
+SAMPLE = {"type": "object", "properties": {
+    "count": INTEGER, "share": {"type": "number"}, "names": {"type": "array", "items": TEXT},
+    "numbers": {"type": "array", "items": INTEGER}, "labels": {"type": "object", "additionalProperties": INTEGER},
+    "when": {"type": "string", "format": "date-time"}, "pause": {"type": "string", "format": "duration"},
+    "blob": {"type": "string", "format": "byte"}, "a-b": TEXT, "if": TEXT, "port": {"x-kubernetes-int-or-string": True},
+    "items": {"type": "array", "items": {"type": "object", "properties": {"key": TEXT}}},
+    "matrix": {"type": "array", "items": {"type": "array", "items": INTEGER}}, "size": TEXT}}
+VALUE = {"count": 1, "share": 2, "names": ["a", "b"], "numbers": [3, 1], "labels": {"x": 1}, "pause": "1h",
+         "when": "2024-01-01T00:00:00Z", "blob": "eHg=", "a-b": "z", "if": "i", "port": "50%", "items": [{"key": "k"}],
+         "matrix": [[1]], "size": "1Gi"}
+
+
+def schema(*rules: dict[str, Any], **properties: Any) -> dict[str, Any]:
+    spec = {"type": "object", "properties": properties, "x-kubernetes-validations": list(rules)}
+    return {"type": "object", "properties": {"spec": spec}}
+
+
+def broken(node: dict[str, Any], spec: Any, old: Any = cel.NO_VALUE) -> list[tuple[str, str, str]]:
+    assert rule_definition_causes(node) == []
+    rules = rules_of(node)
+    assert rules is not None
+    before = old if old is cel.NO_VALUE else {"spec": old}
+    return [(cause.field, cause.reason, cause.message) for cause in rules.causes({"spec": spec}, before)]
+
+
+@pytest.mark.parametrize("expression", [
+    "self.count == 1", "self.share == 2.0", "self.share > self.count", "self.labels.all(k, self.labels[k] > 0)",
+    "self.when < timestamp('2025-01-01T00:00:00Z')", "self.pause == duration('60m')", "self.blob.size() == 2",
+    "self.a__dash__b == 'z' && self.__if__ == 'i'", "type(self.port) == string", "self.matrix[0][0] == 1",
+    "self.items.exists(i, i.key == 'k')", "self.?count.orValue(2) == 1", "self.names.join(',') == 'a,b'",
+    "self.size.lowerAscii() == '1gi'", "has(self.count) && !has(self.names) == false",
+    # Kubernetes' libraries
+    "self.names.isSorted() && !self.numbers.isSorted()", "self.numbers.sum() == 4 && self.numbers.max() == 3",
+    "self.names.indexOf('b') == 1 && 'abc'.indexOf('b') == 1", "'a1b2'.findAll('[0-9]') == ['1', '2']",
+    "'abc123'.find('[0-9]+') == '123'", "quantity(self.size).isGreaterThan(quantity('1G'))",
+    "quantity('1') == quantity('1000m')", "quantity('1').add(quantity('500m')).compareTo(quantity('1.5')) == 0",
+    "isQuantity('1Ki') && !isQuantity('x')", "url('https://u@a.b:80/x?y=1').getHostname() == 'a.b'",
+    "url('https://a/?y=1').getQuery()['y'] == ['1']", "isURL('/x') && !isURL('x')", "ip('::1').isLoopback()",
+    "ip('10.0.0.1').family() == 4 && ip.isCanonical('10.0.0.1')", "cidr('10.0.0.0/8').containsIP('10.1.1.1')",
+    "cidr('10.1.0.0/16').ip() == ip('10.1.0.0')", "!cidr('10.0.0.0/8').containsCIDR('10.0.0.0/7')",
+    "sets.equivalent(self.names, ['b', 'a'])"])
+def test_a_rule_sees_values_with_the_types_of_the_schema(expression: str) -> None:
+    prepare = convert(SAMPLE)
+    assert prepare is not None
+    assert Scope(SAMPLE).check(expression, "bool")
+    assert program(expression).run(Values(prepare(VALUE))) is True
+
+
+@pytest.mark.parametrize(("expression", "why"), [
+    ("self.none", "undefined field 'none'"), ("has(self.none)", "undefined field 'none'"),
+    ("self.count == 'x'", "no matching overload for '_==_' applied to '(int, string)'"),
+    ("self.items.all(i, i.none == 1)", "undefined field 'none'"), ("self.count >", "Syntax error"),
+    ("format.named('x').hasValue()", "undeclared reference to 'format'"), ("isSemver('1')", "undeclared reference"),
+    ("[1].all(i, v, v > 0)", "undeclared reference"), ("authorizer.path('/')", "undeclared reference"),
+    ("self.count", "must evaluate to a bool"), ("(" * 40 + "true" + ")" * 40, "recursion limit exceeded")])
+def test_what_does_not_compile_or_is_not_provided_is_refused(expression: str, why: str) -> None:
+    [cause] = rule_definition_causes({**SAMPLE, "x-kubernetes-validations": [{"rule": expression}]}, "s")
+    assert cause.field == "s.x-kubernetes-validations[0].rule"
+    assert why in cause.message
+
+
+def test_without_the_extra_a_rule_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    cel._engine.cache_clear()
+    monkeypatch.setitem(sys.modules, "cel_expr_python", None)
+    try:
+        [cause] = rule_definition_causes(schema({"rule": "true"}), "s")
+        assert "pip install kubectl_runtime[cel]" in cause.message
+    finally:
+        cel._engine.cache_clear()
+
+
+def test_an_evaluation_is_bounded() -> None:
+    node = schema({"rule": "self.n.all(x, self.n.all(y, x + y >= 0))"}, n={"type": "array", "items": INTEGER})
+    [(field, _, message)] = broken(node, {"n": list(range(1000))})
+    assert (field, "Iteration budget exceeded" in message) == ("spec", True)
+
+
+def test_reason_field_path_and_message_expression() -> None:
+    rules = ({"rule": "self.a < 5", "message": "m", "messageExpression": "'a is ' + string(self.a)",
+              "fieldPath": ".a", "reason": "FieldValueForbidden"},
+             {"rule": "self.a < 6", "reason": "FieldValueRequired"}, {"rule": "self.a < 7", "message": "seven"},
+             {"rule": "self.a < 8", "reason": "FieldValueDuplicate"},
+             {"rule": "self.a < 9", "message": "m", "messageExpression": "string(1 / (self.a - self.a))"})
+    assert broken(schema(*rules, a=INTEGER), {"a": 9}) == [
+        ("spec.a", "FieldValueForbidden", "Forbidden: a is 9"),
+        ("spec", "FieldValueRequired", "Required value: failed rule: self.a < 6"),
+        ("spec", "FieldValueInvalid", "Invalid value: seven"), ("spec", "FieldValueDuplicate", "Duplicate value"),
+        ("spec", "FieldValueInvalid", "Invalid value: m")]
+
+
+def test_a_transition_rule_waits_for_an_old_value() -> None:
+    node = schema(a={**TEXT, "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "immutable"}]})
+    assert broken(node, {"a": "x"}) == []
+    assert broken(node, {"a": "x"}, {}) == []
+    assert broken(node, {"a": "x"}, {"a": "x"}) == []
+    assert broken(node, {"a": "y"}, {"a": "x"}) == [("spec.a", "FieldValueInvalid", "Invalid value: immutable")]
+
+
+def test_an_optional_old_self_is_asked_at_creation_too() -> None:
+    rule = {"rule": "oldSelf.hasValue() ? self.a >= oldSelf.value().a : self.a == 0", "optionalOldSelf": True}
+    node = schema(rule, a=INTEGER)
+    assert broken(node, {"a": 0}) == []
+    assert len(broken(node, {"a": 1})) == 1
+    assert broken(node, {"a": 2}, {"a": 1}) == []
+    assert len(broken(node, {"a": 0}, {"a": 1})) == 1
+
+
+def test_what_an_update_leaves_alone_is_not_held_to_a_rule() -> None:
+    node = schema({"rule": "self.a < 5"}, a=INTEGER, b=INTEGER)
+    assert broken(node, {"a": 9}, {"a": 9}) == []
+    assert len(broken(node, {"a": 9, "b": 1}, {"a": 9})) == 1
+
+
+def test_items_have_an_old_value_only_in_lists_with_keys() -> None:
+    item = {"type": "object", "required": ["k"], "properties": {"k": TEXT, "v": INTEGER},
+            "x-kubernetes-validations": [{"rule": "self.v >= oldSelf.v"}]}
+    keyed = schema(l={"type": "array", "items": item, "x-kubernetes-list-type": "map",
+                      "x-kubernetes-list-map-keys": ["k"]})
+    old = {"l": [{"k": "a", "v": 1}, {"k": "b", "v": 5}]}
+    new = {"l": [{"k": "b", "v": 4}, {"k": "a", "v": 2}]}
+    assert [field for field, _, _ in broken(keyed, new, old)] == ["spec.l[0]"]
+    [cause] = rule_definition_causes(schema(l={"type": "array", "items": item}))
+    assert "oldSelf cannot be used on the uncorrelatable portion" in cause.message
+
+
+def test_a_value_of_the_wrong_shape_is_not_asked_its_rules() -> None:
+    node = schema({"rule": "self.a < 5"}, a=INTEGER)
+    value = {"spec": {"a": "x"}}
+    found = checked_after(schema_causes(value, node), rules_of(node), value)
+    assert [cause.field for cause in found] == ["spec.a", "<nil>"]
+    assert "some validation rules were not checked" in found[1].message
+
+
+@pytest.mark.parametrize(("expression", "uses"), [
+    ("oldSelf == self", True), ("self == 'oldSelf'", False), ("self.oldSelf == 1", False), ("true // oldSelf", False),
+    ("'it\\'s' == 'x' || oldSelf > 1", True), ("my_oldSelf", False)])
+def test_whether_a_rule_uses_the_old_value(expression: str, uses: bool) -> None:
+    assert uses_old_self(expression) is uses
+
+
+@pytest.mark.parametrize(("rule", "field"), [
+    ({"rule": "true", "fieldPath": "a"}, "fieldPath"), ({"rule": "true", "fieldPath": ".a.b"}, "fieldPath"),
+    ({"rule": "true", "fieldPath": ".l[0]"}, "fieldPath"), ({"rule": "true", "reason": "Odd"}, "reason"),
+    ({"rule": "true", "message": "a\nb"}, "message"), ({"rule": "true\n"}, None),
+    ({"rule": "true ||\nfalse"}, "message"),
+    ({"rule": "true", "optionalOldSelf": True}, "optionalOldSelf"), ({"rule": " "}, "rule"),
+    ({"rule": "true", "messageExpression": "1"}, "messageExpression"),
+    ({"rule": "true", "fieldPath": ".m['x-y']"}, None),
+    ({"rule": "true", "messageExpression": "self.none"}, "messageExpression")])
+def test_the_options_of_a_rule_are_checked(rule: dict[str, Any], field: str | None) -> None:
+    node = schema(rule, a=TEXT, l={"type": "array", "items": TEXT}, m={"type": "object", "additionalProperties": TEXT})
+    found = [cause.field.rpartition(".")[2] for cause in rule_definition_causes(node, "s")]
+    assert found == ([] if field is None else [field])
