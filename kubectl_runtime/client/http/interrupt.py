@@ -14,6 +14,7 @@ that accepts a connection and says nothing would otherwise hold the thread until
 """
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -35,6 +36,7 @@ class Interrupt:
         self._socket: Any = None
         self._copy: socket.socket | None = None
         self._ours = True
+        self._process = os.getpid()
         self.stopped = False
         self.reason = ""
         """Of the token that was set."""
@@ -82,6 +84,8 @@ class Interrupt:
             return was_shut_down
 
     def _end(self, token: StopToken) -> None:
+        if self._process != os.getpid():  # the child of a fork, where the token was set: the request is the parent's
+            return
         with self._lock:
             if self._ours and not self.stopped:
                 self.stopped, self.reason = True, token.reason
