@@ -22,7 +22,7 @@ import requests
 from kubectl_runtime.client.api.writes import WriteObserver, WriteObservers
 from kubectl_runtime.client.config.auth import ClientCertificate, FixedCredentials
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.client.http.failures import ConnectionFailed, error_of
+from kubectl_runtime.client.http.failures import ConnectionFailed, error_of, unexpected_answer
 from kubectl_runtime.client.http.headers import fixed_headers
 from kubectl_runtime.client.http.middleware import (
     Answer,
@@ -97,7 +97,6 @@ class Client:
         if not isinstance(config, Config):
             raise ConfigError(f"a Client is made from a Config, not from {type(config).__name__}: "
                               "Client(Config(cluster_url=...)) or Client.try_default()")
-        self.config = config
         self.clock = clock
         self.observer = together(observer)
         """Raises nothing, whatever the one does that was given."""
@@ -105,6 +104,7 @@ class Client:
         self._change = ForkSafeLock()
         self._rules = SessionRules.read(session, config, connections=workers + SPARE_CONNECTIONS,
                                         through_session=use_session_send)
+        self.config = config = self._rules.config
         self._timeout = seconds(config.timeout)
         self._connections = self._connect(config.certificate())
         self._root = self
@@ -166,11 +166,13 @@ class Client:
 
     def server_version(self) -> ServerVersion:
         """The server's version. Raises as `request` does."""
-        body = self.request(Request("GET", "/version", "get", None, "get the server's version"))
+        request = Request("GET", "/version", "get", None, "get the server's version")
+        answer = self.answer(request)
         try:
-            return msgspec.json.decode(body, type=ServerVersion)
-        except msgspec.MsgspecError as error:
-            raise DecodeError(None, "$", f"what {self.config.cluster_url} calls its version is none: {error}") from None
+            return msgspec.json.decode(answer.body, type=ServerVersion)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise unexpected_answer(request, answer.status, answer.headers, answer.body) or DecodeError(
+                None, "$", f"what {self.config.cluster_url} calls its version is none: {error}") from None
 
     def on_write(self, observer: WriteObserver) -> Callable[[], None]:
         """Have `observer` called with each `Write` that the server answered, before the writing verb returns, in its
@@ -224,14 +226,18 @@ class Client:
         return error
 
     def _warn(self, header: str, request: Request) -> None:
-        """Log each warning of the server once in this client's life."""
+        """Log each warning of the server once in this client's life, up to a number that memory bears."""
         for text in _WARNING.findall(header):
             with self._change:
-                known = text in self._warned or len(self._warned) >= _REMEMBERED_WARNINGS
+                number = len(self._warned)
+                known = text in self._warned or number > _REMEMBERED_WARNINGS
                 if not known:
                     self._warned.add(text)
-            if not known:
+            if not known and number < _REMEMBERED_WARNINGS:
                 log.warning("%s: the API server warns: %s", request.operation, text.replace('\\"', '"'))
+            elif not known:
+                log.warning("%s: the API server has given %d different warnings; further ones are not shown",
+                            request.operation, number)
 
     # Connections
 
