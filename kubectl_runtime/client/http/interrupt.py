@@ -106,11 +106,14 @@ class Interrupt:
 _current: ContextVar[Interrupt | None] = ContextVar("kubectl_runtime_interrupt", default=None)
 
 
-def connects(connection: socket.socket) -> None:
-    """This thread's request is about to connect this socket, and may put TLS on it."""
+def connects(connection: socket.socket) -> bool:
+    """This thread's request is about to connect this socket, and may put TLS on it; whether it has to: not when a
+    token was set before, since a socket without a connection cannot be shut down."""
     interrupt = _current.get()
-    if interrupt is not None:
-        interrupt.attach(connection, copied=True)
+    if interrupt is None:
+        return True
+    interrupt.attach(connection, copied=True)
+    return not interrupt.has_ended
 
 
 def waits_on(connection: Any) -> None:
