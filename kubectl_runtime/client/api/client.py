@@ -20,7 +20,7 @@ from kubectl_runtime.client.api.layers import innermost, stack_of
 from kubectl_runtime.client.api.writes import WriteObserver, WriteObservers
 from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.client.http.failures import ConnectionFailed, error_of
+from kubectl_runtime.client.http.failures import ConnectionFailed, error_of, unexpected_answer
 from kubectl_runtime.client.http.middleware import (
     Answer,
     Call,
@@ -42,6 +42,7 @@ from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.scope import FirstOf, call_scope
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.request import Request
 
 if TYPE_CHECKING:
@@ -83,7 +84,6 @@ class Client:
         if not isinstance(config, Config):
             raise ConfigError(f"a Client is made from a Config, not from {type(config).__name__}: "
                               "Client(Config(cluster_url=...)) or Client.try_default()")
-        self.config = config
         self.clock = clock
         self.observer = together(observer)
         """Raises nothing, whatever the one does that was given."""
@@ -95,6 +95,7 @@ class Client:
         self._change = ForkSafeLock()
         self._rules = SessionRules.read(session, config, connections=workers + SPARE_CONNECTIONS,
                                         through_session=use_session_send)
+        self.config = config = self._rules.config
         self._timeout = seconds(config.timeout)
         self._connections = self._connect(config.certificate())
         self._root = self
@@ -178,8 +179,12 @@ class Client:
 
     def server_version(self) -> ServerVersion:
         """The server's version. Raises as `request` does."""
-        body = self.request(Request("GET", "/version", "get", None, "get the server's version"))
-        return ServerVersion.decoded(body, self.config.cluster_url)
+        request = Request("GET", "/version", "get", None, "get the server's version")
+        answer = self.answer(request)
+        try:
+            return ServerVersion.decoded(answer.body, self.config.cluster_url)
+        except DecodeError as error:
+            raise unexpected_answer(request, answer.status, answer.headers, answer.body) or error from None
 
     def on_write(self, observer: WriteObserver) -> Callable[[], None]:
         """Have `observer` called with each `Write` that the server answered, before the writing verb returns, in its

@@ -16,6 +16,8 @@ import msgspec
 from cachetools import TTLCache
 
 from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.client.http.failures import unexpected_answer
+from kubectl_runtime.client.http.middleware import Answer
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import DiscoveryError, KubeError
 from kubectl_runtime.core.base.forks import ForkSafeLock
@@ -57,7 +59,7 @@ class Asked(Protocol):
     def config(self) -> Config: ...
     @property
     def clock(self) -> Clock: ...
-    def request(self, request: Request) -> bytes: ...
+    def answer(self, request: Request) -> Answer: ...
 
 
 class Discovery:
@@ -128,10 +130,13 @@ class Discovery:
 
     def _get(self, path: str) -> dict[str, Any]:
         request = Request("GET", path, "get", None, f"discover {path}", headers=(("Accept", _AGGREGATED),))
+        answer = self._client.answer(request)
         try:
-            return msgspec.json.decode(self._client.request(request), type=dict[str, Any])
-        except msgspec.MsgspecError as error:
-            raise DecodeError(None, "$", f"discover {path}: the answer is no discovery document: {error}") from None
+            return msgspec.json.decode(answer.body, type=dict[str, Any])
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            unexpected = unexpected_answer(request, answer.status, answer.headers, answer.body)
+            raise unexpected or DecodeError(
+                None, "$", f"discover {path}: the answer is no discovery document: {error}") from None
 
 
 def _group_versions(document: dict[str, Any]) -> list[str]:

@@ -60,13 +60,23 @@ class FixedCredentials:
 
     @classmethod
     def token(cls, token: str) -> FixedCredentials:
-        """A bearer token; surrounding white space is not part of it. Raises AuthError for one no header can carry."""
+        """A bearer token; surrounding white space is not part of it. Raises AuthError for one no header can carry, and
+        for one that is empty.
+        """
+        if not token.strip():
+            raise AuthError("the token is empty")
         return cls(f"Bearer {token.strip()}", "token")
 
     @classmethod
     def basic(cls, username: str, password: str) -> FixedCredentials:
-        """HTTP basic authentication."""
-        return cls("Basic " + base64.b64encode(f"{username}:{password}".encode()).decode(), "user name and password")
+        """HTTP basic authentication. Raises AuthError for what would be read as another name, or is no text."""
+        if ":" in username:
+            raise AuthError("the user name has a colon in it, where the password would begin")
+        try:
+            pair = f"{username}:{password}".encode()
+        except UnicodeEncodeError:
+            raise AuthError("the user name or password is no text that UTF-8 could carry") from None
+        return cls("Basic " + base64.b64encode(pair).decode(), "user name and password")
 
     def header(self, deadline: float | None = None) -> str | None:  # noqa: ARG002 - it never blocks
         return self._header

@@ -1,4 +1,4 @@
-"""Checks of a Config's fields: their types, and the server's URL. Pure but for making paths texts."""
+"""Checks of a Config's fields: their types, the server's URL and its name. Pure but for making paths texts."""
 from __future__ import annotations
 
 import os
@@ -8,13 +8,18 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+from urllib3.exceptions import LocationParseError
+from urllib3.util import parse_url
+
+from kubectl_runtime.client.config.impersonation import Impersonation
 from kubectl_runtime.core.base.errors import ConfigError
 
 _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "str": ((str,), "a text"), "bytes": ((bytes,), "bytes"), "bool": ((bool,), "True or False"),
     "Mapping[str, str]": ((Mapping,), "a mapping"), "Duration": ((int, float, timedelta), "seconds or a timedelta"),
+    "Impersonation": ((Impersonation,), "an Impersonation"),
 }
-"""The annotations that are checked; the other fields are objects with checks of their own."""
+"""The annotations that are checked. (What `auth` has to be is a protocol: see `check_credentials`.)"""
 
 
 def check_types(config: Any, origin: str) -> None:
@@ -35,8 +40,27 @@ def check_types(config: Any, origin: str) -> None:
             raise ConfigError(f"{origin}: {each.name} is of type {type(value).__name__}, expected {expected}")
 
 
+def check_credentials(auth: object, origin: str) -> None:
+    """Raises ConfigError for what has not the methods of `Credentials`, such as a token. It is not shown."""
+    needed = ("header", "refresh", "certificate")
+    if auth is not None and not all(callable(getattr(auth, name, None)) for name in needed):
+        raise ConfigError(f"{origin}: auth is of type {type(auth).__name__}, expected Credentials, which have the "
+                          f"methods {', '.join(needed)}; a token goes into token=")
+
+
+def check_server_name(name: str, origin: str) -> None:
+    """Raises ConfigError for what no certificate could be made out to: the handshake would fail, in OpenSSL's words."""
+    try:
+        is_name = name.isprintable() and " " not in name and not name.startswith(".") and bool(name.encode("idna"))
+    except UnicodeError:
+        is_name = False
+    if not is_name:
+        raise ConfigError(f"{origin}: tls-server-name is {name!r}, which is no name of a host")
+
+
 def checked_url(url: str, origin: str, *, tls: bool) -> str:
-    """The server's URL without slashes at its end; https where it has no scheme and there is TLS data (`tls`).
+    """The server's URL without slashes at its end, its scheme in lower case; https where it has none and there is TLS
+    data (`tls`).
 
     Raises ConfigError; a password in the URL is not shown.
     """
@@ -59,4 +83,9 @@ def checked_url(url: str, origin: str, *, tls: bool) -> str:
         raise ConfigError(f"{origin}: the server URL must look like https://host:port/path")
     if parts.username is not None:
         raise ConfigError(f"{origin}: the server URL holds a user name: use username= and password=")
-    return url
+    try:
+        parse_url(url)
+    except LocationParseError:
+        raise ConfigError(f"{origin}: the server URL must look like https://host:port/path, "
+                          "and its host is a name or an address") from None
+    return parts.scheme + url[len(parts.scheme):]

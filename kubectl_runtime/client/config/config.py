@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials, FixedCredentials, TokenFile
-from kubectl_runtime.client.config.checks import check_types, checked_url
+from kubectl_runtime.client.config.checks import check_credentials, check_server_name, check_types, checked_url
 from kubectl_runtime.client.config.files import CertificateFiles, FollowedFile
 from kubectl_runtime.client.config.impersonation import Impersonation
 from kubectl_runtime.client.config.proxies import check_proxy, is_loopback_url
@@ -83,6 +83,9 @@ class Config:
 
     def __post_init__(self) -> None:
         check_types(self, self.origin)
+        check_credentials(self.auth, self.origin)
+        if self.tls_server_name is not None:
+            check_server_name(self.tls_server_name, self.origin)
         tls = bool(self.ca_file or self.ca_data or self.client_certificate_file or self.client_certificate_data)
         object.__setattr__(self, "cluster_url", checked_url(self.cluster_url, self.origin, tls=tls))
         certificate = self.client_certificate_file or self.client_certificate_data

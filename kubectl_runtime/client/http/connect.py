@@ -38,7 +38,8 @@ def dial(host: str, port: int, timeout: float | None, source: tuple[str, int] | 
             connection.settimeout(timeout)
             if source:
                 connection.bind(source)
-            connects(connection)
+            if not connects(connection):
+                raise ConnectionAbortedError("given up before it was made")
             connection.connect(address)
             return connection  # type: ignore[no-any-return]
         except OSError as error:

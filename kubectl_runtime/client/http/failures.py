@@ -31,7 +31,8 @@ _REASONS = {
 _TELLING_NAMES_ONLY = frozenset((
     HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE,
     HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
-"""Answers whose message, unless an admission webhook wrote it, names the object and fields but quotes nothing."""
+"""Answers whose message, unless somebody's admission rule wrote it, names the object and fields but quotes nothing."""
+_WRITTEN_BY_USERS = re.compile(r"admission webhook|AdmissionPolicy").search
 _WRITES = frozenset(("create", "replace", "patch", "apply"))
 _UNSERVED = "the server could not find the requested resource"
 _LONGEST = 1024
@@ -89,8 +90,8 @@ def error_of(request: Request, code: int, headers: Mapping[str, str], body: byte
     if resource is not None and code == HTTPStatus.NOT_FOUND and _is_unserved(request, found):
         return KindNotServedError(msgspec.structs.replace(status, message=_unserved(request, resource)),
                                   request.operation)
-    if resource is not None and resource.kind == "Secret" and not resource.group and request.verb in _WRITES:
-        status = _without_values(status, code)
+    if _is_of_secrets(request) and request.verb in _WRITES and not (found and _tells_names_only(found, code)):
+        status = _without_values(status)
     details = status.details.retry_after_seconds if status.details is not None else None
     return ApiError(status, request.operation, retry_after=retry_after(headers.get("Retry-After"), details, now),
                     remedy=_remedy(status, code, origin))
@@ -105,10 +106,17 @@ def _remedy(status: Status, code: int, origin: str) -> str:
     return ""
 
 
-def _without_values(status: Status, code: int) -> Status:
+def _is_of_secrets(request: Request) -> bool:
+    resource = request.resource
+    return resource is not None and resource.kind == "Secret" and not resource.group
+
+
+def _tells_names_only(status: Status, code: int) -> bool:
+    return code in _TELLING_NAMES_ONLY and not _WRITTEN_BY_USERS(status.message or "")
+
+
+def _without_values(status: Status) -> Status:
     """What the server said to a write of a Secret, without the values that it may quote."""
-    if code in _TELLING_NAMES_ONLY and "admission webhook" not in (status.message or ""):
-        return status
     causes = [StatusCause(reason=cause.reason, field=cause.field) for cause in status.causes]
     faults = ", ".join(f"{cause.field}: {cause.reason or 'not valid'}" for cause in causes if cause.field)
     message = (f"{status.code} {status.reason}{': ' + faults if faults else ''}; what else the server says to a write "
@@ -119,14 +127,17 @@ def _without_values(status: Status, code: int) -> Status:
 
 def unexpected_answer(request: Request, code: int, headers: Mapping[str, str], body: bytes) -> UnexpectedAnswer | None:
     """The error that a good answer is whose body did not decode and is of a type other than JSON; None for JSON, which
-    is the API server's own mistake."""
-    kind = headers.get("Content-Type")
-    if not kind or "json" in kind.lower():
+    is the API server's own mistake. Of what may be a Secret nothing is shown."""
+    kind = headers.get("Content-Type") or ""
+    if "json" in kind.lower() or (not kind and body.lstrip()[:1] in (b"", b"{", b"[")):
         return None
     shown = " ".join(body[:200].decode("utf-8", "replace").split())[:100]
     begins = f"begins with {shown!r}" if shown else "is empty"
-    return UnexpectedAnswer(f"{request.operation}: no Kubernetes API server answered: HTTP {code} with content type "
-                            f"{kind}, which {begins}. Is a proxy or a login page in the way?")
+    if shown and _is_of_secrets(request):
+        begins = f"has {len(body)} bytes, not shown since they may be a Secret's"
+    of_kind = f"with content type {kind}" if kind else "without content type"
+    return UnexpectedAnswer(f"{request.operation}: no Kubernetes API server answered: HTTP {code} {of_kind}, which "
+                            f"{begins}. Is a proxy or a login page in the way?")
 
 
 def _made_up(code: int, headers: Mapping[str, str], body: bytes) -> Status:
@@ -184,6 +195,8 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
     if isinstance(error, (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)):
         within = f" within {limit:.0f} s" if limit is not None else " in time"
         return RequestTimeout(f"{operation}: no answer from {server}{within}")
+    if isinstance(inner, TimeoutError) and inner.errno is None:  # with one it is the system's: a dead connection
+        return RequestTimeout(f"{operation}: {server} did not take the whole request in time")
     if isinstance(inner, (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ClosedPoolError)):
         return ConnectionFailed(f"{operation}: cannot connect to {server} ({said}). Is the API server running there? "
                                 f"The address comes from {origin}", Failure(sent=False))

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Any
 
 from urllib3 import HTTPHeaderDict, HTTPResponse
+from urllib3.connection import HTTPConnection
 
 _LONGEST_LINE = 65536
 _MOST_LINES = 100
@@ -52,7 +53,10 @@ class QuickResponse(http.client.HTTPResponse):
 def quick_answer(connection: Any) -> HTTPResponse:
     """As urllib3's `HTTPConnection.getresponse`, without its second look at the headers, for which the parser's first
     is enough. Blocks until the head is there."""
-    options = connection._response_options
+    try:
+        options = connection._response_options
+    except AttributeError:  # private, and gone from a urllib3 of another make: its own way is always right
+        return HTTPConnection.getresponse(connection)
     if options is None:
         raise http.client.ResponseNotReady
     connection._response_options = None

@@ -14,6 +14,7 @@ that accepts a connection and says nothing would otherwise hold the thread until
 """
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -35,6 +36,7 @@ class Interrupt:
         self._socket: Any = None
         self._copy: socket.socket | None = None
         self._ours = True
+        self._process = os.getpid()
         self.stopped = False
         self.reason = ""
         """Of the token that was set."""
@@ -82,6 +84,8 @@ class Interrupt:
             return was_shut_down
 
     def _end(self, token: StopToken) -> None:
+        if self._process != os.getpid():  # the child of a fork, where the token was set: the request is the parent's
+            return
         with self._lock:
             if self._ours and not self.stopped:
                 self.stopped, self.reason = True, token.reason
@@ -102,11 +106,14 @@ class Interrupt:
 _current: ContextVar[Interrupt | None] = ContextVar("kubectl_runtime_interrupt", default=None)
 
 
-def connects(connection: socket.socket) -> None:
-    """This thread's request is about to connect this socket, and may put TLS on it."""
+def connects(connection: socket.socket) -> bool:
+    """This thread's request is about to connect this socket, and may put TLS on it; whether it has to: not when a
+    token was set before, since a socket without a connection cannot be shut down."""
     interrupt = _current.get()
-    if interrupt is not None:
-        interrupt.attach(connection, copied=True)
+    if interrupt is None:
+        return True
+    interrupt.attach(connection, copied=True)
+    return not interrupt.has_ended
 
 
 def waits_on(connection: Any) -> None:

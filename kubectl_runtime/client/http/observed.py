@@ -8,13 +8,13 @@ makes them, writes by the verbs.)
 """
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
 from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.observer import Observer
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class ObservedCredentials:
         self._observer = observer
         self._host = host
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._last: tuple[str | None, ClientCertificate | None] | None = None
 
     def header(self, deadline: float | None = None) -> str | None:

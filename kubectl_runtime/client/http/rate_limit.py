@@ -7,7 +7,6 @@ begun; the call's stop token ends it.
 """
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 
 from kubectl_runtime.client.http.failures import ConnectionFailed
@@ -15,6 +14,7 @@ from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send
 from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ConfigError, RequestTimeout
+from kubectl_runtime.core.base.forks import ForkSafeLock
 
 _ROUNDING = 1e-9
 """Relative; sums of fractions of a second must not come out a hair too early, which would let one more through."""
@@ -42,7 +42,7 @@ class _Bucket:
         self._clock = clock
         self._interval = (1 + _ROUNDING) / limit.qps
         self._saved = (limit.burst - 1) * self._interval
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._full_at = float("-inf")  # when the bucket would be full if nobody took another token
 
     def take(self, deadline: float) -> float | None:

@@ -15,7 +15,7 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ class SessionRules:
     @classmethod
     def read(cls, session: requests.Session | None, config: Config, *, connections: int,
              through_session: bool) -> SessionRules:
-        """Raises ConfigError for settings that cannot work."""
+        """Raises ConfigError for settings that cannot work. `config` of what comes back has the proxy that is used."""
         if session is None:
             session = requests.Session() if through_session else None
         rules = cls(config, connections, session, through_session)
@@ -68,8 +68,11 @@ class SessionRules:
                                   if defaults.get(name) != value)
             rules.auth = _auth(session.auth)
             rules.hooks = tuple(_listed(session.hooks.get("response")))
-            if config.withholds_credentials:
-                rules.withhold_credentials()
+        if rules.proxy != config.proxy_url and not config.withholds_credentials:
+            # The session's proxy may lead away from loopback, where credentials would have been near.
+            rules.config = replace(config, proxy_url=rules.proxy)
+        if session is not None and rules.config.withholds_credentials:
+            rules.withhold_credentials()
         return rules
 
     def withhold_credentials(self) -> None:

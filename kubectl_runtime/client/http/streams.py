@@ -17,6 +17,7 @@ from __future__ import annotations
 import http.client
 import io
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -44,6 +45,7 @@ class ByteStream:
         self._operation = operation
         self._stopped = False
         self._closed = False
+        self._process = os.getpid()
         self._forget: list[Callable[[], None]] = [stop.on_set(self.shutdown) for stop in stops]
 
     @property
@@ -96,7 +98,12 @@ class ByteStream:
         return pieces
 
     def shutdown(self) -> None:
-        """End the stream, from any thread. Does not block; the reading thread closes the connection. Safe to repeat."""
+        """End the stream, from any thread. Does not block; the reading thread closes the connection. Safe to repeat.
+
+        In the child of a fork nothing: the parent reads from the same socket.
+        """
+        if self._process != os.getpid():
+            return
         self._stopped = True
         try:
             self._response.raw.shutdown()

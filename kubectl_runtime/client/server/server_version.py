@@ -18,5 +18,5 @@ class ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
         """Raises DecodeError, which names the server, for what is no version."""
         try:
             return msgspec.json.decode(body, type=cls)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeError) as error:
             raise DecodeError(None, "$", f"what {server} calls its version is none: {error}") from None

@@ -20,11 +20,16 @@ class ServerWarnings:
         self._told: set[str] = set()
 
     def tell(self, header: str, operation: str) -> None:
-        """Log the warnings in `header`, which came with the answer to `operation`, that were not logged before."""
+        """Log the warnings in `header`, which came with the answer to `operation`, that were not logged before. After a
+        thousand texts, which memory bears, one more line says that further ones are not shown."""
         for text in _WARNING.findall(header):
             with self._lock:
-                known = text in self._told or len(self._told) >= _REMEMBERED
+                number = len(self._told)
+                known = text in self._told or number > _REMEMBERED
                 if not known:
                     self._told.add(text)
-            if not known:
+            if not known and number < _REMEMBERED:
                 log.warning("%s: the API server warns: %s", operation, text.replace('\\"', '"'))
+            elif not known:
+                log.warning("%s: the API server has given %d different warnings; further ones are not shown",
+                            operation, number)

@@ -10,6 +10,7 @@ import os
 import threading
 import weakref
 from contextlib import suppress
+from typing import Protocol
 
 
 class ForkSafeLock:
@@ -17,7 +18,7 @@ class ForkSafeLock:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        _renewed_in_children(self)
+        renewed_in_children(self)
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """As `threading.Lock.acquire`; `timeout` in seconds, at most `threading.TIMEOUT_MAX`."""
@@ -39,12 +40,19 @@ class ForkSafeLock:
         self.release()
 
 
-_locks: weakref.WeakSet[ForkSafeLock] = weakref.WeakSet()
+class Renewed(Protocol):
+    """Holds a lock, and takes another one when it is told to."""
+
+    def renew(self) -> None: ...
+
+
+_held: weakref.WeakSet[Renewed] = weakref.WeakSet()
 _registered: list[bool] = []
 
 
-def _renewed_in_children(lock: ForkSafeLock) -> None:
-    _locks.add(lock)
+def renewed_in_children(holder: Renewed) -> None:
+    """Have `holder.renew()` called in the child of each fork, for as long as it lives."""
+    _held.add(holder)
     if not _registered:  # twice does no harm
         _registered.append(True)
         if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
@@ -52,5 +60,5 @@ def _renewed_in_children(lock: ForkSafeLock) -> None:
 
 
 def _renew_all() -> None:
-    for lock in list(_locks):
-        lock.renew()
+    for holder in list(_held):
+        holder.renew()

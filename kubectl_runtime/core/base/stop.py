@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.forks import renewed_in_children
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,11 @@ class StopToken:
         self._stopped = False
         self._reason = ""
         self._callbacks: dict[object, Callable[[], None]] = {}
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """Be free of whoever holds its lock. For the child of a fork alone."""
+        self._condition = threading.Condition()
 
     @property
     def reason(self) -> str:

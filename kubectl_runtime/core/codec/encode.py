@@ -24,8 +24,23 @@ def encode_plain(content: Any) -> bytes:
     try:
         _check(content, "$")
         return msgspec.json.encode(content)
-    except (TypeError, ValueError, RecursionError) as error:
+    except RequestError as error:
         raise RequestError(f"not a JSON value: {error}") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RequestError(f"not a JSON value: {_fault(content, '$')}{error}") from None
+
+
+def _fault(content: Any, path: str) -> str:
+    """The innermost place that cannot be encoded, for the front of a message; the error itself does not say."""
+    parts = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    for key, part in parts:
+        try:
+            msgspec.json.encode(part)
+        except RecursionError:
+            return ""
+        except (TypeError, ValueError):
+            return _fault(part, f"{path}.{key}" if isinstance(content, dict) else f"{path}[{key}]")
+    return f"{path}: "
 
 
 def identified(content: dict[str, Any], resource: ApiResource) -> dict[str, Any]:

@@ -166,6 +166,10 @@ class PartialObjectMeta(Resource):
         self._check_held(key)
         return super().get(key, default)
 
+    def __contains__(self, key: object) -> bool:
+        self._check_held(key)
+        return super().__contains__(key)
+
     def _check_held(self, key: object) -> None:
         if key not in _HELD:
             raise PartialObjectError(f"{self.ref}: {self._undeclared(str(key))}")

@@ -49,8 +49,8 @@ class ListParams:
     def __post_init__(self) -> None:
         keep_selections(self)
         _check_timeout(self.timeout)
-        if self.limit is not None and self.limit <= 0:
-            raise RequestError(f"limit={self.limit}: a page holds at least one object; None lists all at once")
+        if self.limit is not None and (type(self.limit) is not int or self.limit <= 0):
+            raise RequestError(f"limit={self.limit!r}: a page holds at least one object; None lists all at once")
         _check_version(self.resource_version, self.resource_version_match)
 
     def at(self, resource_version: str) -> Self:

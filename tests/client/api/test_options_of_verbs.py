@@ -13,6 +13,7 @@ import pytest
 from kubectl_runtime import (
     Api,
     ApiResource,
+    Client,
     DeleteParams,
     KindNotServedError,
     ListParams,
@@ -26,7 +27,7 @@ from kubectl_runtime import (
 )
 from kubectl_runtime.client.http.failures import UnexpectedAnswer
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.resources import ConfigMap, Deployment, Pod
+from kubectl_runtime.resources import ConfigMap, Deployment, Pod, Secret
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status
 
 BODY = {"metadata": {"name": "a"}}
@@ -226,6 +227,30 @@ def test_a_web_page_that_says_all_is_well_is_told_from_an_answer(use: Use, words
             use(Api.namespaced(client, ConfigMap, "default"))
     for part in (words, "HTTP 200", "text/html", "<!doctype html>", "proxy"):
         assert part in str(error.value)
+
+
+@pytest.mark.parametrize("use", [lambda client: client.server_version(), lambda client: client.discovery.kinds()])
+def test_so_it_is_where_no_kind_is_asked_for(use: Callable[[Client], object]) -> None:
+    with WireServer(answering(says(200, PAGE, kind="text/html"))) as server, server.client() as client:
+        with pytest.raises(UnexpectedAnswer) as error:
+            use(client)
+    assert "text/html" in str(error.value)
+
+
+def test_a_page_without_a_content_type_is_told_by_its_bytes() -> None:
+    with WireServer(answering(says(200, PAGE, kind=""))) as server, server.client() as client:
+        with pytest.raises(UnexpectedAnswer, match="without content type, which begins with '<!doctype html>"):
+            Api.namespaced(client, ConfigMap, "default").get("a")
+
+
+@pytest.mark.parametrize("use", [lambda api: api.get("a"), lambda api: api.list(),
+                                 lambda api: api.create({"metadata": {"name": "a"}})])
+def test_no_byte_is_shown_of_what_may_be_a_secret(use: Use) -> None:
+    content = b"apiVersion: v1\ndata: {password: Z2VoZWlt}\n"
+    with WireServer(answering(says(200, content, kind="application/yaml"))) as server, server.client() as client:
+        with pytest.raises(UnexpectedAnswer, match="application/yaml, which has 42 bytes") as error:
+            use(Api.namespaced(client, Secret, "default"))
+    assert "Z2VoZWlt" not in str(error.value)
 
 
 def test_a_missing_subresource_is_told_from_a_missing_object() -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from urllib3.connection import HTTPConnection
 
 from kubectl_runtime import (
     Api,
@@ -21,6 +22,7 @@ from kubectl_runtime import (
     TransportError,
 )
 from kubectl_runtime.client.config.config import Impersonation
+from kubectl_runtime.client.http.heads import quick_answer
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import ConfigMap, Secret
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status
@@ -140,10 +142,20 @@ class TestSecrets:
             assert shown in str(error)
         assert "geheim" not in str(error) + repr(error.status)
 
-    def test_a_webhooks_refusal_may_quote_too(self) -> None:
-        said = status(403, "Forbidden", 'admission webhook "w" denied the request: password geheim is too short')
+    @pytest.mark.parametrize("rule", [
+        'admission webhook "w" denied the request', "ValidatingAdmissionPolicy 'p' with binding 'b' denied request"])
+    def test_the_refusal_of_somebodys_own_rule_may_quote_too(self, rule: str) -> None:
+        said = status(403, "Forbidden", f"{rule}: password geheim is too short")
         error = self.error(lambda api: api.create({"metadata": {"name": "a"}}), said)
         assert "geheim" not in str(error) + repr(error.status)
+
+
+    @pytest.mark.parametrize("code", [403, 409, 503])
+    def test_what_says_it_and_is_no_api_server_is_not_quoted_at_all(self, code: int) -> None:
+        with WireServer(answering(says(code, b"blocked: geheim", kind="text/plain"))) as server:
+            with server.client(client={"retry": RetryPolicy.never()}) as client, pytest.raises(ApiError) as error:
+                Api.namespaced(client, Secret, "default").create({"metadata": {"name": "a"}})
+        assert "geheim" not in str(error.value) + repr(error.value.status)
 
 
 def headers_of(**config: Any) -> Received:
@@ -215,3 +227,10 @@ def test_heads_of_every_form_are_read(head: bytes) -> None:
         answer = client.answer(Request("GET", "/version", "get", None, "get the version"))
     assert (answer.status, answer.body) == (200, b"{}")
     assert b"Folded" not in head or answer.headers["x-folded"].split() == ["a", "b"]
+
+
+def test_where_urllib3_has_no_options_to_look_at_it_reads_the_answer_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = HTTPConnection("127.0.0.1", 1)
+    del made._response_options
+    monkeypatch.setattr(HTTPConnection, "getresponse", lambda connection: ("read by urllib3", connection))
+    assert quick_answer(made) == ("read by urllib3", made)

@@ -39,6 +39,20 @@ class TestTokens:
         assert "Evil" not in str(error.value)
 
 
+    @pytest.mark.parametrize("token", ["", " ", "\n"])
+    def test_an_empty_token_is_an_error(self, token: str) -> None:
+        with pytest.raises(AuthError, match="empty"):
+            FixedCredentials.token(token)
+
+    @pytest.mark.parametrize(("user", "password"), [
+        ("ja:ne", "geheim"), ("jane", "geheim\ud800"), ("\ud800", "geheim")])
+    def test_a_user_name_or_password_that_cannot_be_sent_is_an_error_without_either(
+            self, user: str, password: str) -> None:
+        with pytest.raises(AuthError) as error:
+            FixedCredentials.basic(user, password)
+        assert "geheim" not in str(error.value)
+
+
 class TestTokenFile:
     def test_it_is_read_again_after_sixty_seconds_and_not_before(self, tmp_path: Path) -> None:
         clock, path = SimClock(), tmp_path / "token"

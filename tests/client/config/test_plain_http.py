@@ -90,6 +90,8 @@ def test_loopback_gets_them(caplog: pytest.LogCaptureFixture) -> None:
         ("http://0x7f000001", True),
         ("http://0.0.0.0", True),
         ("http://[::]", True),
+        ("HTTP://10.0.0.1", True),
+        ("HTTPS://cluster.example.com", False),
     ],
 )
 def test_which_servers_get_them(url: str, withheld: bool) -> None:
@@ -100,6 +102,28 @@ def test_which_servers_get_them(url: str, withheld: bool) -> None:
 
 def test_loopback_by_way_of_a_proxy_is_not_near() -> None:
     assert Config(cluster_url="http://127.0.0.1", token="t", proxy_url="http://proxy:1").withholds_credentials
+
+
+def test_loopback_by_way_of_a_sessions_proxy_is_not_near_either(caplog: pytest.LogCaptureFixture) -> None:
+    for given in ({"token": "geheim"}, {"headers": {"Authorization": "Bearer geheim"}}, {}):
+        caplog.clear()
+        with WireServer(answering(says(200, config_map()))) as proxy:
+            session = requests.Session()
+            session.proxies = {"http": proxy.url}
+            if not given:
+                session.auth = ("u", "geheim")
+            with Client(Config(cluster_url="http://127.0.0.1:1", **given), session=session) as client:  # type: ignore[arg-type]
+                Api.namespaced(client, ConfigMap, "default").get("a")
+            assert proxy.requests[0].target.startswith("http://127.0.0.1:1/")
+            assert proxy.requests[0].header("Authorization") is None
+        assert len(warnings(caplog)) == 1
+
+
+def test_a_sessions_proxy_changes_nothing_where_credentials_are_asked_for() -> None:
+    session = requests.Session()
+    session.proxies = {"http": "http://proxy:1"}
+    config = Config(cluster_url="http://127.0.0.1", token="t", allow_plain_http_credentials=True)
+    assert Client(config, session=session).config.credentials() is not None
 
 
 def test_nothing_is_said_where_there_is_nothing_to_send(caplog: pytest.LogCaptureFixture) -> None:

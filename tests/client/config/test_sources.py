@@ -202,6 +202,31 @@ class TestFields:
         with pytest.raises(ConfigError):
             Config(cluster_url=url)
 
+    @pytest.mark.parametrize("host", ["127.0.0.1%00.example.com", "a%01b"])
+    def test_a_host_that_is_none_is_an_error(self, host: str) -> None:
+        with pytest.raises(ConfigError, match="https://host:port/path"):
+            Config(cluster_url=f"https://{host}")
+
+    def test_the_scheme_counts_without_its_case(self) -> None:
+        assert Config(cluster_url="HTTPS://H:1/Path").cluster_url == "https://H:1/Path"
+
+    @pytest.mark.parametrize("name", ["", " ", ".", "a..b", "a b", "a\nb", "a\0b", "x" * 70])
+    def test_a_server_name_that_is_none_is_an_error(self, name: str) -> None:
+        with pytest.raises(ConfigError, match="tls-server-name"):
+            Config(cluster_url="https://h", tls_server_name=name)
+
+    @pytest.mark.parametrize("name", ["h", "api.example.com", "127.0.0.1", "jänner.example.com", "_a.b"])
+    def test_a_server_name_may_be_any_that_a_certificate_can_have(self, name: str) -> None:
+        assert Config(cluster_url="https://h", tls_server_name=name).tls_server_name == name
+
+    @pytest.mark.parametrize(("field", "value"), [
+        ("impersonate", "jane"), ("impersonate", {"user": "jane"}), ("auth", "geheim"), ("auth", 5)])
+    def test_what_is_no_identity_is_an_error_that_names_the_field_and_shows_nothing(
+            self, field: str, value: Any) -> None:
+        with pytest.raises(ConfigError, match=field) as error:
+            Config(cluster_url="https://h", **{field: value})
+        assert "geheim" not in str(error.value)
+
     def test_a_path_may_be_a_path(self, tmp_path: Path) -> None:
         assert Config(cluster_url="https://h", ca_file=tmp_path / "ca").ca_file == str(tmp_path / "ca")  # type: ignore[arg-type]
 
@@ -209,7 +234,10 @@ class TestFields:
         config = Config(cluster_url="https://h", timeout=float("inf"), connect_timeout=float("inf"))
         assert (config.timeout, config.connect_timeout) == (UNLIMITED, UNLIMITED)
 
-    @pytest.mark.parametrize("who", [("", ("g",)), ("jane", "admins"), ("jane", (), "", {"scopes": "view"})])
+    @pytest.mark.parametrize("who", [
+        ("", ("g",)), ("jane", "admins"), ("jane", (), "", {"scopes": "view"}), ("jane", 5), ("jane", {"g": 1}),
+        ("jane", b"g"), ("jane", None), ("jane", (), "", ["scopes"]), ("jane", (), "", None),
+        ("jane", (), "", {"scopes": 5})])
     def test_acting_as_nobody_or_as_the_letters_of_a_group_is_an_error(self, who: tuple[Any, ...]) -> None:
         with pytest.raises(RequestError):
             Impersonation(*who)

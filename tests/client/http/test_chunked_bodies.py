@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import time
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -111,15 +111,19 @@ def test_an_empty_chunk_brings_no_line_and_loses_nothing() -> None:
     assert [splitter.feed(chunk) for chunk in (b"", b"a", b"", b"\n", b"")] == [[], [], [], [b"a"], []]
 
 
-def test_a_long_line_takes_time_in_proportion() -> None:
-    def seconds(size: int) -> float:
-        pieces = [b"x" * 64] * (size // 64) + [b"\n"]
-        splitter = LineSplitter()
-        begin = time.perf_counter()
-        for piece in pieces:
-            splitter.feed(piece)
-        return time.perf_counter() - begin
+def test_a_long_line_takes_work_in_proportion() -> None:
+    def allocated(size: int) -> int:
+        """Bytes that are made on the way through a line of `size`: the sum of what each call needs at its peak."""
+        splitter, total = LineSplitter(), 0
+        tracemalloc.start()
+        try:
+            for piece in [b"x" * 64] * (size // 64) + [b"\n"]:
+                before, _ = tracemalloc.get_traced_memory()
+                tracemalloc.reset_peak()
+                splitter.feed(piece)
+                total += max(0, tracemalloc.get_traced_memory()[1] - before)
+        finally:
+            tracemalloc.stop()
+        return total
 
-    seconds(1 << 16)
-    small, large = min(seconds(1 << 18) for _ in range(5)), min(seconds(1 << 22) for _ in range(3))
-    assert large < small * 16 * 5  # quadratic would be 256 times
+    assert allocated(1 << 18) < allocated(1 << 15) * 8 * 2  # quadratic would be 64 times

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -167,6 +168,22 @@ def test_a_connection_that_does_not_come_about_is_given_up_at_once(deaf: int, sc
             client.request(LIST, stop=stop)
         assert time.monotonic() - began < TOO_LONG / 2
         timer.join()
+
+
+def test_a_connection_is_not_begun_when_the_token_was_set_just_before(
+        deaf: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, resolve = StopToken(), socket.getaddrinfo
+
+    def slow_name_server(*arguments: Any) -> Any:
+        stop.set("the test says so")
+        return resolve(*arguments)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow_name_server)
+    with Client(Config(cluster_url=f"http://127.0.0.1:{deaf}", timeout=TOO_LONG)) as client:
+        began = time.monotonic()
+        with pytest.raises(TransportError, match="given up, as the test says so"):
+            client.request(LIST, stop=stop)
+        assert time.monotonic() - began < TOO_LONG / 2
 
 
 def test_a_tls_handshake_that_is_not_answered_is_given_up_at_once(silent: int) -> None:

@@ -84,6 +84,14 @@ def test_an_address_is_not_sent_as_a_name(authority: Authority) -> None:
         assert server.names == [None]  # type: ignore[attr-defined]
 
 
+def test_the_name_that_is_verified_is_the_bare_host_of_a_url_with_port_and_path(authority: Authority) -> None:
+    with serving(authority, ("localhost",)) as server:
+        url = server.url.replace("127.0.0.1", "localhost") + "/k8s/clusters/c-1/"
+        assert get(Client(Config(cluster_url=url, ca_data=authority.pem))) == "a"
+        assert server.names == ["localhost"]  # type: ignore[attr-defined]
+        assert server.requests[0].target.startswith("/k8s/clusters/c-1/api/")
+
+
 def test_a_client_certificate_with_its_chain_is_shown_and_its_key_touches_no_disk(
     authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

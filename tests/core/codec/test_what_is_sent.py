@@ -40,7 +40,8 @@ def test_what_json_cannot_carry_is_refused_in_every_body(value: Any, wrap: Any) 
 @pytest.mark.parametrize(("value", "path"), [
     ({"spec": {"r": NAN}}, r"\$\.spec\.r is nan"), ({"a": [0, {"b": INF}]}, r"\$\.a\[1\]\.b is inf"),
     ({"a": NAIVE}, r"\$\.a is a time without a time zone"), ({"a": [timedelta(5)]}, r"\$\.a\[0\] is a timedelta"),
-    ({"data": {"p": b"x"}}, r"\$\.data\.p is bytes.*stringData")])
+    ({"data": {"p": b"x"}}, r"\$\.data\.p is bytes.*stringData"), ({"a": ["b", "\ud800"]}, r"\$\.a\[1\]: .*surrogates"),
+    ({"a": {"b": {None: 1}}}, r"\$\.a\.b: Only dicts"), ({"a": {"\ud800": 1}}, r"\$\.a: .*surrogates")])
 def test_the_place_is_named(value: Any, path: str) -> None:
     with pytest.raises(RequestError, match=path):
         encode_plain(value)
@@ -94,7 +95,7 @@ def test_metadata_of_another_type_is_refused_by_the_name_of_its_argument(argumen
 
 def test_a_metadata_only_object_does_not_answer_for_what_it_does_not_hold() -> None:
     obj = PartialObjectMeta.of(PODS).from_dict({"metadata": metadata()})
-    for read in (lambda: obj["spec"], lambda: obj.get("spec"), lambda: obj.get("data", {})):
+    for read in (lambda: obj["spec"], lambda: obj.get("spec"), lambda: obj.get("data", {}), lambda: "spec" in obj):
         with pytest.raises(PartialObjectError, match=r"Pod\.v1\./a\.ns: only the metadata .* Api\.get reads the whole"):
             read()
     assert obj["metadata"]["name"] == obj.get("metadata")["name"] == "a"

@@ -155,6 +155,8 @@ def test_selectors_and_timeouts_of_lists() -> None:
     lambda: ListParams(resource_version="0", resource_version_match="Exact"),
     lambda: ListParams(resource_version="1", resource_version_match="Newer"),  # type: ignore[arg-type]
     lambda: ListParams(limit=0),
+    lambda: ListParams(limit="5"),  # type: ignore[arg-type]
+    lambda: ListParams(limit=True),
     lambda: ListParams(timeout=0),
     lambda: WatchParams(timeout=-1),
     lambda: WatchParams(bookmarks=False, send_initial_events=True),
