@@ -22,7 +22,8 @@ from kubectl_runtime.runtime.reflector.store import Store
 class _GoneObject:
     """Stands where an object would, and has nothing but its name."""
 
-    resource_version = ""
+    uid = resource_version = ""
+    generation = None
 
     def __init__(self, ref: ObjectRef) -> None:
         self.ref = ref
