@@ -162,7 +162,7 @@ class TestHeaders:
         with WireServer(answering(*answers)) as server, server.client() as client:
             for _ in answers:
                 client.request(GET)
-            assert len(client._warned) == 1001
+            assert len(client._warnings._told) == 1001
         assert len(caplog.records) == 1001
         assert "1000 different warnings; further ones are not shown" in caplog.records[-1].getMessage()
 

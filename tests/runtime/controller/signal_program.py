@@ -199,6 +199,7 @@ def main(scenario: str) -> None:
     elif scenario == "embedded-interrupts":
         try:
             with controller().start(stuck_in_here) as running:
+                say("started")
                 running.wait()
         except KeyboardInterrupt:
             say("interrupted")
