@@ -151,9 +151,10 @@ class _Together(Observer):
     """Passes on to each observer what it wants to hear. Its methods are instance attributes: those that nobody
     overrides stay the one that does nothing, which costs nothing more than with `NO_OBSERVER`."""
 
-    __slots__ = METHODS
+    __slots__ = ("observers", *METHODS)
 
     def __init__(self, observers: tuple[Observer, ...]) -> None:
+        self.observers = observers
         for name in METHODS:
             silent = getattr(Observer, name)
             methods = (getattr(observer, name) for observer in observers)
@@ -172,6 +173,11 @@ def together(*observers: Observer) -> Observer:
     if len(telling) == 1 and isinstance(telling[0], _Together):
         return telling[0]
     return _Together(telling) if telling else NO_OBSERVER
+
+
+def parts_of(observer: Observer) -> tuple[Observer, ...]:
+    """The observers that `together` made one of; itself alone if it did not."""
+    return observer.observers if isinstance(observer, _Together) else (observer,)
 
 
 def _teller(listening: tuple[Callable[..., None], ...]) -> Callable[..., None]:

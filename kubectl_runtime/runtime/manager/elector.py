@@ -60,7 +60,7 @@ class LeaderLock:
         self.identity = election.identity or own_identity()
         """What the Lease calls this process."""
         self.namespace = election.namespace or client.default_namespace
-        self._clock = client.clock
+        self._clock, self._observer = client.clock, client.observer
         self._rng = rng or random.Random()
         self._rules = Rules.of(election, self.identity)
         self._store = LeaseStore(client, election.name, self.namespace)
@@ -135,6 +135,7 @@ class LeaderLock:
         self._threads = [threading.Thread(target=body, name=f"election {election.name} {what}", daemon=True)
                          for what, body in bodies.items()]
         log.info("election %s/%s: %s stands for it", self.namespace, election.name, self.identity)
+        self._observer.leadership_changed(election.name, False)
         for thread in self._threads:
             thread.start()
         return self
@@ -255,11 +256,13 @@ class LeaderLock:
         name, follows = f"{self.namespace}/{self.election.name}", list[Callable[[], object]]()
         if state.phase is Phase.LEADING:
             self._tell(self.election.on_started)
-            follows.append(partial(log.info, "election %s: %s leads", name, self.identity))
+            follows += [partial(log.info, "election %s: %s leads", name, self.identity),
+                        partial(self._observer.leadership_changed, self.election.name, True)]
         if before is Phase.LEADING:
             reason = f"the leadership of {name} has ended: {state.reason or 'it was given up'}"
             self._tell(self.election.on_stopped)
-            follows += [partial(self._lost.set, reason), partial(log.info, "%s", reason)]
+            follows += [partial(self._lost.set, reason), partial(log.info, "%s", reason),
+                        partial(self._observer.leadership_changed, self.election.name, False)]
         elif before is Phase.STANDBY and state.phase is not Phase.LEADING:
             follows.append(partial(self._lost.set, f"the candidacy for {name} has ended"))
         if state.phase is Phase.STANDBY:

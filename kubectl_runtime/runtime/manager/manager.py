@@ -26,7 +26,8 @@ from kubectl_runtime.runtime.manager.given_checks import Checks
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.manager.manager_running import RunningManager
 from kubectl_runtime.runtime.manager.members import ControllerMember, Member, RunnableMember
-from kubectl_runtime.runtime.manager.servers import ServeAddress, Server, servers_for
+from kubectl_runtime.runtime.manager.servers import Server, servers_for
+from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles
 
 K = TypeVar("K")
@@ -42,7 +43,8 @@ class Manager:
     def __init__(self, client: Client, *, leader: LeaderElection | None = None, serve: str | None = ":8080",
                  grace: Duration = 25) -> None:
         """`client`: for the Lease, and for what is added; it is not closed. `leader`: which Lease decides when work
-        begins; None: at once. `serve`: `HOST:PORT` for health and metrics; None serves nothing. `grace`: seconds for
+        begins; None: at once. `serve`: `HOST:PORT` for `/healthz`, `/readyz` and, where the client was made with
+        `observer=Metrics()`, `/metrics`; None serves nothing. `grace`: seconds for
         the whole end, less than the 30 s that a Pod has. Raises RequestError for what makes no sense.
         """
         if not hasattr(client, "with_layer"):
@@ -51,7 +53,7 @@ class Manager:
             raise RequestError(f'leader={leader!r} is no LeaderElection: LeaderElection("my-operator")')
         self._client = client
         self._leader = leader
-        self._address = None if serve is None else ServeAddress.parse(serve)
+        self._address = None if serve is None else ListenAddress.parse(serve)
         self._grace = seconds(grace)
         if not self._grace >= 0:
             raise RequestError(f"grace must be at least 0 seconds, not {grace}")
@@ -149,7 +151,7 @@ class Manager:
                 raise RequestError("this manager was started already; make a new one")
             self._started = True
             members = list(self._members.values())
-        own = () if self._address is None else servers_for(self._address, self._running)
+        own = () if self._address is None else servers_for(self._address, self._running, self._client.observer)
         self._running.launch([*own, *self._servers], members, foreground=foreground)
         return self._running
 

@@ -1,18 +1,18 @@
-"""What a manager serves, and where: the protocol of its servers, its address, and the one place that joins the two.
-
-    ":8080"              every address of this host          "127.0.0.1:8080", "[::1]:8080"   that one
-    ":0"                 a free port                         None                             nothing is served
+"""What a manager serves: the protocol of its servers, and the one place that makes those of its own.
 
 Servers start before everything else and stop after it, so that probes are answered while stores fill, while the process
 stands by, and while it drains.
 """
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
-from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.observer import Observer, parts_of
+from kubectl_runtime.runtime.observe.health_server import HealthServer
+from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.usercode import described, guarded_logger
 
 log = guarded_logger(__name__)
@@ -50,27 +50,6 @@ class Health(Protocol):
         """Each check that was added, by name: why it fails; empty when it does not. Blocks as the checks do."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServeAddress:
-    """Where to listen. `host` is empty for all addresses; `port` 0 is a free one."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> ServeAddress:
-        """`HOST:PORT`, `:PORT` or `[IPV6]:PORT`. Raises RequestError for anything else."""
-        host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
-        if host.startswith("[") and host.endswith("]"):
-            host = host[1:-1]
-        elif ":" in host:
-            colon = ""
-        if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-            raise RequestError(f'serve={text!r} is no address: ":8080" is all of this host, "127.0.0.1:8080" one, '
-                               "None serves nothing")
-        return cls(host, int(port))
-
-
 class ServerGroup:
     """Starts servers in their order, and stops them in the reverse one. For one thread at a time."""
 
@@ -98,12 +77,20 @@ class ServerGroup:
                 log.error("manager: %s did not stop well: %s", server.name, described(error), exc_info=error)
 
 
-def servers_for(address: ServeAddress, health: Health) -> Sequence[Server]:  # noqa: ARG001 - for what comes here
-    """The servers that `Manager(serve=...)` stands for: called once, at the manager's start, before it starts them.
+def servers_for(address: ListenAddress, health: Health, observer: Observer) -> Sequence[Server]:
+    """The servers that `Manager(serve=...)` stands for: `/healthz`, `/readyz`, and `/metrics` of the Metrics in
+    `observer`.
 
-    The only place that joins a manager with what answers for it: the server of `/healthz`, `/readyz` and `/metrics` is
-    made here. As long as there is none this says so, once a start.
+    Called once, at the manager's start, before it starts them. The only place that joins the two.
     """
-    log.warning("nothing listens at %s:%d: there is no health and metrics server yet; serve=None says so as well",
-                address.host or "*", address.port)
-    return ()
+    # Programs without a manager's server do not pay for prometheus-client.
+    module = sys.modules.get("kubectl_runtime.runtime.observe.metrics")
+    metrics = None if module is None else next(
+        (part for part in parts_of(observer) if isinstance(part, module.Metrics)), None)
+    return [HealthServer((address.host, address.port), metrics=metrics, checks={"manager": partial(_ready, health)})]
+
+
+def _ready(health: Health) -> None:
+    reason = health.why_not_ready
+    if reason:
+        raise RuntimeError(reason)

@@ -26,7 +26,7 @@ class ListenAddress:
     @classmethod
     def parse(cls, text: str) -> ListenAddress:
         """See the module. Raises RequestError for anything else."""
-        host, colon, port = text.rpartition(":")
+        host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
         elif ":" in host:

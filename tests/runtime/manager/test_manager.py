@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
+from prometheus_client import CollectorRegistry
 
 from kubectl_runtime import (
     Action,
     Api,
     ApiResource,
     Client,
+    Config,
     Context,
     Controller,
     ControllerError,
@@ -31,7 +35,8 @@ from kubectl_runtime import (
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.resources.coordination_v1 import Lease
-from kubectl_runtime.runtime.manager.servers import ServeAddress
+from kubectl_runtime.runtime.observe.listen_address import ListenAddress
+from kubectl_runtime.runtime.observe.metrics import Metrics
 from tests.examples.programs import ROOT, Program
 
 LIMIT = 20
@@ -511,7 +516,7 @@ def test_controllers_get_the_client_that_refuses_writes_when_it_does_not_lead(cl
 @pytest.mark.parametrize(("text", "host", "port"), [
     (":8080", "", 8080), ("127.0.0.1:0", "127.0.0.1", 0), ("[::1]:9090", "::1", 9090), ("host:80", "host", 80)])
 def test_addresses(text: str, host: str, port: int) -> None:
-    assert ServeAddress.parse(text) == ServeAddress(host, port)
+    assert ListenAddress.parse(text) == ListenAddress(host, port)
 
 
 @pytest.mark.parametrize("text", ["", "8080", ":", "::1:80", ":65536", ":-1", "a:b", ":\uff18\uff10", 8080])
@@ -520,10 +525,20 @@ def test_what_is_no_address_is_refused(client: Client, text: Any) -> None:
         Manager(client, serve=text)
 
 
-def test_as_long_as_nothing_listens_it_says_so(client: Client, caplog: pytest.LogCaptureFixture) -> None:
-    with Manager(client).start():
-        pass
-    assert [record.getMessage() for record in caplog.records if "nothing listens at *:8080" in record.getMessage()]
+def test_it_serves_health_and_what_the_metrics_of_its_client_know(server: ApiServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with Client(Config(cluster_url=server.url), observer=Metrics(CollectorRegistry())) as client:
+        manager = Manager(client, leader=LeaderElection("served", **QUICK), serve=address)
+        manager.add(maps(client), lambda obj, ctx: Action.await_change())
+        with manager.start() as running:
+            assert requests.get(f"http://{address}/healthz", timeout=5).text == "ok"
+            until(lambda: running.is_ready, "it is ready")
+            assert requests.get(f"http://{address}/readyz", timeout=5).status_code == 200
+            until(lambda: 'leader_election_master_status{name="served"} 1.0'
+                  in requests.get(f"http://{address}/metrics", timeout=5).text, "the metrics say who leads")
+        with pytest.raises(requests.ConnectionError):
+            requests.get(f"http://{address}/healthz", timeout=5)
 
 
 def test_arguments_that_cannot_work_are_refused(client: Client) -> None:
