@@ -12,15 +12,24 @@ from kubectl_runtime.core.base.version import VERSION
 if TYPE_CHECKING:  # the same names for type checkers, which do not follow the table
     from kubectl_runtime.client.api.api import Api as Api
     from kubectl_runtime.client.api.client import Client as Client
+    from kubectl_runtime.client.api.discovery import Discovery as Discovery
+    from kubectl_runtime.client.api.entry import Entry as Entry
+    from kubectl_runtime.client.api.fetch import fetch as fetch
+    from kubectl_runtime.client.api.kind_verbs import ServiceAccountToken as ServiceAccountToken
     from kubectl_runtime.client.api.namespaces import Namespaces as Namespaces
     from kubectl_runtime.client.api.paging import ObjectList as ObjectList
     from kubectl_runtime.client.config.config import Config as Config
     from kubectl_runtime.client.config.config import NotConfiguredError as NotConfiguredError
+    from kubectl_runtime.client.config.impersonation import Impersonation as Impersonation
     from kubectl_runtime.client.http.failures import KindNotServedError as KindNotServedError
     from kubectl_runtime.client.http.failures import UnexpectedAnswer as UnexpectedAnswer
     from kubectl_runtime.client.http.rate_limit import RateLimit as RateLimit
     from kubectl_runtime.client.http.retry import RetryPolicy as RetryPolicy
     from kubectl_runtime.client.http.stack import Stack as Stack
+    from kubectl_runtime.client.streaming.forwarding import PortForward as PortForward
+    from kubectl_runtime.client.streaming.logs import LogStream as LogStream
+    from kubectl_runtime.client.streaming.process import AttachedProcess as AttachedProcess
+    from kubectl_runtime.client.streaming.process import CompletedExec as CompletedExec
     from kubectl_runtime.core.base.errors import ApiError as ApiError
     from kubectl_runtime.core.base.errors import AuthError as AuthError
     from kubectl_runtime.core.base.errors import ConfigError as ConfigError
@@ -66,8 +75,19 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.core.requests.params import WatchParams as WatchParams
     from kubectl_runtime.core.requests.patch import Patch as Patch
     from kubectl_runtime.core.requests.patch import pointer as pointer
+    from kubectl_runtime.core.requests.pods import AttachParams as AttachParams
+    from kubectl_runtime.core.requests.pods import LogParams as LogParams
     from kubectl_runtime.crd.customresource import CustomResource as CustomResource
     from kubectl_runtime.crd.customresource import PrinterColumn as PrinterColumn
+    from kubectl_runtime.crd.marks import EmbeddedResource as EmbeddedResource
+    from kubectl_runtime.crd.marks import ListType as ListType
+    from kubectl_runtime.crd.marks import MapType as MapType
+    from kubectl_runtime.crd.marks import OneOf as OneOf
+    from kubectl_runtime.crd.marks import PreserveUnknownFields as PreserveUnknownFields
+    from kubectl_runtime.crd.marks import Rule as Rule
+    from kubectl_runtime.crd.marks import rules as rules
+    from kubectl_runtime.crd.merge import merge_crds as merge_crds
+    from kubectl_runtime.crd.options import ScaleSubresource as ScaleSubresource
     from kubectl_runtime.manifests.problems import ManifestError as ManifestError
     from kubectl_runtime.runtime import conditions as conditions
     from kubectl_runtime.runtime import logs as logs
@@ -79,6 +99,10 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.controller.running import Running as Running
     from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError as SyncTimeoutError
     from kubectl_runtime.runtime.create_or_update import create_or_update as create_or_update
+    from kubectl_runtime.runtime.drain import DrainError as DrainError
+    from kubectl_runtime.runtime.drain import DrainReport as DrainReport
+    from kubectl_runtime.runtime.drain import PodOutcome as PodOutcome
+    from kubectl_runtime.runtime.drain import drain as drain
     from kubectl_runtime.runtime.events import Recorder as Recorder
     from kubectl_runtime.runtime.finalizer import FinalizingReconciler as FinalizingReconciler
     from kubectl_runtime.runtime.finalizer import finalizer as finalizer
@@ -128,9 +152,12 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.watcher.event import InitApply as InitApply
     from kubectl_runtime.runtime.watcher.event import InitDone as InitDone
     from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff as WatchBackoff
+    from kubectl_runtime.runtime.watcher.watch_state import Phase as Phase
+    from kubectl_runtime.runtime.watcher.watch_state import WatchState as WatchState
     from kubectl_runtime.runtime.watcher.watcher import metadata_watcher as metadata_watcher
     from kubectl_runtime.runtime.watcher.watcher import watch_object as watch_object
     from kubectl_runtime.runtime.watcher.watcher import watcher as watcher
+    from kubectl_runtime.runtime.watcher.watcher_config import InitialListStrategy as InitialListStrategy
     from kubectl_runtime.runtime.watcher.watcher_config import ListSemantic as ListSemantic
     from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig as WatcherConfig
 
@@ -142,9 +169,12 @@ _HOME = {
     "ApiError": "core.base.errors",
     "ApiResource": "core.meta.gvk",
     "Apply": "runtime.watcher.event",
+    "AttachParams": "core.requests.pods",
+    "AttachedProcess": "client.streaming.process",
     "AuthError": "core.base.errors",
     "BoundController": "runtime.controller.controller",
     "Client": "client.api.client",
+    "CompletedExec": "client.streaming.process",
     "Condition": "core.meta.metav1",
     "Config": "client.config.config",
     "ConfigError": "core.base.errors",
@@ -156,18 +186,25 @@ _HOME = {
     "DecodeError": "core.meta.problems",
     "Delete": "runtime.watcher.event",
     "DeleteParams": "core.requests.params",
+    "Discovery": "client.api.discovery",
     "DiscoveryError": "core.base.errors",
+    "DrainError": "runtime.drain",
+    "DrainReport": "runtime.drain",
     "DynamicObject": "core.objects.dynamic",
     "EVERYTHING": "runtime.triggers.triggers",
+    "EmbeddedResource": "crd.marks",
+    "Entry": "client.api.entry",
     "Event": "runtime.watcher.event",
     "Failed": "runtime.watcher.event",
     "FinalizingReconciler": "runtime.finalizer",
     "GetParams": "core.requests.params",
     "GroupVersionKind": "core.meta.gvk",
     "HealthServer": "runtime.observe.health_server",
+    "Impersonation": "client.config.impersonation",
     "Init": "runtime.watcher.event",
     "InitApply": "runtime.watcher.event",
     "InitDone": "runtime.watcher.event",
+    "InitialListStrategy": "runtime.watcher.watcher_config",
     "InvalidObject": "core.objects.invalid",
     "KeyBackoff": "runtime.queue.key_backoff",
     "KindNotServedError": "client.http.failures",
@@ -178,12 +215,16 @@ _HOME = {
     "ListMeta": "core.meta.metav1",
     "ListParams": "core.requests.params",
     "ListSemantic": "runtime.watcher.watcher_config",
+    "ListType": "crd.marks",
+    "LogParams": "core.requests.pods",
+    "LogStream": "client.streaming.logs",
     "Manager": "runtime.manager.manager",
     "ManifestError": "manifests.problems",
     "ManifestOutcome": "runtime.manifests.manifest_report",
     "ManifestReport": "runtime.manifests.manifest_report",
     "ManifestsFailed": "runtime.manifests.manifest_report",
     "MapKeys": "core.base.wire",
+    "MapType": "crd.marks",
     "Metrics": "runtime.observe.metrics",
     "Namespaces": "client.api.namespaces",
     "NotConfiguredError": "client.config.config",
@@ -193,15 +234,20 @@ _HOME = {
     "ObjectMeta": "core.meta.metav1",
     "ObjectRef": "core.meta.refs",
     "Observer": "core.base.observer",
+    "OneOf": "crd.marks",
     "OwnerReference": "core.meta.metav1",
     "PartialObjectError": "core.base.errors",
     "PartialObjectMeta": "core.objects.partial",
     "PartialView": "core.objects.partial",
     "Patch": "core.requests.patch",
     "PatchParams": "core.requests.params",
+    "Phase": "runtime.watcher.watch_state",
+    "PodOutcome": "runtime.drain",
+    "PortForward": "client.streaming.forwarding",
     "PostParams": "core.requests.params",
     "Preconditions": "core.requests.params",
     "Predicate": "runtime.triggers.predicates",
+    "PreserveUnknownFields": "crd.marks",
     "PrinterColumn": "crd.customresource",
     "RateLimit": "client.http.rate_limit",
     "ReconcileRequest": "runtime.triggers.triggers",
@@ -211,11 +257,14 @@ _HOME = {
     "RequestTimeout": "core.base.errors",
     "Resource": "core.objects.resource",
     "RetryPolicy": "client.http.retry",
+    "Rule": "crd.marks",
     "RunReport": "runtime.reconcile.reconciler",
     "RunResult": "core.base.observer",
     "Running": "runtime.controller.running",
+    "ScaleSubresource": "crd.options",
     "Scope": "core.meta.gvk",
     "Selector": "core.meta.selectors",
+    "ServiceAccountToken": "client.api.kind_verbs",
     "Stack": "client.http.stack",
     "Status": "core.base.status",
     "StopToken": "core.base.stop",
@@ -230,6 +279,7 @@ _HOME = {
     "WaitTimeout": "runtime.wait",
     "WatchBackoff": "runtime.watcher.watch_backoff",
     "WatchParams": "core.requests.params",
+    "WatchState": "runtime.watcher.watch_state",
     "WatcherConfig": "runtime.watcher.watcher_config",
     "WriteBackError": "core.base.errors",
     "applied_objects": "runtime.triggers.stages",
@@ -242,16 +292,20 @@ _HOME = {
     "delete_and_finalize": "runtime.wait",
     "delete_manifests": "runtime.manifests.delete_manifests",
     "diff_manifests": "runtime.manifests.diff_manifests",
+    "drain": "runtime.drain",
     "dynamic": "core.objects.dynamic",
     "elect": "runtime.manager.elector",
+    "fetch": "client.api.fetch",
     "finalizer": "runtime.finalizer",
     "logs": "runtime.logs",
+    "merge_crds": "crd.merge",
     "metadata_watcher": "runtime.watcher.watcher",
     "pointer": "core.requests.patch",
     "predicate_filter": "runtime.triggers.stages",
     "predicates": "runtime.triggers.predicates",
     "reflector": "runtime.reflector.reflector",
     "retry_on_conflict": "runtime.retry_on_conflict",
+    "rules": "crd.marks",
     "set_condition": "core.objects.conditions",
     "status": "runtime.status",
     "store": "runtime.reflector.store_writer",
