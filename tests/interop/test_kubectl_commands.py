@@ -237,4 +237,4 @@ def test_what_needs_a_kubelet_is_refused_by_name(kubectl):
     kubectl("run", "waiting", "--image=example/app:1")
     assert kubectl("logs", "waiting") == ""  # as on a cluster, while a Pod has no node
     kubectl("run", "p", "--image=example/app:1", "--overrides", '{"spec": {"nodeName": "n1"}}')
-    assert "does not implement pods/log" in kubectl("logs", "p", status=1)
+    assert "no container runs behind the Pods" in kubectl("logs", "p", status=1)

@@ -11,8 +11,9 @@ import pytest
 
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.triggers.inbox import ref_of
-from kubectl_runtime.runtime.triggers.sources import pull
+from kubectl_runtime.runtime.triggers.sources import pull, pull_stream
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
+from kubectl_runtime.runtime.watcher.event import Apply
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.watcher.watch_fakes import THING, thing
 
@@ -42,6 +43,47 @@ def test_the_stop_is_heeded_between_the_items_of_an_iterable_which_is_closed() -
     assert passed == ["a", "b"]
     assert "d" not in pulled
     assert closed == [True]
+
+
+def test_an_item_that_was_waited_for_when_the_stop_came_is_not_passed_on() -> None:
+    stop = StopToken()
+    passed: list[str] = []
+
+    def items() -> Iterator[Any]:
+        yield thing("a")
+        stop.set("enough")
+        yield thing("b")
+
+    pull(items(), lambda item: [ReconcileRequest(ref_of(item, THING), "test")],
+         lambda requests: passed.extend(request.ref.name for request in requests), stop)
+    assert passed == ["a"]
+
+
+def test_what_a_stream_was_waited_for_when_the_stop_came_is_not_passed_on() -> None:
+    stop = StopToken()
+    passed: list[str] = []
+
+    def events() -> Iterator[Any]:
+        yield Apply(thing("a"))
+        stop.set("enough")
+        yield Apply(thing("b"))
+
+    pull_stream(events(), lambda event: [ReconcileRequest(ref_of(event.obj, THING), "test")],
+                lambda requests: passed.extend(request.ref.name for request in requests), stop)
+    assert passed == ["a"]
+
+
+def test_once_stopped_an_iterable_is_not_asked_for_another_item_which_may_block_for_ever() -> None:
+    stop = StopToken()
+    pulled: list[str] = []
+
+    def items() -> Iterator[Any]:
+        for name in "abc":
+            pulled.append(name)
+            yield thing(name)
+
+    pull(items(), lambda item: [ReconcileRequest(ref_of(item, THING), "test")], lambda _: stop.set("enough"), stop)
+    assert pulled == ["a"]
 
 
 class Broken:
