@@ -91,6 +91,7 @@ class _ProcessSignals:
     def __init__(self) -> None:
         self.listeners: tuple[ShutdownSignals, ...] = ()
         self.previous: dict[signal.Signals, Any] = {}
+        self._process = os.getpid()
         self._first_at = 0.0
         self._lock = threading.Lock()
         self._follows_forks = False
@@ -101,6 +102,7 @@ class _ProcessSignals:
             os.register_at_fork(after_in_child=self.forked)
         if not self.listeners:
             self.restore()  # the last ones were closed in another thread
+        self._process = os.getpid()
         with self._lock:
             self.listeners += (listener,)
         if not self.previous:
@@ -125,9 +127,14 @@ class _ProcessSignals:
         self.listeners = ()
         self.restore()
 
+    @property
+    def _is_child(self) -> bool:
+        """Whether this is the child of a fork, in which `forked` was not called yet: a signal may be that fast."""
+        return os.getpid() != self._process
+
     def first(self, number: int, _frame: FrameType | None) -> None:
         listeners = self.listeners
-        if not listeners:
+        if not listeners or self._is_child:
             self._pass_on(number)
             return
         self._first_at = time.monotonic()
@@ -137,7 +144,7 @@ class _ProcessSignals:
             listener.heard.put(number)
 
     def second(self, number: int, frame: FrameType | None) -> None:
-        if not self.listeners:
+        if not self.listeners or self._is_child:
             self._pass_on(number)
             return
         if time.monotonic() - self._first_at < SAME_STOP:

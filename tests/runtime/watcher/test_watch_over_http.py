@@ -14,6 +14,7 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.core.base.errors import PartialObjectError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.objects.partial import PartialView
 from kubectl_runtime.resources import ConfigMap
@@ -268,8 +269,10 @@ def test_streams_of_metadata_and_of_one_object(server: ApiServer) -> None:
             if isinstance(event, InitDone):
                 stop.set()
             elif hasattr(event, "obj"):
-                seen.append((event.obj.name, dict(event.obj.labels), "data" in event.obj))
-        assert seen == [("a", {"x": "y"}, False), ("b", {}, False)]
+                seen.append((event.obj.name, dict(event.obj.labels)))
+                with pytest.raises(PartialObjectError, match="only the metadata"):
+                    event.obj["data"]
+        assert seen == [("a", {"x": "y"}), ("b", {})]
         stop = StopToken()
         versions: list[object] = []
         for obj in watch_object(api, "b", stop=stop):
