@@ -20,7 +20,8 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import requests
 
-from kubectl_runtime.client.api.writes import WriteObserver, WriteObservers
+from kubectl_runtime.client.api.shared import Shared
+from kubectl_runtime.client.api.writes import OwnWrites, WriteObserver, WriteObservers
 from kubectl_runtime.client.config.auth import ClientCertificate, FixedCredentials
 from kubectl_runtime.client.config.config import Config, Impersonation
 from kubectl_runtime.client.http.failures import ConnectionFailed, error_of
@@ -77,14 +78,16 @@ class Client:
 
     def __init__(self, config: Config, *, session: requests.Session | None = None, retry: RetryPolicy | None = None,
                  layers: Iterable[Layer] = (), workers: int = 10, clock: Clock = SYSTEM_CLOCK,
-                 use_session_send: bool = False, observer: Observer = NO_OBSERVER) -> None:
+                 use_session_send: bool = False, observer: Observer = NO_OBSERVER,
+                 own_writes: OwnWrites = OwnWrites.OVERLAY) -> None:
         """Opens no connection.
 
         `session`: taken as client/session.py says. `retry`: None is the default `RetryPolicy`. `layers`: the user's
         middleware, closest to the adapter, the first outermost. `workers`: how many threads will call at once; a
         Controller raises it. `use_session_send`: send through `Session.send`, for mocks of it. `observer`: told of
-        attempts, retries, writes and credentials, and of what this client's controllers do. Raises ConfigError and
-        AuthError for what cannot work, TypeError for an observer that is none.
+        attempts, retries, writes and credentials, and of what this client's controllers do. `own_writes`: how the
+        stores of this client read what it wrote; a Controller may say otherwise. Raises ConfigError and AuthError for
+        what cannot work, TypeError for an observer that is none.
         """
         if not isinstance(config, Config):
             raise ConfigError(f"a Client is made from a Config, not from {type(config).__name__}: "
@@ -93,6 +96,9 @@ class Client:
         self.clock = clock
         self.observer = together(observer)
         """Raises nothing, whatever the one does that was given."""
+        self.own_writes = own_writes
+        self.shared = Shared()
+        """What the users of this client, and of clients derived from it, have in common."""
         self._closing = StopToken(clock=clock)
         self._change = threading.Lock()
         self._rules = SessionRules.read(session, config, connections=workers + SPARE_CONNECTIONS,

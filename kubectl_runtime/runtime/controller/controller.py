@@ -18,6 +18,7 @@ import inspect
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from kubectl_runtime.client.api.writes import OwnWrites
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
@@ -53,21 +54,25 @@ class Controller(Generic[K]):
     def __init__(self, api: Api[K], *, watch: WatcherConfig = DEFAULT_CONFIG, concurrency: int = 10,
                  debounce: Duration = 0, max_wait: Duration | None = None, backoff: KeyBackoff = DEFAULT_KEY_BACKOFF,
                  name: str | None = None, sync_timeout: Duration | None = None,
-                 watch_backoff: WatchBackoff = DEFAULT_BACKOFF, observer: Observer | None = None) -> None:
+                 watch_backoff: WatchBackoff = DEFAULT_BACKOFF, observer: Observer | None = None,
+                 own_writes: OwnWrites | None = None) -> None:
         """Reconcile the objects of `api`, at most `concurrency` at once and each at most once.
 
         `debounce`: a changed object waits for so many seconds of quiet, but at most `max_wait` (default: ten times
         that). `backoff`: how long a failing object waits. `name`: for logs and threads; the kind in lower case by
         default. `sync_timeout`: end with SyncTimeoutError when the stores are not complete after so many seconds
         (default: wait, and warn every 30 s). `watch_backoff`: how long each watch waits after a failure of its own.
-        `observer`: told of its watches, stores, queue and runs (default: the client's). Raises RequestError when a
-        number makes no sense, TypeError for an observer that is none.
+        `observer`: told of its watches, stores, queue and runs (default: the client's). `own_writes`: how its stores
+        read what this process wrote (default: the client's). Raises RequestError when a number makes no sense,
+        TypeError for an observer that is none.
         """
         _check_api(api, "Controller")
         main = WatchPlan(api, watch, trigger_self(api.resource))
         self._set_up(main, api.client, concurrency, debounce, max_wait, backoff, name or api.resource.kind.lower(),
                      sync_timeout, observer)
         self._watch_backoff = watch_backoff
+        if own_writes is not None:
+            self._own_writes = own_writes
 
     @classmethod
     def for_stream(cls, events: Iterable[Event[K]], store: Store[K], *, client: Client, stop: StopToken | None = None,
@@ -101,6 +106,7 @@ class Controller(Generic[K]):
         self._triggers: list[TriggerSource] = []
         self._bulk_triggers: list[TriggerSource] = []
         self._watch_backoff = DEFAULT_BACKOFF
+        self._own_writes = getattr(client, "own_writes", OwnWrites.OVERLAY)
         self._signals, self._grace = False, DEFAULT_GRACE
         self._stop: StopToken | None = None
         self._observer = together(getattr(client, "observer", NO_OBSERVER) if observer is None else observer)
@@ -181,7 +187,7 @@ class Controller(Generic[K]):
             bulk_triggers=tuple(self._bulk_triggers), concurrency=self._concurrency, debounce=self._debounce,
             max_wait=self._max_wait, backoff=self._backoff, sync_timeout=self._sync_timeout,
             watch_backoff=self._watch_backoff, grace=self._grace,
-            signals=self._signals, stop=self._stop, observer=self._observer)
+            signals=self._signals, stop=self._stop, observer=self._observer, own_writes=self._own_writes)
 
     def _launch(self, reconciler: Reconciler[K] | ReconcileFunction[K], error_policy: ErrorPolicy[K] | None,
                 context: Any, *, signal_thread: bool) -> Running[K]:

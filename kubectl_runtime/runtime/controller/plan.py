@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kubectl_runtime.client.api.writes import OwnWrites
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
@@ -63,3 +64,4 @@ class Plan:
     signals: bool = False
     stop: StopToken | None = None
     observer: Observer = NO_OBSERVER
+    own_writes: OwnWrites = OwnWrites.OVERLAY

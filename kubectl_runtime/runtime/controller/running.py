@@ -1,7 +1,7 @@
 """`Running`: a controller with its threads, and the way to its end.
 
     thread                       ends
-    one per watch                when `draining` is set (the token shuts the sockets down)
+    one per watch                when `draining` is set for its last user (the token shuts the sockets down)
     workers                      when `draining` is set and their run is over
     dispatcher                   when `draining` is set
     one per trigger source       when `draining` is set; one that blocks in the user's iterable does not
@@ -123,7 +123,8 @@ class Running(Generic[K]):
         if self._is_elsewhere:
             return []
         self._shutdown.begin("stop() was called", seconds(timeout))
-        if threading.current_thread() in self._own_threads():
+        shared = [share.thread for share in self._assembly.shares.values()]
+        if threading.current_thread() in [*self._own_threads(), *shared]:
             return []
         return self._finish()
 
@@ -151,8 +152,6 @@ class Running(Generic[K]):
         assembly.subscribe()
         self._shutdown.draining.on_set(self._executor.close)
         self._shutdown.draining.on_set(lambda: self._heard.put(None))
-        for name, watch in assembly.watches.items():
-            self._add_thread(f"watch {name}", watch.run)
         self._add_thread("dispatcher", lambda: assembly.runner.dispatch(assembly.gate.check))
         for name, body in assembly.pulls.items():
             self._add_thread(name, body)
@@ -164,7 +163,9 @@ class Running(Generic[K]):
         assembly.logger.info("starting: watches %s; %d workers", ", ".join(assembly.watches) or "a given stream",
                              plan.concurrency)
         try:
-            for thread in self._own_threads():
+            for share in assembly.shares.values():
+                share.start()
+            for thread in self._threads + self._executor.threads:
                 thread.start()
         except BaseException:  # no memory, no more threads: those that were started must not stay
             self.stop(0)
@@ -238,7 +239,8 @@ class Running(Generic[K]):
         return os.getpid() != self._process
 
     def _own_threads(self) -> list[threading.Thread]:
-        return [*self._threads, *self._executor.threads]
+        watches = [share.thread for share in self._assembly.shares.values() if share.thread is not None and share.ends]
+        return [*self._threads, *watches, *self._executor.threads]
 
     def _add_thread(self, what: str, body: Callable[[], object]) -> None:
         def run() -> None:

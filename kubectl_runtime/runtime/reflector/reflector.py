@@ -3,7 +3,8 @@
     input                  store                                  passes on
     Init                   (side buffer emptied)                  nothing
     InitApply              (into the side buffer)                 nothing
-    InitDone               the buffer takes its place at once     Delete for what vanished; Delete and Apply for another
+    InitDone               the buffer takes its place at once     Delete for what vanished, stored or only known from a
+                                                                  write of this process; Delete and Apply for another
                                                                   uid; Apply for what is new or has another version;
                                                                   InitDone
     Apply, unknown         stored                                 Apply
@@ -15,8 +16,9 @@
     Delete, other uid      unchanged: it is about a predecessor   nothing
 
 A trigger never comes before the data it is about: the store is written first. Objects that a list shows unchanged
-keep their record and pass on nothing, unless `relist_triggers` is set, which makes an Apply of each. Versions are
-compared for equality only. An object without a name cannot be stored; it is logged and left out.
+keep their record and pass on nothing, unless `relist_triggers` is set, which makes an Apply of each. `distrust` does so
+for one list: after a defect nobody knows what of a change was passed on. Versions are compared for equality only. An
+object without a name cannot be stored; it is logged and left out.
 
 Records go in and out; `reflector` is the form for streams of readers. For one thread at a time.
 """
@@ -29,8 +31,18 @@ from kubectl_runtime.core.base.keys import Key, key_of
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.runtime.reflector.store_writer import Observers, StoreWriter
 from kubectl_runtime.runtime.streams import closing_source
-from kubectl_runtime.runtime.usercode import guarded_logger
-from kubectl_runtime.runtime.watcher.event import INIT_DONE, Apply, Delete, Event, Init, InitApply, InitDone, with_obj
+from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.watcher.event import (
+    INIT_DONE,
+    Apply,
+    Delete,
+    Event,
+    Failed,
+    Init,
+    InitApply,
+    InitDone,
+    with_obj,
+)
 
 log = guarded_logger(__name__)
 
@@ -52,6 +64,9 @@ class Reflector:
     def __init__(self, writer: StoreWriter[Any], *, relist_triggers: bool = False) -> None:
         self._writer = writer
         self._relist_triggers = relist_triggers
+        self._distrust = False
+        self._mark: int | None = None
+        self._gone: list[Record] = []
         self._buffer: dict[Key, Record] = {}
         self._pending: dict[Key, Record | None] = {}
         self._changes: list[Event[Record]] = []
@@ -60,8 +75,21 @@ class Reflector:
         """Write these events to the store; what they changed."""
         return [change for commit in self.commits(events) for change in commit.changes]
 
-    def commits(self, events: Sequence[Event[Record]]) -> list[Commit]:
-        """As `feed`, with one lock for the changes of a whole batch; a completed list is a commit of its own."""
+    def distrust(self) -> None:
+        """Forget what was begun; the next complete list passes on an Apply of everything, as if nothing were known."""
+        self._buffer, self._pending, self._changes, self._gone = {}, {}, [], []
+        self._distrust = True
+
+    def list_begins(self, mark: int | None) -> None:
+        """The request of the list that `Init` will announce is made now. `mark`: the writer's; None for a list that may
+        be older than its request."""
+        self._mark = mark
+
+    def commits(self, events: Sequence[Event[Record]], version: str = "") -> list[Commit]:
+        """As `feed`, with one lock for the changes of a whole batch; a completed list is a commit of its own.
+
+        `version`: what the watch has reached by the last of them, if known.
+        """
         done: list[Commit] = []
         for event in events:
             kind = type(event)
@@ -72,11 +100,11 @@ class Reflector:
             elif kind is Delete:
                 self._deleted(event.obj)  # type: ignore[union-attr]
             elif kind is InitDone:
-                self._flush(done)
-                done.append(self._swap())
+                self._flush(done, "")
+                done.append(self._swap(version))
             elif kind is Init:
                 self._buffer = {}
-        self._flush(done)
+        self._flush(done, version)
         return done
 
     def _applied(self, record: Record) -> None:
@@ -99,6 +127,7 @@ class Reflector:
         head = record.head
         key = key_of(head.namespace, head.name)
         old = self._pending[key] if key in self._pending else self._writer.get(key)
+        self._gone.append(record)
         if old is not None:
             if _other_object(old, record):
                 return
@@ -118,47 +147,69 @@ class Reflector:
         # The stored record of an unchanged object is kept, so that two copies of everything never exist at once.
         self._buffer[key] = old if old is not None and _same_version(old, record) else record
 
-    def _swap(self) -> Commit:
-        new, old = self._buffer, self._writer.records()
-        self._buffer = {}
+    def _swap(self, version: str) -> Commit:
+        new, old, mark, everything = self._buffer, self._writer.records(), self._mark, self._relist_triggers
         changed: dict[Key, Record | None] = {}
         events: list[Event[Record]] = []
         for key, record in old.items():
             if key not in new:
                 changed[key] = None
                 events.append(Delete(record))
+        vanished = len(events)
         for key, record in new.items():
             before = old.get(key)
-            if before is record:
-                if self._relist_triggers:
+            if before is record and not self._distrust:
+                if everything:
                     events.append(Apply(record))
                 continue
             if before is not None and _other_object(before, record):
                 events.append(Delete(before))
                 before = None
             changed[key] = record
-            events.append(Apply(record, before))
+            events.append(Apply(record, None if self._distrust else before))
         events.append(INIT_DONE)
-        return Commit(events, self._writer.replace(new, changed), completes=True)
+        observers, lost = self._writer.replace(new, changed, version, mark)
+        events[vanished:vanished] = map(Delete, lost)
+        self._buffer, self._distrust = {}, False
+        return Commit(events, observers, completes=True)
 
-    def _flush(self, done: list[Commit]) -> None:
-        if self._changes:
-            observers = self._writer.commit(self._pending)
-            done.append(Commit(self._changes, observers))
-            self._pending, self._changes = {}, []
+    def _flush(self, done: list[Commit], version: str) -> None:
+        if self._changes or self._gone:
+            observers = self._writer.commit(self._pending, self._gone, version)
+            if self._changes:
+                done.append(Commit(self._changes, observers))
+            self._pending, self._changes, self._gone = {}, [], []
+        elif version:
+            self._writer.progressed(version)
 
 
 def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,
               relist_triggers: bool = False) -> Iterator[Event[K]]:
     """The store is written in passing; yields what each event changed, with fresh readers.
 
-    `events` carry readers, as those of `watcher` do. Closes `events` when it is closed.
+    `events` carry readers, as those of `watcher` do; a `Failed` among them is passed on, and told to who waits for the
+    store in vain. Closes `events` when it is closed; whoever waits for the store then is told that nothing will come.
     """
     inner = Reflector(writer, relist_triggers=relist_triggers)
-    with closing_source(events):
-        for event in events:
-            for change in inner.feed(with_obj(event, _record_of)):
-                yield with_obj(change, writer.read)
+    writer.begin(lambda: str(getattr(events, "trouble", "")))
+    reason = "its stream was closed"
+    try:
+        with closing_source(events):
+            for event in events:
+                if isinstance(event, Failed):
+                    writer.trouble(described(event.error))
+                    yield event  # only where the stream's own type has it
+                    continue
+                if writer.store.trouble and not isinstance(event, Init | InitApply):
+                    writer.trouble("")
+                for change in inner.feed(with_obj(event, _record_of)):
+                    yield with_obj(change, writer.read)
+        reason = "its stream is over"
+    except Exception as error:
+        reason = f"its stream failed: {described(error)}"
+        raise
+    finally:
+        writer.end(reason)
 
 
 def _record_of(obj: Any) -> Record:

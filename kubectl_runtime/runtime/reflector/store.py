@@ -5,7 +5,8 @@
     ended          nobody feeds it any more: it keeps answering with the last it knew; who waits for it is told
 
 Each read hands out fresh readers of the stored records, so what one caller does to an object is seen by nobody else.
-The lock is held only to look at or swap dictionaries: predicates, selectors and index functions run outside it. Safe
+What this process wrote, and the watch has not shown yet, is read as it was answered (see `own_writes`). The lock is
+held only to look at or swap dictionaries: predicates, selectors and index functions run outside it. Safe
 to use from any thread; only `wait_until_ready` blocks.
 """
 from __future__ import annotations
@@ -21,7 +22,8 @@ from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
-from kubectl_runtime.runtime.reflector.indexes import Indexes
+from kubectl_runtime.runtime.reflector.indexes import Indexes, report_values
+from kubectl_runtime.runtime.reflector.own_writes import Overlay, Own
 
 K = TypeVar("K")
 
@@ -46,17 +48,47 @@ class StoreState:
         self.ended: str | None = None
         self.trouble = ""
         """The last failure of the watch, for who waits in vain; empty while all is well."""
+        self.trouble_of: Callable[[], str] = lambda: ""
+        """The same, of a stream that tells only who asks it."""
         self.indexes = Indexes()
+        self.overlay = Overlay()
+        self.on_caught_up: tuple[Callable[[], None], ...] = ()
         self.observers: tuple[object, ...] = ()
+
+    def find(self, key: Key, own_writes: bool) -> Record | None:
+        """The object as it is read. Under the lock."""
+        own = self.entry(key, own_writes)
+        return self.records.get(key) if own is None else own.record
+
+    def snapshot(self, own_writes: bool) -> dict[Key, Record]:
+        """All objects as they are read. Under the lock."""
+        records = dict(self.records)
+        if self.ready:
+            for key in self.overlay.entries:
+                own = self.entry(key, own_writes)
+                if own is not None and own.record is not None:
+                    records[key] = own.record
+                elif own is not None:
+                    records.pop(key, None)
+        return records
+
+    def entry(self, key: Key, own_writes: bool) -> Own | None:
+        """What a write of this process makes readers see of the key, if anything. Under the lock."""
+        own = self.overlay.entries.get(key)
+        return own if own is not None and self.ready and own.known and (own_writes or own.live) else None
 
 
 class Store(Generic[K]):
-    """The reading side. Made by `store()`, `Watch` or a controller."""
+    """The reading side. Made by `store()`, `watch_store`, `Watch` or a controller."""
 
-    def __init__(self, state: StoreState, read: Callable[[Record], K]) -> None:
-        """`read` makes a fresh reader of a record; it must not block."""
+    def __init__(self, state: StoreState, read: Callable[[Record], K], *, own_writes: bool = True,
+                 scope: object = None) -> None:
+        """`read` makes a fresh reader of a record; it must not block. `own_writes`: whether reads see what this process
+        wrote before the watch shows it. `scope`: whose indexes these are, where several users share what is stored."""
         self._state = state
         self._read = read
+        self._own_writes = own_writes
+        self._scope = scope
 
     @property
     def resource(self) -> ApiResource:
@@ -87,6 +119,16 @@ class Store(Generic[K]):
                                         f"{seconds(timeout or 0):g} s{_because(state)}")
                 clock.wait(state.condition, left)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nobody feeds it any more, so that it grows old."""
+        return self._state.ended is not None
+
+    @property
+    def trouble(self) -> str:
+        """The last failure of its watch, as text; empty while all is well."""
+        return self._state.trouble or self._state.trouble_of()
+
     def get(self, key: ObjectRef | str, namespace: str | None = None) -> K | None:
         """The object with this ref, or this name and namespace; None when the store has none.
 
@@ -100,7 +142,11 @@ class Store(Generic[K]):
         return isinstance(key, ObjectRef) and self._is_own(key) and self._record(key, None) is not None
 
     def __len__(self) -> int:
-        return len(self._state.records)
+        state = self._state
+        if not state.overlay.entries:
+            return len(state.records)
+        with state.condition:
+            return len(state.snapshot(self._own_writes))
 
     def __iter__(self) -> Iterator[K]:
         return iter(self.list())
@@ -114,7 +160,9 @@ class Store(Generic[K]):
     def records(self) -> Records:
         """All objects as of now, in the form they are stored: immutable, and cheaper than readers."""
         with self._state.condition:
-            return [*self._state.records.values()]
+            if not self._state.overlay.entries:
+                return [*self._state.records.values()]
+            return [*self._state.snapshot(self._own_writes).values()]
 
     def find(self, predicate: Callable[[K], bool]) -> K | None:
         """Some object for which `predicate` is true, or None. What `predicate` raises is passed on."""
@@ -133,14 +181,24 @@ class Store(Generic[K]):
 
     def by_index(self, index: str, value: Hashable) -> Objects[K]:
         """The objects for which the index function `index` gave `value`. Raises RequestError for an unknown index."""
-        state = self._state
+        state, name = self._state, (self._scope, index)
         with state.condition:
-            keys = state.indexes.keys(index, value)
-            records = None if keys is None else [state.records[key] for key in keys]
-            known = sorted(state.indexes.functions)
-        if records is None:
+            known = state.indexes.is_complete(name)
+            names = [] if known else state.indexes.names(self._scope)
+            keys = state.indexes.keys(name, value) if known else []
+            own = {key: entry for key in state.overlay.entries
+                   if (entry := state.entry(key, self._own_writes)) is not None}
+            records = [state.records[key] for key in keys if key not in own]
+            function = state.indexes.functions.get(name)
+        if not known or function is None:
             raise RequestError(f"the store of {self.resource.full_name} has no index {index!r} "
-                               f"(it has {', '.join(known) or 'none'}): call add_index first")
+                               f"(it has {', '.join(names) or 'none'}): call add_index first")
+        for entry in own.values():  # outside the lock: index functions are user code
+            if entry.record is not None:
+                if name not in entry.values:
+                    entry.values[name] = state.indexes.values_of(name, function, entry.record)
+                if value in entry.values[name]:
+                    records.append(entry.record)
         return [self._read(record) for record in records]
 
     def add_index(self, index: str, function: Callable[[K], Iterable[Hashable] | Hashable | None]) -> None:
@@ -150,23 +208,23 @@ class Store(Generic[K]):
         depend on nothing but the object, and may be called more than once for it. If it raises, that is logged and the
         object is in no bucket. Raises RequestError when the name is taken.
         """
-        state = self._state
+        state, name = self._state, (self._scope, index)
 
         def indexed(record: Record) -> Any:
             return function(self._read(record))
 
         with state.condition:
-            if index in state.indexes.functions:
+            if name in state.indexes.functions:
                 raise RequestError(f"the store of {self.resource.full_name} already has an index {index!r}")
-            state.indexes.declare(index, indexed)
+            state.indexes.declare(name, indexed)
             snapshot = dict(state.records)
-        values = {key: state.indexes.values_of(index, indexed, record) for key, record in snapshot.items()}
+        values = {key: state.indexes.values_of(name, indexed, record) for key, record in snapshot.items()}
         with state.condition:
             # What changed meanwhile was indexed by its writer, who has known of the index since it was declared.
-            for key, record in snapshot.items():
-                if state.records.get(key) is record:
-                    state.indexes.put(index, key, values[key])
-            state.indexes.complete(index)
+            problems = [state.indexes.put(name, key, values[key]) for key, record in snapshot.items()
+                        if state.records.get(key) is record]
+            state.indexes.complete(name)
+        report_values(problems)
 
     def __repr__(self) -> str:
         return f"<Store of {self.resource.full_name}: {len(self)} objects{'' if self.is_ready else ', not complete'}>"
@@ -180,9 +238,9 @@ class Store(Generic[K]):
             name = key
         state = self._state
         with state.condition:
-            found = state.records.get(key_of(namespace, name))
+            found = state.find(key_of(namespace, name), self._own_writes)
             # Objects of a namespaced kind all have a namespace, so this finds cluster-scoped ones only.
-            return found if found is not None or not namespace else state.records.get((None, name))
+            return found if found is not None or not namespace else state.find((None, name), self._own_writes)
 
     def _is_own(self, ref: ObjectRef) -> bool:
         return ref.kind == self.resource.kind and ref.group == self.resource.group
@@ -192,4 +250,5 @@ class Store(Generic[K]):
 
 
 def _because(state: StoreState) -> str:
-    return f"; last failure: {state.trouble}" if state.trouble else ""
+    trouble = state.trouble or state.trouble_of()
+    return f"; last failure: {trouble}" if trouble else ""
