@@ -30,7 +30,7 @@ from kubectl_runtime.runtime.shutdown import Shutdown
 from kubectl_runtime.runtime.triggers.inbox import Inbox
 from kubectl_runtime.runtime.triggers.shared_watches import Share, form_of, is_whole, selection_of, shared_watches
 from kubectl_runtime.runtime.triggers.sources import pull, pull_stream
-from kubectl_runtime.runtime.triggers.triggers import trigger_self
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, trigger_self
 from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.watcher.failure_log import WatchTarget
@@ -72,8 +72,8 @@ class Assembly(Generic[K]):
         execute: Execute = Invoker(reconcile, error_policy, self.store, environment)
         self._catch_up: CatchUp | None = None
         if plan.own_writes is OwnWrites.WAIT:
-            execute = self._catch_up = CatchUp(execute, lambda: [*self.watches.values()], lambda requests:
-                                               self.inbox.sink(requests), plan.clock, self.logger)
+            execute = self._catch_up = CatchUp(execute, lambda: [*self.watches.values()], self._trigger, plan.clock,
+                                               self.logger)
         self.runner = Runner(queue, execute, executor,
                              concurrency=plan.concurrency, clock=plan.clock, name=plan.name, observer=plan.observer)
         self.inbox = Inbox(plan.resource, self.store, self.runner.trigger_all, logger=self.logger, on_bug=on_bug)
@@ -143,6 +143,9 @@ class Assembly(Generic[K]):
             self.pulls[f"trigger source {number}"] = partial(pull, source, inbox.external, inbox.sink, draining)
         for number, source in enumerate(plan.bulk_triggers, 1):
             self.pulls[f"bulk trigger source {number}"] = partial(pull, source, inbox.bulk, inbox.sink, draining)
+
+    def _trigger(self, requests: list[ReconcileRequest]) -> None:
+        self.inbox.sink(requests)
 
     def _trouble_of(self, name: str) -> str:
         watch = self.watches.get(name)

@@ -24,6 +24,7 @@ from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff
+from kubectl_runtime.runtime.watcher.watcher_config import ListSemantic, WatcherConfig
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 from tests.core.recording_observer import RecordingObserver
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
