@@ -49,6 +49,8 @@ class Own:
     gone: bool = False
     last: Record | None = None
     """The last state that would have been stored, for who has to hear of its deletion."""
+    predecessors: tuple[Record, ...] = ()
+    """The last states of objects of this name that this process had written before, and that are no more."""
     mark: int = 0
     """The number of the write; a list that began when `count` was at least this one began after the answer."""
     live: bool = False
@@ -103,8 +105,7 @@ class Overlay:
             if unseen:
                 self._remember(own.uid)
             return own.last if unseen else None
-        if before is not None and before.uid == own.uid and own.last is None:
-            own.last = before.last
+        _inherit(own, before)
         self.entries[key] = own
         heapq.heappush(self._due, (version, key))
         return None
@@ -140,6 +141,7 @@ class Overlay:
                 number_of(stored.resource_version) or 0) > (number_of(own.version) or 0):
             del self.entries[key]  # the watch is further already: it shows a successor
             return
+        _inherit(own, before)
         self.entries[key] = own
 
     # What the watch shows
@@ -195,10 +197,10 @@ class Overlay:
         missing = []
         for key, own in self.entries.items():
             item, stored = new.get(key), old.get(key)
-            if own.last is None or (item is not None and item.uid == own.uid):
-                continue
-            if (stored is None or stored.uid != own.uid) and self._is_covered(own, item, version, mark):
-                missing.append(own.last)
+            if self._is_covered(own, item, version, mark):
+                alive = {record.uid for record in (item, stored) if record is not None}
+                states = own.predecessors if own.last is None else (*own.predecessors, own.last)
+                missing += [record for record in states if record.uid not in alive]
         return missing
 
     def listed(self, new: Mapping[Key, Record], old: Mapping[Key, Record], version: str, mark: int | None) -> bool:
@@ -233,6 +235,17 @@ class Overlay:
             deleted[uid] = None
             if len(deleted) > REMEMBERED_DELETIONS:
                 del deleted[next(iter(deleted))]
+
+
+def _inherit(own: Own, before: Own | None) -> None:
+    """Take over from the entry that stood there what has to be told if a list shows that it is no more."""
+    if before is None:
+        return
+    own.predecessors = before.predecessors
+    if before.uid == own.uid:
+        own.last = own.last or before.last
+    elif before.last is not None:
+        own.predecessors = (*before.predecessors, before.last)
 
 
 def _catches_up(own: Own, changed: Record) -> bool:

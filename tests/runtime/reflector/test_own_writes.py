@@ -408,7 +408,7 @@ class Server:
             self.put(name, labels)
         elif what == "dry run":
             thing(name, self.version + 1)  # the client tells nobody of it
-        elif what == "watch" and self.queue:
+        elif what == "watch" and self.queue and self.begun is None:
             count = rng.randint(1, len(self.queue))
             batch, self.queue = self.queue[:count], self.queue[count:]
             self.told += self.world.events(batch[-1][0], *(event for _, event in batch))
@@ -459,9 +459,9 @@ def test_no_read_is_older_than_the_last_own_write_and_no_deletion_is_lost(
     for what, name in world:
         server.act(what, name, rng)
         server.check()
-    for what in ("list begins", "list served", "list done"):
+    for what in ("list begins", "list served", "list done") * 2:  # the first may have been under way
         server.act(what, "", rng)
-    server.check()
+        server.check()
     assert server.world.pending == 0
     gone = {event.obj.uid for event in server.told if isinstance(event, Delete)}
     alive = {record.uid for record in server.objects.values() if _is_web(record)}
