@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 

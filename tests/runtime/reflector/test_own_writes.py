@@ -209,7 +209,8 @@ def test_a_list_that_is_older_than_the_deletion_keeps_the_object_hidden(world: W
     assert world.pending == 0
 
 
-@pytest.mark.parametrize(("grace", "finalizers", "read"), [(0, [], None), (0, ["f"], "7"), (30, [], "7"), (None, [], "7")])
+@pytest.mark.parametrize(("grace", "finalizers", "read"),
+                         [(0, [], None), (0, ["f"], "7"), (30, [], "7"), (None, [], "7")])
 def test_an_answered_object_that_is_being_deleted_is_gone_when_nothing_holds_it(
         world: World, grace: int | None, finalizers: list[str], read: str | None) -> None:
     times = {} if grace is None else {"deletionGracePeriodSeconds": grace}
@@ -469,7 +470,7 @@ def test_no_read_is_older_than_the_last_own_write_and_no_deletion_is_lost(
 
 
 def test_what_cannot_be_decoded_is_not_shown(world: World) -> None:
-    bad = decode_object(b'{"metadata":{"name":"a","namespace":"default","uid":"uid-a","resourceVersion":"7","labels":[]}}',
-                        THING)
+    metadata = b'{"name":"a","namespace":"default","uid":"uid-a","resourceVersion":"7","labels":[]}'
+    bad = decode_object(b'{"metadata":' + metadata + b"}", THING)
     world.write(bad)
     assert world.read() == "3"
