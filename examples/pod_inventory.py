@@ -35,7 +35,8 @@ FIRST_LIST = 30.0
 
 
 def node_of(pod: Pod) -> str | None:
-    return pod.get("spec", {}).get("nodeName")
+    name: str | None = pod.get("spec", {}).get("nodeName")
+    return name
 
 
 @contextmanager

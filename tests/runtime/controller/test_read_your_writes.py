@@ -4,6 +4,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -179,7 +180,7 @@ def test_a_key_whose_watch_is_dead_runs_after_five_seconds_on_what_the_server_sa
     world.run_until(lambda: len(seen) >= 4)
     assert [value for _, value, _ in seen] == [0, 1, 2, 3]
     assert [labels for _, _, labels in seen][1:] == [1, 2, 3]
-    gaps = [later[0] - earlier[0] for earlier, later in zip(seen[1:], seen[2:], strict=False)]
+    gaps = [later[0] - earlier[0] for earlier, later in pairwise(seen[1:])]
     assert all(5 <= gap <= 5.3 for gap in gaps), gaps
 
 
