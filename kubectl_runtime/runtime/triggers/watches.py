@@ -198,10 +198,7 @@ class Watch(Generic[K]):
         before = self._driver.state
         if isinstance(before, Listing | Listed):  # this step makes a request: of a list, it may be
             cached = getattr(before, "first", False) and self._config.list_semantic is ListSemantic.ANY
-            mark = None if cached else self._writer.mark()
-        else:
-            mark = self._mark
-        self._mark = mark
+            self._mark = None if cached else self._writer.mark()
         out, wait, frame = self._driver.advance()
         failure = out.pop() if out and isinstance(out[-1], Failed) else None
         if out:
