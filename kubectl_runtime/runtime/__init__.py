@@ -18,6 +18,7 @@
 
 Locks, none of which is held while user code runs or while another one of this list is taken, except where an arrow
 says so: `Sender._changed`, `StoreState.condition`, `Subscriber._lock`, `SharedWatches._lock`, `Share._lock`,
-`CatchUp._lock`, `Runner._lock`, `SyncGate._changed`, `Shutdown._lock`, `Running._ending`, each `StopToken`'s. The client's are: `Client._change` -> `ApiAdapter._resize`;
-those of credentials, while a file is read or a plugin runs; `Discovery._lock`; `WriteObservers._lock`.
+`CatchUp._lock`, `Runner._lock`, `SyncGate._changed`, `Shutdown._lock`, `Running._ending`, each `StopToken`'s. The
+client's are: `Client._change` -> `ApiAdapter._resize`; `Shared._lock`; those of credentials, while a file is read or a
+plugin runs; `Discovery._lock`; `WriteObservers._lock`.
 """

@@ -10,7 +10,8 @@ An entry says of one key what a write was answered:
     input                        an entry is
     write                        made, unless the store has seen that version, a newer one, or the deletion; or a newer
                                  write, or a deletion of this uid, stands there already
-    event of the key             dropped by a version at least as new, by the deletion of its uid, by another uid later
+    event of the key             dropped by a version at least as new, for a deletion also by that of its uid, and by
+                                 another uid later
     progress to a version        dropped, if it is not newer (a watch shows changes in the order of their versions)
     complete list                dropped, if the list's request began after the answer, or its version is at least as
                                  new; a deletion stays while an older list still shows the object
@@ -19,7 +20,9 @@ A written object that such a list lacks, or has under another uid, was deleted w
 names it, unless it was stored, so that the difference tells it as any other deletion.
 
 Versions are compared as Kubernetes compares them since 1.35: digits only, of one kind on one server, as numbers. Of
-others nothing is concluded, and no entry is made that only a comparison could end.
+others nothing is concluded, and no entry is made that only a comparison could end. The answer to a deletion has no
+version: of an object that neither the store nor a write of this process had known, it is not known how far the watch
+has to come, so there the first sign of another uid ends the entry.
 
 Not thread-safe: the store's lock guards it. No user code runs here.
 """
@@ -77,7 +80,8 @@ class Overlay:
         """The version up to which the watch has shown everything."""
         self._due: list[tuple[int, Key]] = []
         """Versions of entries, smallest first; of some that are no more, too."""
-        self._deleted: dict[str, None] = {}
+        self._deleted: dict[str, str] = {}
+        """Of objects that were deleted, or left the selection and may come back: the version at which they did."""
 
     # Writes
 
@@ -94,7 +98,7 @@ class Overlay:
             self._deleted_by_us(key, own, before, stored)
             return None
         version = number_of(own.version)
-        if version is None or own.uid in self._deleted:
+        if version is None or (own.uid in self._deleted and version <= (number_of(self._deleted[own.uid]) or version)):
             return None
         if before is not None and self._is_older(own, version, before):
             return None
@@ -103,7 +107,7 @@ class Overlay:
         if self._seen is not None and version <= self._seen and not own.live:
             unseen = own.last is not None and (stored is None or stored.uid != own.uid)
             if unseen:
-                self._remember(own.uid)
+                self._remember(own.uid, own.version)
             return own.last if unseen else None
         _inherit(own, before)
         self.entries[key] = own
@@ -127,9 +131,7 @@ class Overlay:
         if not own.uid and candidates:
             own.uid = candidates[0][0]
         same = [(number_of(version) or 0, version, last) for uid, version, last in candidates if uid == own.uid]
-        if own.uid in self._deleted or not own.uid:
-            if before is not None and before.uid == own.uid:
-                del self.entries[key]
+        if not own.uid or (own.uid in self._deleted and not same):
             return
         if before is not None and before.uid != own.uid and same:
             return  # the store still has what was deleted, and a write of its successor is known
@@ -151,9 +153,9 @@ class Overlay:
         has reached by that (empty: unknown). Whether an entry was dropped."""
         entries, dropped = self.entries, False
         for record in gone:
-            self._remember(record.uid)
+            self._remember(record.uid, record.resource_version)
             own = entries.get(record.key) if entries else None
-            if own is not None and (own.uid == record.uid or _succeeds(own, record)):
+            if own is not None and _ends(own, record):
                 del entries[record.key]
                 dropped = True
         if entries:
@@ -197,10 +199,15 @@ class Overlay:
         missing = []
         for key, own in self.entries.items():
             item, stored = new.get(key), old.get(key)
+            states, own.predecessors = own.predecessors, ()
             if self._is_covered(own, item, version, mark):
-                alive = {record.uid for record in (item, stored) if record is not None}
-                states = own.predecessors if own.last is None else (*own.predecessors, own.last)
-                missing += [record for record in states if record.uid not in alive]
+                states = states if own.last is None else (*states, own.last)
+            else:  # of the predecessors, the list may show that some are no more
+                listed = number_of(version) or 0
+                own.predecessors = tuple(one for one in states if (number_of(one.resource_version) or 0) > listed)
+                states = tuple(one for one in states if one not in own.predecessors)
+            alive = {record.uid for record in (item, stored) if record is not None}
+            missing += [record for record in states if record.uid not in alive]
         return missing
 
     def listed(self, new: Mapping[Key, Record], old: Mapping[Key, Record], version: str, mark: int | None) -> bool:
@@ -210,10 +217,10 @@ class Overlay:
         for key, own in covered:
             del self.entries[key]
             if key not in new:
-                self._remember(own.uid)
+                self._remember(own.uid, version)
         for key, record in old.items():
             if key not in new:
-                self._remember(record.uid)
+                self._remember(record.uid, version)
         self._seen = number_of(version)
         if not self.entries:
             self._due.clear()
@@ -229,10 +236,10 @@ class Overlay:
             return False
         return listed is None or known is None or known <= listed
 
-    def _remember(self, uid: str) -> None:
+    def _remember(self, uid: str, version: str) -> None:
         deleted = self._deleted
-        if uid and uid not in deleted:
-            deleted[uid] = None
+        if uid:
+            deleted[uid] = version
             if len(deleted) > REMEMBERED_DELETIONS:
                 del deleted[next(iter(deleted))]
 
@@ -246,6 +253,15 @@ def _inherit(own: Own, before: Own | None) -> None:
         own.last = own.last or before.last
     elif before.last is not None:
         own.predecessors = (*before.predecessors, before.last)
+
+
+def _ends(own: Own, deleted: Record) -> bool:
+    """Whether the event that `deleted` is gone ends the entry. An object that only left the selection may have been
+    brought back by a later write."""
+    if own.uid != deleted.uid:
+        return _succeeds(own, deleted)
+    known, shown = number_of(own.version), number_of(deleted.resource_version)
+    return own.gone or known is None or shown is None or shown >= known
 
 
 def _catches_up(own: Own, changed: Record) -> bool:

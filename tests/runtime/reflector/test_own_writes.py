@@ -227,6 +227,32 @@ def test_a_selector_that_ceases_to_match_hides_the_object() -> None:
     assert world.pending == 0
 
 
+def test_an_object_that_left_the_selection_and_was_brought_back_is_read() -> None:
+    world, web, db = World(WatcherConfig(label_selector="app=web")), {"app": "web"}, {"app": "db"}
+    world.list(5, thing("a", 3, labels=web))
+    world.write(thing("a", 7, labels=db))
+    world.write(thing("a", 8, labels=web))
+    world.events(7, Delete(thing("a", 7, labels=db)))
+    assert world.read() == "8"
+    world.events(8, Apply(thing("a", 8, labels=web)))
+    world.events(9, Delete(thing("a", 9, labels=db)))
+    world.write(thing("a", 10, labels=web))
+    assert world.read() == "10"
+    world.delete("a", "uid-a")
+    assert world.read() is None
+
+
+def test_a_predecessor_that_an_old_list_lacks_is_told_though_its_successor_is_newer() -> None:
+    world = World()
+    world.list(5)
+    mark, first = world.writer.mark(), thing("a", 7, uid="first")
+    world.write(first, "create")
+    world.write(thing("a", 10, uid="second"), "create")
+    assert world.list(8, mark=mark) == [Delete(first), INIT_DONE]
+    assert world.read() == "10"
+    assert world.list(9, mark=mark) == [INIT_DONE]
+
+
 def test_an_object_that_the_selector_never_matched_leaves_nothing_behind() -> None:
     world = World(WatcherConfig(label_selector="app=web"))
     world.list(5)
@@ -369,6 +395,7 @@ class Server:
         self.begun: int | None = None
         self.served: tuple[int, list[Record]] | None = None
         self.made: dict[str, Record] = {}
+        self.written: set[str] = set()
         self.told: list[Event[Record]] = []
         self.last: dict[str, list[tuple[int, Record | None]]] = {name: [(0, None)] for name in NAMES}
         self.world.list(10)
@@ -399,6 +426,9 @@ class Server:
         if what in ("create", "update") or (what == "relabel" and name in self.objects):
             self.own(self.put(name, {"app": "db"} if what == "relabel" else labels))
         elif what == "delete":
+            shown, now = self.world.store.get(name, "default"), self.objects.get(name)
+            if now is None or (now.uid not in self.written and (shown is None or shown.uid != now.uid)):
+                return  # of an object that this process never knew, too little is known
             old = self.remove(name)
             if old is not None:
                 self.world.delete(name, old.uid)
@@ -432,6 +462,7 @@ class Server:
             self.queue.clear()  # nothing can be watched before the list
 
     def own(self, record: Record) -> None:
+        self.written.add(record.uid)
         unseen = self.world.write(record)
         if unseen is not None:
             self.told.append(Delete(unseen))
@@ -452,7 +483,7 @@ def _is_web(record: Record) -> bool:
     return (record.head.labels or {}).get("app") == "web"
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(WORLD, st.integers(0, 1000))
 def test_no_read_is_older_than_the_last_own_write_and_no_deletion_is_lost(
         world: list[tuple[str, str]], seed: int) -> None:
