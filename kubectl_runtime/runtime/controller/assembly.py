@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from kubectl_runtime.client.api.writes import OwnWrites
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
@@ -24,6 +26,7 @@ from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
 from kubectl_runtime.runtime.queue.runs import Outcome, Run, record_write
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
+from kubectl_runtime.runtime.reconcile.catch_up import CatchUp
 from kubectl_runtime.runtime.reconcile.context import Environment
 from kubectl_runtime.runtime.reconcile.executor import Executor
 from kubectl_runtime.runtime.reconcile.invoker import Invoker
@@ -32,18 +35,34 @@ from kubectl_runtime.runtime.reconcile.run_timeouts import RunTimeouts
 from kubectl_runtime.runtime.reconcile.runner import Execute, Runner
 from kubectl_runtime.runtime.reflector.feed import Feed
 from kubectl_runtime.runtime.reflector.store import Store
+from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
 from kubectl_runtime.runtime.shutdown import Shutdown
 from kubectl_runtime.runtime.triggers.inbox import FirstList, Inbox
+from kubectl_runtime.runtime.triggers.shared_watches import Share, form_of, is_whole, selection_of, shared_watches
 from kubectl_runtime.runtime.triggers.sources import TriggerSource, pull, pull_stream
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink
 from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.watcher.failure_log import WatchTarget
 from kubectl_runtime.runtime.watcher.readers import reader_of
-from kubectl_runtime.runtime.watcher.watch_api import apis_of, as_configured
+from kubectl_runtime.runtime.watcher.watch_api import WatchApi, apis_of, as_configured
+from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 
 K = TypeVar("K")
 
 GIVEN_STREAM = "the given stream"
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A plan and the watch that serves it, which was made for `chosen`: the same plan, or one of the same objects."""
+
+    share: Share[Any]
+    chosen: WatchPlan
+    plan: WatchPlan
+    name: str
+    is_first: bool
+    """Whether no plan before uses this watch."""
 
 
 class Assembly(Generic[K]):
@@ -57,19 +76,25 @@ class Assembly(Generic[K]):
         self.logger = guarded_logger(f"kubectl_runtime.controller.{plan.name}")
         self.shutdown = Shutdown(plan.clock)
         self._rng = rng or random.Random()
-        self.watches: dict[str, Watch[Any]] = {}
+        self.shares: dict[str, Share[Any]] = {}
+        self._on_bug = on_bug
         self.pulls: dict[str, Callable[[], None]] = {}
         """What other threads have to run until `draining`, by name: user streams and trigger sources."""
         self.drained = ""
         """What was going on when the end began, for people."""
         self._stores: dict[tuple[str, str], Store[Any]] = {}
-        self._watch_plans: list[tuple[Watch[Any], WatchPlan, str]] = []
+        self._partial: set[tuple[str, str]] = set()
+        """Of which kinds the store holds parts of objects only."""
+        self._watches: list[_Planned] = []
         main = plan.main
-        if isinstance(main, WatchPlan):
-            self._plan_watch(main)
-        for related in plan.related:
-            self._plan_watch(related)
-        self.store: Store[K] = main.store if isinstance(main, MainStream) else next(iter(self.watches.values())).store
+        planned = [*([main] if isinstance(main, WatchPlan) else []), *plan.related]
+        try:
+            for one in planned:
+                self._plan_watch(one, planned)
+        except BaseException:  # RequestError for a form that an Api does not have
+            self.release("the controller cannot be started")
+            raise
+        self.store: Store[K] = main.store if isinstance(main, MainStream) else _store_of(main)
         self.recorder = Recorder(plan.client, qualified_name(plan.name) or "controller", rng=rng)
         environment: Environment[Any] = Environment(
             controller=plan.name, client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown,
@@ -80,6 +105,10 @@ class Assembly(Generic[K]):
         execute: Execute = Invoker(reconcile, error_policy, self.store, environment, on_result=plan.on_result)
         if plan.on_gone is not None:
             execute = with_gone(execute, plan.on_gone, self.store, environment)
+        self._catch_up: CatchUp | None = None
+        if plan.own_writes is OwnWrites.WAIT:
+            execute = self._catch_up = CatchUp(execute, lambda: [*self.watches.values()], self._trigger, plan.clock,
+                                               self.logger)
         self._timeouts = RunTimeouts(plan.run_timeout, self.shutdown, plan.clock, self._wake)
         self.runner = Runner(queue, self._ended_by_shutdown(execute), executor,
                              concurrency=plan.concurrency, clock=plan.clock, name=plan.name, observer=plan.observer,
@@ -101,20 +130,36 @@ class Assembly(Generic[K]):
         self.shutdown.draining.on_set(self.plan.client.on_write(record_write))
         if isinstance(self.plan.main, MainStream):
             self.store.when_ready(partial(self.gate.arrived, GIVEN_STREAM))
-        for watch, plan, name in self._watch_plans:
-            watch.subscribe(plan.subscription, self.inbox.sink, partial(self.gate.arrived, name))
+        if self._catch_up is not None:
+            self.shutdown.draining.on_set(self.plan.client.on_write(self._catch_up.wrote))
+        for planned in self._watches:
+            self._connect(planned, self.inbox.sink, partial(self.gate.arrived, planned.name))
 
-    def add_watch(self, plan: WatchPlan) -> dict[str, Watch[Any]]:
-        """One more watch of a controller that runs (several, for several namespaces), by name; somebody has to step
+    @property
+    def watches(self) -> dict[str, Watch[Any]]:
+        """Its watches, by name; other controllers may use them too."""
+        return {name: share.watch for name, share in self.shares.items()}
+
+    def release(self, reason: str) -> None:
+        """Give its watches back."""
+        for share in self.shares.values():
+            share.release(reason)
+
+    def add_watch(self, plan: WatchPlan) -> list[Share[Any]]:
+        """One more watch of a controller that runs (several, for several namespaces); somebody has to start or step
         it."""
-        before = len(self._watch_plans)
-        self._plan_watch(plan)
-        added = self._watch_plans[before:]
-        for watch, _, name in added:
-            self.gate.expect(name)
-            first = FirstList(self.inbox.sink, partial(self.gate.arrived, name))
-            watch.subscribe(plan.subscription, first.sink, first.completed)
-        return {name: watch for watch, _, name in added}
+        before = len(self._watches)
+        self._plan_watch(plan, [*(known.plan for known in self._watches), plan])
+        added = self._watches[before:]
+        for planned in added:
+            self.gate.expect(planned.name)
+            first = FirstList(self.inbox.sink, partial(self.gate.arrived, planned.name))
+            self._connect(planned, first.sink, first.completed)
+        return [planned.share for planned in added]
+
+    def shares_now(self) -> list[Share[Any]]:
+        """Its parts of watches, those included that were added since."""
+        return [*self.shares.values()]
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> tuple[str, Callable[[], None]]:
         """One more trigger source: its name, and what a thread has to run until `draining`."""
@@ -154,21 +199,46 @@ class Assembly(Generic[K]):
         store = self._stores.get((ref.group, ref.kind))
         return None if store is None else store.record(ref)
 
-    def _plan_watch(self, plan: WatchPlan) -> None:
-        apis = apis_of(plan.api)
-        reader = reader_of(as_configured(apis[0], plan.config).kind)
-        feed = plan.feed or Feed(plan.api.resource, reader, [api.namespace for api in apis], self.plan.clock)
-        self._stores.setdefault((plan.api.resource.group, plan.api.resource.kind), feed.store)
-        config = plan.config
-        for api, writer in zip(apis, feed.renew(), strict=True):
+    def _connect(self, planned: _Planned, sink: Sink, arrived: Callable[[], None]) -> None:
+        planned.share.subscribe(planned.plan.subscription, sink, arrived)
+        if self._catch_up is not None and planned.is_first:
+            planned.share.when_caught_up(self._catch_up.caught_up)
+
+    def _plan_watch(self, plan: WatchPlan, planned: Sequence[WatchPlan]) -> None:
+        """`planned` are all that are known, this one included: what is watched whole also serves who needs a part."""
+        chosen = _fullest(plan, planned)
+        for known in self._watches:
+            if known.chosen is chosen:
+                self._watches = [*self._watches, _Planned(known.share, chosen, plan, known.name, is_first=False)]
+                return
+        apis, config, feed = apis_of(chosen.api), chosen.config, chosen.feed
+        overlay = self.plan.own_writes is OwnWrites.OVERLAY
+        if feed is None and len(apis) > 1:
+            reader = reader_of(as_configured(apis[0], config).kind)
+            feed = Feed(plan.api.resource, reader, [api.namespace for api in apis], self.plan.clock, own_writes=overlay)
+        writers: Sequence[StoreWriter[Any] | None] = [None] if feed is None else feed.renew()
+        for api, writer in zip(apis, writers, strict=True):
             name = str(WatchTarget(api.resource, api.namespace, config.label_text, config.field_text))
-            if name in self.watches:  # the same kind twice: as main object and as a related one
-                name = f"{name} #{len(self.watches) + 1}"
-            watch: Watch[Any] = Watch(api, config, stop=self.shutdown.draining, backoff=self.plan.watch_backoff,
-                                      modify=plan.modify, writer=writer, clock=self.plan.clock, rng=self._rng,
-                                      name=name, observer=self.plan.observer)
-            self.watches = {**self.watches, name: watch}  # replaced whole: other threads go through it
-            self._watch_plans.append((watch, plan, name))
+            if name in self.shares:  # the same kind twice, in two forms or with different options
+                name = f"{name} #{len(self.shares) + 1}"
+            share = shared_watches(api).take(
+                api, config, backoff=self.plan.watch_backoff, modify=chosen.modify, clock=self.plan.clock,
+                rng=self._rng, name=name, observer=self.plan.observer, writer=writer, own_writes=overlay,
+                on_bug=self._on_bug)
+            self.shares = {**self.shares, name: share}  # replaced whole: other threads go through it
+            self.shutdown.draining.on_set(partial(self._give_back, share))
+            self._watches = [*self._watches, _Planned(share, chosen, plan, name, is_first=True)]
+            self._offer(api, config, share.store if feed is None else feed.store)
+
+    def _offer(self, api: WatchApi[Any], config: WatcherConfig, store: Store[Any]) -> None:
+        """The first store of a kind is that of `store_of`, but one of whole objects is better than one of parts."""
+        kind, whole = (api.resource.group, api.resource.kind), is_whole(api, config)
+        if kind not in self._stores or (whole and kind in self._partial):
+            self._stores[kind] = store
+            (self._partial.discard if whole else self._partial.add)(kind)
+
+    def _give_back(self, share: Share[Any]) -> None:
+        share.release(self.shutdown.draining.reason or "stopped")
 
     def _plan_pulls(self) -> None:
         plan = self.plan
@@ -206,6 +276,9 @@ class Assembly(Generic[K]):
     def _wake(self) -> None:
         self.runner.wake()
 
+    def _trigger(self, requests: list[ReconcileRequest]) -> None:
+        self.inbox.sink(requests)
+
     def _trouble_of(self, name: str) -> str:
         watch = self.watches.get(name)
         return watch.state.last_error if watch is not None else ""
@@ -215,3 +288,22 @@ class Assembly(Generic[K]):
         waited_for = what_is_waited_for(self.runner.running(), self.shutdown, self.plan.clock)
         self.drained = f"{dropped} due run{'' if dropped == 1 else 's'} dropped; {waited_for}"
         self.plan.observer.keys_dropped(self.plan.name, dropped)
+
+
+def _store_of(main: WatchPlan) -> Store[Any]:
+    assert main.feed is not None
+    return main.feed.store
+
+
+def _fullest(plan: WatchPlan, planned: Sequence[WatchPlan]) -> WatchPlan:
+    """The first of `planned` that is about the same objects in the same form, or in the whole, which serves both."""
+    apis = apis_of(plan.api)
+    if len(apis) > 1 or plan.feed is not None:
+        return plan
+    selection = selection_of(apis[0], plan.config)
+    same = [other for other in planned if len(apis_of(other.api)) == 1 and other.modify is plan.modify
+            and selection_of(apis_of(other.api)[0], other.config) == selection]
+    form = form_of(apis[0], plan.config, None)
+    whole = (other for other in same if is_whole(apis_of(other.api)[0], other.config))
+    return next(whole, None) or next(
+        other for other in same if form_of(apis_of(other.api)[0], other.config, None) == form)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kubectl_runtime.client.api.writes import OwnWrites
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
@@ -96,3 +97,4 @@ class Plan:
     observer: Observer = NO_OBSERVER
     hold: Callable[[Callable[[], None]], None] | None = None
     """Is passed what begins the runs, once all stores are complete, and calls it when they may begin; None: at once."""
+    own_writes: OwnWrites = OwnWrites.OVERLAY

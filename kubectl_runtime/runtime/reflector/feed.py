@@ -25,12 +25,13 @@ class Feed(Generic[K]):
     """A store and its writers. Each writer is for one thread at a time."""
 
     def __init__(self, resource: ApiResource, read: Callable[[Record], K], namespaces: Sequence[str | None],
-                 clock: Clock) -> None:
-        """`namespaces` of the watches; with a single one, whatever it is, the store has no parts."""
+                 clock: Clock, *, own_writes: bool = True) -> None:
+        """`namespaces` of the watches; with a single one, whatever it is, the store has no parts. `own_writes`: whether
+        reads of the store see what this process wrote before the watch shows it."""
         self._read = read
         self._namespaces = namespaces
         self._state = StoreState(resource, clock)
-        self.store: Store[K] = Store(self._state, read)
+        self.store: Store[K] = Store(self._state, read, own_writes=own_writes)
 
     def renew(self) -> list[StoreWriter[K]]:
         """Empty the store; the writers of its next life, in the order of the namespaces."""

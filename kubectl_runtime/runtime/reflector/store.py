@@ -5,7 +5,8 @@
     ended          nobody feeds it any more: it keeps answering with the last it knew; who waits for it is told
 
 Each read hands out fresh readers of the stored records, so what one caller does to an object is seen by nobody else.
-The lock is held only to look at or swap dictionaries: predicates, selectors and index functions run outside it. Safe
+What this process wrote, and the watch has not shown yet, is read as it was answered (see `overlay`). The lock is
+held only to look at or swap dictionaries: predicates, selectors and index functions run outside it. Safe
 to use from any thread; only `wait_until_ready` blocks.
 """
 from __future__ import annotations
@@ -21,7 +22,8 @@ from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
-from kubectl_runtime.runtime.reflector.indexes import Indexes
+from kubectl_runtime.runtime.reflector.indexes import Indexes, report_values
+from kubectl_runtime.runtime.reflector.overlay import Overlay, Own
 from kubectl_runtime.runtime.watcher.watch_state import WatchState
 
 K = TypeVar("K")
@@ -50,7 +52,11 @@ class StoreState:
         self.watch_state: Callable[[], WatchState] | None = None
         self.trouble = ""
         """The last failure of the watch, for who waits in vain; empty while all is well."""
+        self.trouble_of: Callable[[], str] = lambda: ""
+        """The same, of a stream that tells only who asks it."""
         self.indexes = Indexes()
+        self.overlays: tuple[Overlay, ...] = ()
+        """What was written, one for each writer; each has keys of its own."""
         self.on_ready: tuple[Callable[[], None], ...] = ()
         """To be called once the store is complete, without the lock; must neither block nor raise."""
 
@@ -60,13 +66,14 @@ class StoreState:
             for key in self.records:
                 self.indexes.drop(key)
             self.records = {}
+            self.overlays = ()
             self.ready = False
             self.ended = None
             self.trouble = ""
 
     @property
     def shown(self) -> dict[Key, Record]:
-        """What readers see."""
+        """What readers see, but for writes of this process."""
         return {} if self.hidden else self.records
 
     def when_ready(self, callback: Callable[[], None]) -> None:
@@ -77,14 +84,47 @@ class StoreState:
                 return
         callback()
 
+    @property
+    def written(self) -> list[Key]:
+        """Of which objects a write is not shown yet."""
+        return [key for overlay in self.overlays for key in overlay.entries]
+
+    def find(self, key: Key, own_writes: bool) -> Record | None:
+        """The object as it is read. Under the lock."""
+        own = self.entry(key, own_writes)
+        return self.shown.get(key) if own is None else own.record
+
+    def snapshot(self, own_writes: bool) -> dict[Key, Record]:
+        """All objects as they are read. Under the lock."""
+        records = dict(self.shown)
+        if self.ready:
+            for key in self.written:
+                own = self.entry(key, own_writes)
+                if own is not None and own.record is not None:
+                    records[key] = own.record
+                elif own is not None:
+                    records.pop(key, None)
+        return records
+
+    def entry(self, key: Key, own_writes: bool) -> Own | None:
+        """What a write of this process makes readers see of the key, if anything. Under the lock."""
+        if not self.ready:
+            return None
+        own = next((found for overlay in self.overlays if (found := overlay.entries.get(key)) is not None), None)
+        return own if own is not None and own.known and (own_writes or own.live) else None
+
 
 class Store(Generic[K]):
-    """The reading side. Made by `store()`, `Watch` or a controller."""
+    """The reading side. Made by `store()`, `watch_store`, `Watch` or a controller."""
 
-    def __init__(self, state: StoreState, read: Callable[[Record], K]) -> None:
-        """`read` makes a fresh reader of a record; it must not block."""
+    def __init__(self, state: StoreState, read: Callable[[Record], K], *, own_writes: bool = True,
+                 scope: object = None) -> None:
+        """`read` makes a fresh reader of a record; it must not block. `own_writes`: whether reads see what this process
+        wrote before the watch shows it. `scope`: whose indexes these are, where several users share what is stored."""
         self._state = state
         self._read = read
+        self._own_writes = own_writes
+        self._scope = scope
 
     @property
     def resource(self) -> ApiResource:
@@ -128,20 +168,32 @@ class Store(Generic[K]):
         """
         self._state.when_ready(callback)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nobody feeds it any more, so that it grows old."""
+        return self._state.ended is not None
+
+    @property
+    def trouble(self) -> str:
+        """The last failure of its watch, as text; empty while all is well."""
+        return self._state.trouble or self._state.trouble_of()
+
     def get(self, key: ObjectRef | str, namespace: str | None = None) -> K | None:
         """The object with this ref, or this name and namespace; None when the store has none.
 
         A cluster-scoped object is found whatever namespace is given. Raises RequestError for a ref of another kind.
         """
-        record = self._record(key, namespace)
+        record = self._record(key, namespace, self._seen)
         return None if record is None else self._read(record)
 
     def __contains__(self, key: object) -> bool:
         """Whether the object with this ref is stored; False for refs of other kinds."""
-        return isinstance(key, ObjectRef) and self._is_own(key) and self._record(key, None) is not None
+        return isinstance(key, ObjectRef) and self._is_own(key) and self._record(key, None, self._seen) is not None
 
     def __len__(self) -> int:
-        return len(self._state.shown)
+        state = self._state
+        with state.condition:
+            return len(state.snapshot(self._own_writes)) if state.written else len(state.shown)
 
     def __iter__(self) -> Iterator[K]:
         return iter(self.list())
@@ -155,11 +207,14 @@ class Store(Generic[K]):
     def records(self) -> Records:
         """All objects as of now, in the form they are stored: immutable, and cheaper than readers."""
         with self._state.condition:
-            return [*self._state.shown.values()]
+            state = self._state
+            shown = state.snapshot(self._own_writes) if state.written else state.shown
+            return [*shown.values()]
 
     def record(self, ref: ObjectRef) -> Record | None:
-        """The object with this ref as it is stored; None when the store has none. RequestError as for `get`."""
-        return self._record(ref, None)
+        """The object with this ref as the watch showed it last, whatever this process wrote since; None when the store
+        has none. RequestError as for `get`."""
+        return self._record(ref, None, self._shown)
 
     def find(self, predicate: Callable[[K], bool]) -> K | None:
         """Some object for which `predicate` is true, or None. What `predicate` raises is passed on."""
@@ -178,15 +233,24 @@ class Store(Generic[K]):
 
     def by_index(self, index: str, value: Hashable) -> Objects[K]:
         """The objects for which the index function `index` gave `value`. Raises RequestError for an unknown index."""
-        state = self._state
+        state, name = self._state, (self._scope, index)
         with state.condition:
-            keys = state.indexes.keys(index, value)
+            known = state.indexes.is_complete(name)
+            names = [] if known else state.indexes.names(self._scope)
+            keys = state.indexes.keys(name, value) if known else []
+            own = {key: entry for key in state.written if (entry := state.entry(key, self._own_writes)) is not None}
             shown = state.shown
-            records = None if keys is None else [shown[key] for key in keys if key in shown]
-            known = sorted(state.indexes.functions)
-        if records is None:
+            records = [shown[key] for key in keys if key in shown and key not in own]
+            function = state.indexes.functions.get(name)
+        if not known or function is None:
             raise RequestError(f"the store of {self.resource.full_name} has no index {index!r} "
-                               f"(it has {', '.join(known) or 'none'}): call add_index first")
+                               f"(it has {', '.join(names) or 'none'}): call add_index first")
+        for entry in own.values():  # outside the lock: index functions are user code
+            if entry.record is not None:
+                if name not in entry.values:
+                    entry.values[name] = state.indexes.values_of(name, function, entry.record)
+                if value in entry.values[name]:
+                    records.append(entry.record)
         return [self._read(record) for record in records]
 
     def add_index(self, index: str, function: Callable[[K], Iterable[Hashable] | Hashable | None]) -> None:
@@ -196,28 +260,29 @@ class Store(Generic[K]):
         depend on nothing but the object, and may be called more than once for it. If it raises, that is logged and the
         object is in no bucket. Raises RequestError when the name is taken.
         """
-        state = self._state
+        state, name = self._state, (self._scope, index)
 
         def indexed(record: Record) -> Any:
             return function(self._read(record))
 
         with state.condition:
-            if index in state.indexes.functions:
+            if name in state.indexes.functions:
                 raise RequestError(f"the store of {self.resource.full_name} already has an index {index!r}")
-            state.indexes.declare(index, indexed)
+            state.indexes.declare(name, indexed)
             snapshot = dict(state.records)
-        values = {key: state.indexes.values_of(index, indexed, record) for key, record in snapshot.items()}
+        values = {key: state.indexes.values_of(name, indexed, record) for key, record in snapshot.items()}
         with state.condition:
             # What changed meanwhile was indexed by its writer, who has known of the index since it was declared.
-            for key, record in snapshot.items():
-                if state.records.get(key) is record:
-                    state.indexes.put(index, key, values[key])
-            state.indexes.complete(index)
+            problems = [state.indexes.put(name, key, values[key]) for key, record in snapshot.items()
+                        if state.records.get(key) is record]
+            state.indexes.complete(name)
+        report_values(problems)
 
     def __repr__(self) -> str:
         return f"<Store of {self.resource.full_name}: {len(self)} objects{'' if self.is_ready else ', not complete'}>"
 
-    def _record(self, key: ObjectRef | str, namespace: str | None) -> Record | None:
+    def _record(self, key: ObjectRef | str, namespace: str | None,
+                find: Callable[[Key], Record | None]) -> Record | None:
         if isinstance(key, ObjectRef):
             if not self._is_own(key):
                 raise RequestError(f"{key} is not in a store of {self.resource.full_name}")
@@ -226,10 +291,17 @@ class Store(Generic[K]):
             name = key
         state = self._state
         with state.condition:
-            shown = state.shown
-            found = shown.get(key_of(namespace, name))
+            found = find(key_of(namespace, name))
             # Objects of a namespaced kind all have a namespace, so this finds cluster-scoped ones only.
-            return found if found is not None or not namespace else shown.get((None, name))
+            return found if found is not None or not namespace else find((None, name))
+
+    def _seen(self, key: Key) -> Record | None:
+        """What readers see. Under the lock."""
+        return self._state.find(key, self._own_writes)
+
+    def _shown(self, key: Key) -> Record | None:
+        """What the watch showed. Under the lock."""
+        return self._state.shown.get(key)
 
     def _is_own(self, ref: ObjectRef) -> bool:
         return ref.kind == self.resource.kind and ref.group == self.resource.group
@@ -239,4 +311,5 @@ class Store(Generic[K]):
 
 
 def _because(state: StoreState) -> str:
-    return f"; last failure: {state.trouble}" if state.trouble else ""
+    trouble = state.trouble or state.trouble_of()
+    return f"; last failure: {trouble}" if trouble else ""

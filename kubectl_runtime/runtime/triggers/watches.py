@@ -10,7 +10,8 @@
     stopped     nothing                                            None
 
 A thread calls it in a loop (`run`); a simulation calls it when it likes. The order in each step is: store,
-then the subscriptions, then the visible state; the observer is told of each thing when it is done, once for a batch. A
+then the subscriptions, then the visible state; the observer is told of each thing when it is done, once for a batch.
+Writes of the Api's client come between, in whichever thread made them: the store is told what readers have to see. A
 subscription that comes late first gets an `Apply` of every stored object and `InitDone`, then everything after that,
 nothing twice and nothing lost: what is stored and who observes it change under one lock.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
@@ -29,14 +30,19 @@ from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.objects.dynamic import dynamic
 from kubectl_runtime.core.requests.params import IDLE_MARGIN
+from kubectl_runtime.core.requests.request import Place
+from kubectl_runtime.runtime.reflector.overlay import Own
 from kubectl_runtime.runtime.reflector.reflector import Reflector
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
+from kubectl_runtime.runtime.reflector.written import Written
 from kubectl_runtime.runtime.triggers.subscribers import Subscriber
 from kubectl_runtime.runtime.triggers.triggers import Sink, Subscription
 from kubectl_runtime.runtime.usercode import described, guarded_logger
-from kubectl_runtime.runtime.watcher.event import INIT_DONE, Apply, Event, Failed, Init
+from kubectl_runtime.runtime.watcher.event import INIT_DONE, Apply, Delete, Event, Failed, Init
 from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
 from kubectl_runtime.runtime.watcher.readers import modified, reader_of, validated
 from kubectl_runtime.runtime.watcher.verifier import Verifier
@@ -44,12 +50,16 @@ from kubectl_runtime.runtime.watcher.watch_api import WatchApi, as_configured
 from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, IDLE_PAUSE, Backoff, WatchBackoff
 from kubectl_runtime.runtime.watcher.watch_driver import WatchDriver
 from kubectl_runtime.runtime.watcher.watch_state import Phase, WatchState
-from kubectl_runtime.runtime.watcher.watch_states import Listing, Streaming
-from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, WatcherConfig
+from kubectl_runtime.runtime.watcher.watch_states import Listed, Listing, Streaming, Watching
+from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, ListSemantic, WatcherConfig
+
+if TYPE_CHECKING:
+    from kubectl_runtime.client.api.writes import Write
 
 log = guarded_logger(__name__)
 
 K = TypeVar("K")
+R = TypeVar("R")
 
 SLACK = 120.0
 """Seconds that a step may take above the longest silence of a watch (295 s by default): twice the deadline of a call,
@@ -88,9 +98,14 @@ class Watch(Generic[K]):
         verifier = None if config.verify is None else Verifier(
             given, config, seconds(config.verify), self._writer.records, stop, clock.monotonic())
         self._driver = WatchDriver(api, config, stop, clock, rng, verifier)
+        self._config = config
+        self._written = Written(api, config, modify, self._read)
+        self._client: Any = getattr(api, "client", None)
+        self._forget_writes: Callable[[], None] | None = None
         self._resume_at = 0.0
         self._relists = -1  # the first complete list is none
         self._list_began = 0.0
+        self._mark: int | None = None
         self._phase_told: Phase | None = None
         self.store: Store[K] = self._writer.store
         self._state = WatchState(since=clock.monotonic())
@@ -114,19 +129,58 @@ class Watch(Generic[K]):
     def stopped(self) -> bool:
         return self._state.phase is Phase.STOPPED
 
+    def view(self, kind: type[R], *, own_writes: bool = True, scope: object = None) -> Store[R]:
+        """The store for one of several users: of objects of its class, with indexes of its own, and with or without
+        what this process wrote and the watch has not shown yet."""
+        return self._writer.view(reader_of(kind), own_writes=own_writes, scope=scope)
+
+    def forget_view(self, scope: object) -> None:
+        """That user is gone, and so are its indexes."""
+        self._writer.forget_view(scope)
+
+    def holds(self, ref: ObjectRef) -> bool:
+        """Whether the object with this ref could be one of the store's, as far as kind and place go."""
+        return self._written.is_about(ref)
+
+    def is_behind(self, ref: ObjectRef) -> bool:
+        """Whether this process wrote the object, and the watch has not shown it yet."""
+        return self._written.is_about(ref) and self._writer.is_behind(ref.key)
+
+    def read_live(self, ref: ObjectRef) -> None:
+        """Ask the server for an object that this process wrote; all readers see the answer until the watch is as far.
+
+        Blocks; raises as `Api.get` does.
+        """
+        from kubectl_runtime.client.api.api import Api  # not needed to watch
+
+        whole = Api(self._client, dynamic(ref.resource), Place(ref.resource, ref.namespace))
+        api: Api[Any] = whole.with_metadata_only() if self._written.metadata_only else whole
+        found = api.get_opt(ref.name)
+        own = Own("", "", gone=True) if found is None else self._written.present(found.record)
+        own.live = True
+        self._writer.wrote(ref.key, own)
+
+    def when_caught_up(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have `callback` called whenever the watch has shown a write of this process; returns how to end that. It is
+        called by the watch's thread, and must neither block nor raise."""
+        return self._writer.when_caught_up(callback)
+
     def subscribe(self, subscription: Subscription, sink: Sink,
-                  on_complete: Callable[[], None] = lambda: None) -> Callable[[], None]:
+                  on_complete: Callable[[], None] = lambda: None, *,
+                  kind: type[Any] | None = None) -> Callable[[], None]:
         """From now on pass what the watch sees through `subscription` and the requests to `sink`; returns how to end
         that.
 
         What is stored already is passed through before this returns, by the calling thread. `on_complete` is called
-        whenever the store holds a complete list, and now if it does already. It must neither block nor raise. Raises
-        RequestError when the watch has stopped: nothing would ever come.
+        whenever the store holds a complete list, and now if it does already. It must neither block nor raise.
+        `kind`: of the objects that `subscription` gets, if not the Api's. Raises RequestError when the watch has
+        stopped: nothing would ever come.
         """
         if self.stopped:
             raise RequestError(f"{self.target}: the watch has stopped ({self.stop.reason or 'its token was set'}), so "
                                "nothing can be subscribed to")
-        subscriber = Subscriber(subscription, sink, self._read, self._clock, self.stop, on_complete)
+        read = self._read if kind is None else reader_of(kind)
+        subscriber = Subscriber(subscription, sink, read, self._clock, self.stop, on_complete)
         ready, records = self._writer.attach(subscriber)
         subscriber.begin([*map(Apply, records), INIT_DONE] if ready else [])
         if ready:
@@ -149,10 +203,14 @@ class Watch(Generic[K]):
             return self._resume_at - now
         if self._phase_told is None:
             self._tell_phase(now)
+        if self._forget_writes is None:
+            # Before the first list: what is written earlier is in it.
+            on_write = getattr(self._client, "on_write", None)
+            self._forget_writes = on_write(self._was_written) if on_write is not None else lambda: None
         try:
             return self._advance(now)
         except Exception as error:  # a fault of this library must not end the watch either
-            log.exception("%s: internal error; everything is listed again", self.target)
+            log.exception("%s: internal error; everything is listed and triggered again", self.target)
             self._driver.restart()
             self._reflector = Reflector(self._writer, relist_triggers=self._relist_triggers)
             return self._failed(Failed(error), self._clock.monotonic())
@@ -169,10 +227,16 @@ class Watch(Generic[K]):
                 self.stop.wait(wait)
 
     def _advance(self, began: float) -> float | None:
+        before = self._driver.state
+        if isinstance(before, Listing | Listed):  # this step makes a request: of a list, it may be
+            cached = getattr(before, "first", False) and self._config.list_semantic is ListSemantic.ANY
+            self._mark = None if cached else self._writer.mark()
         out, wait, frame = self._driver.advance()
         failure = out.pop() if out and isinstance(out[-1], Failed) else None
         if out:
             self._publish(out, began)  # type: ignore[arg-type]  # a failure is always the last output of a step
+        elif frame and (version := self._version):
+            self._writer.progressed(version)
         now = self._clock.monotonic()
         if frame:
             self._observer.frame_arrived(self._name, frame, now)
@@ -187,19 +251,20 @@ class Watch(Generic[K]):
     def _publish(self, events: list[Event[Record]], began: float) -> None:
         if isinstance(events[0], Init):
             self._list_began = began
+            self._reflector.list_begins(self._mark)
         if self._validate:
             events = [validated(event, self._read) for event in events]
         if self._modify is not None:
             events = [modified(event, self._modify, self._read) for event in events]
-        commits = self._reflector.commits(events)
+        commits = self._reflector.commits(events, self._version)
         if commits:
             self._observer.store_changed(self._name, len(self._writer.records()))
         for commit in commits:
             for observer in commit.observers:
                 assert isinstance(observer, Subscriber)
                 observer.deliver(commit.changes)
-                if commit.completes and not self.stop.is_set():
-                    observer.on_complete()
+                if commit.completes:
+                    observer.complete()
         last = events[-1]
         if last is INIT_DONE:
             self._relists += 1
@@ -207,6 +272,23 @@ class Watch(Generic[K]):
             self._observer.list_completed(self._name, len(self._writer.records()), self._relists, took)
         if self._state.consecutive_failures:
             self._failures.succeeded(last, self._clock.monotonic())
+
+    @property
+    def _version(self) -> str:
+        """What the driver has reached: all up to it is stored, once what it gave out is."""
+        state = self._driver.state
+        return state.version if isinstance(state, Listed | Watching) else ""
+
+    def _was_written(self, write: Write) -> None:
+        """For the client, in the thread that wrote."""
+        own = self._written.entry(write)
+        if own is None:
+            return
+        unseen, observers = self._writer.wrote(write.ref.key, own)
+        if unseen is not None:
+            for observer in observers:
+                assert isinstance(observer, Subscriber)
+                observer.deliver([Delete(unseen)])
 
     def _failed(self, failure: Failed, now: float) -> float:
         delay = self._backoff.after(failure, now)
@@ -252,6 +334,8 @@ class Watch(Generic[K]):
 
     def _finish(self) -> None:
         if not self.stopped:
+            if self._forget_writes is not None:
+                self._forget_writes()
             self._driver.close()
             self._writer.end(self.stop.reason or "stopped")
             now = self._clock.monotonic()
