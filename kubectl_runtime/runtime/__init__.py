@@ -5,9 +5,9 @@
                                                     references, texts
     watcher        a list, then changes, for ever   watcher, watch_machine (decides), watch_driver (does), watch_api,
                                                     watcher_config, event, watch_backoff, failure_log, readers
-    reflector      into a store, changes out        reflector, store, store_writer, indexes; own_writes
-                                                    (decides), written
-    triggers       from changes to requests         watches, shared_watches, watch_store, watch_state,
+    reflector      into a store, changes out        reflector, store, store_writer, indexes, store_state, feed;
+                                                    overlay (decides), written
+    triggers       from changes to requests         watches, shared_watches, watch_store, watched_writes,
                                                     subscribers, triggers, predicates, stages, sources, inbox
     queue          which key runs when              scheduler, work_queue (both decide), key_backoff,
                                                     worker_policy, runs

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +17,7 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.ending import what_is_waited_for
 from kubectl_runtime.runtime.controller.gone import with_gone
 from kubectl_runtime.runtime.controller.plan import MainStream, Plan, StreamPlan, WatchPlan
+from kubectl_runtime.runtime.controller.planned import Planned, fullest
 from kubectl_runtime.runtime.controller.resync import Resync
 from kubectl_runtime.runtime.controller.sync_gate import SyncGate
 from kubectl_runtime.runtime.events.recorder import Recorder
@@ -38,7 +38,7 @@ from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
 from kubectl_runtime.runtime.shutdown import Shutdown
 from kubectl_runtime.runtime.triggers.inbox import FirstList, Inbox
-from kubectl_runtime.runtime.triggers.shared_watches import Share, form_of, is_whole, selection_of, shared_watches
+from kubectl_runtime.runtime.triggers.shared_watches import Share, is_whole, shared_watches
 from kubectl_runtime.runtime.triggers.sources import TriggerSource, pull, pull_stream
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink
 from kubectl_runtime.runtime.triggers.watches import Watch
@@ -51,18 +51,6 @@ from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 K = TypeVar("K")
 
 GIVEN_STREAM = "the given stream"
-
-
-@dataclass(frozen=True)
-class _Planned:
-    """A plan and the watch that serves it, which was made for `chosen`: the same plan, or one of the same objects."""
-
-    share: Share[Any]
-    chosen: WatchPlan
-    plan: WatchPlan
-    name: str
-    is_first: bool
-    """Whether no plan before uses this watch."""
 
 
 class Assembly(Generic[K]):
@@ -85,7 +73,7 @@ class Assembly(Generic[K]):
         self._stores: dict[tuple[str, str], Store[Any]] = {}
         self._partial: set[tuple[str, str]] = set()
         """Of which kinds the store holds parts of objects only."""
-        self._watches: list[_Planned] = []
+        self._watches: list[Planned] = []
         main = plan.main
         planned = [*([main] if isinstance(main, WatchPlan) else []), *plan.related]
         try:
@@ -199,17 +187,17 @@ class Assembly(Generic[K]):
         store = self._stores.get((ref.group, ref.kind))
         return None if store is None else store.record(ref)
 
-    def _connect(self, planned: _Planned, sink: Sink, arrived: Callable[[], None]) -> None:
+    def _connect(self, planned: Planned, sink: Sink, arrived: Callable[[], None]) -> None:
         planned.share.subscribe(planned.plan.subscription, sink, arrived)
         if self._catch_up is not None and planned.is_first:
             planned.share.when_caught_up(self._catch_up.caught_up)
 
     def _plan_watch(self, plan: WatchPlan, planned: Sequence[WatchPlan]) -> None:
         """`planned` are all that are known, this one included: what is watched whole also serves who needs a part."""
-        chosen = _fullest(plan, planned)
+        chosen = fullest(plan, planned)
         for known in self._watches:
             if known.chosen is chosen:
-                self._watches = [*self._watches, _Planned(known.share, chosen, plan, known.name, is_first=False)]
+                self._watches = [*self._watches, Planned(known.share, chosen, plan, known.name, is_first=False)]
                 return
         apis, config, feed = apis_of(chosen.api), chosen.config, chosen.feed
         overlay = self.plan.own_writes is OwnWrites.OVERLAY
@@ -227,7 +215,7 @@ class Assembly(Generic[K]):
                 on_bug=self._on_bug)
             self.shares = {**self.shares, name: share}  # replaced whole: other threads go through it
             self.shutdown.draining.on_set(partial(self._give_back, share))
-            self._watches = [*self._watches, _Planned(share, chosen, plan, name, is_first=True)]
+            self._watches = [*self._watches, Planned(share, chosen, plan, name, is_first=True)]
             self._offer(api, config, share.store if feed is None else feed.store)
 
     def _offer(self, api: WatchApi[Any], config: WatcherConfig, store: Store[Any]) -> None:
@@ -293,17 +281,3 @@ class Assembly(Generic[K]):
 def _store_of(main: WatchPlan) -> Store[Any]:
     assert main.feed is not None
     return main.feed.store
-
-
-def _fullest(plan: WatchPlan, planned: Sequence[WatchPlan]) -> WatchPlan:
-    """The first of `planned` that is about the same objects in the same form, or in the whole, which serves both."""
-    apis = apis_of(plan.api)
-    if len(apis) > 1 or plan.feed is not None:
-        return plan
-    selection = selection_of(apis[0], plan.config)
-    same = [other for other in planned if len(apis_of(other.api)) == 1 and other.modify is plan.modify
-            and selection_of(apis_of(other.api)[0], other.config) == selection]
-    form = form_of(apis[0], plan.config, None)
-    whole = (other for other in same if is_whole(apis_of(other.api)[0], other.config))
-    return next(whole, None) or next(
-        other for other in same if form_of(apis_of(other.api)[0], other.config, None) == form)

@@ -220,8 +220,6 @@ class Running(WellBeing, Generic[K]):
         assembly.logger.info("starting: watches %s; %d workers", ", ".join(assembly.watches) or "a given stream",
                              plan.concurrency)
         try:
-            for share in assembly.shares.values():
-                share.start()
             self._threads.start()
         except BaseException:  # no memory, no more threads: those that were started must not stay
             self.stop(0)
@@ -229,8 +227,7 @@ class Running(WellBeing, Generic[K]):
 
     def add_watch(self, plan: WatchPlan) -> None:
         """Watch something more, from now on. While the other stores are not complete, this one is waited for too."""
-        for share in self._assembly.add_watch(plan):
-            share.start()
+        self._threads.watch(self._assembly.add_watch(plan))
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> None:
         """Pull one more trigger source, from now on."""
@@ -238,8 +235,7 @@ class Running(WellBeing, Generic[K]):
         self._threads.add(name, body, source=True).start()
 
     def obey_signal(self) -> int | None:
-        """Block until a signal comes or the controller stops, and begin the stop; the signal's number, None without
-        one."""
+        """Block until a signal comes, which begins the stop (its number), or the controller stops (None)."""
         number = self._signals.wait()
         if number is not None:
             self._shutdown.begin(Signals(number).name, self._plan.grace)

@@ -45,8 +45,14 @@ class Threads:
 
     def start(self) -> None:
         """Start all. Raises what Python does when there can be no more."""
+        self.watch(self._shares())
         for thread in (*self._others, *self._workers, *self.sources):
             thread.start()
+
+    def watch(self, shares: Sequence[Share[Any]]) -> None:
+        """Have a thread for each of these watches, unless another user has started it."""
+        for share in shares:
+            share.start()
 
     def include(self, thread: threading.Thread) -> bool:
         """Whether `thread` is one of them, that of a watch with other users included, or in a run: with a pool of the

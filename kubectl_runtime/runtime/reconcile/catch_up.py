@@ -96,14 +96,14 @@ class CatchUp:
     def _missing(self, key: Key) -> list[tuple[Watch[Any], ObjectRef]]:
         with self._lock:
             written = [*self._written.get(key, ())]
-        return [(watch, ref) for ref in written for watch in self._watches() if watch.is_behind(ref)]
+        return [(watch, ref) for ref in written for watch in self._watches() if watch.writes.is_behind(ref)]
 
     def _read_live(self, key: Key) -> bool:
         """Ask the server for what is missing; whether it answered."""
         missing = self._missing(key)
         try:
             for watch, ref in missing:
-                watch.read_live(ref)
+                watch.writes.read_live(ref)
         except KubeError as error:
             self._logger.warning("%s/%s waits for its own writes, which no watch has shown for %.0f s, and the server "
                                  "does not tell: %s", key[0] or "", key[1], PATIENCE, error)

@@ -15,7 +15,8 @@ from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.runtime.reflector.store import Store, StoreState
+from kubectl_runtime.runtime.reflector.store import Store
+from kubectl_runtime.runtime.reflector.store_state import StoreState
 from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
 
 K = TypeVar("K")

@@ -21,7 +21,8 @@ from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.runtime.reflector.indexes import IndexName, Values, report_values
 from kubectl_runtime.runtime.reflector.overlay import Overlay, Own
-from kubectl_runtime.runtime.reflector.store import Store, StoreState
+from kubectl_runtime.runtime.reflector.store import Store
+from kubectl_runtime.runtime.reflector.store_state import StoreState
 from kubectl_runtime.runtime.watcher.readers import reader_of
 from kubectl_runtime.runtime.watcher.watch_state import WatchState
 

@@ -172,8 +172,8 @@ class Share(Generic[K]):
         return unsubscribe
 
     def when_caught_up(self, callback: Callable[[], None]) -> None:
-        """As `Watch.when_caught_up`, until `release`."""
-        self._until_release(self.watch.when_caught_up(callback))
+        """As `WatchedWrites.when_caught_up`, until `release`."""
+        self._until_release(self.watch.writes.when_caught_up(callback))
 
     def release(self, reason: str = "its last user has ended") -> None:
         """This user needs it no more. Does not block; safe to repeat. The store keeps what it has."""

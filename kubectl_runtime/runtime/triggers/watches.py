@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -30,19 +30,15 @@ from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.core.objects.dynamic import dynamic
 from kubectl_runtime.core.requests.params import IDLE_MARGIN
-from kubectl_runtime.core.requests.request import Place
-from kubectl_runtime.runtime.reflector.overlay import Own
 from kubectl_runtime.runtime.reflector.reflector import Reflector
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
-from kubectl_runtime.runtime.reflector.written import Written
 from kubectl_runtime.runtime.triggers.subscribers import Subscriber
 from kubectl_runtime.runtime.triggers.triggers import Sink, Subscription
+from kubectl_runtime.runtime.triggers.watched_writes import WatchedWrites
 from kubectl_runtime.runtime.usercode import described, guarded_logger
-from kubectl_runtime.runtime.watcher.event import INIT_DONE, Apply, Delete, Event, Failed, Init
+from kubectl_runtime.runtime.watcher.event import INIT_DONE, Apply, Event, Failed, Init
 from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
 from kubectl_runtime.runtime.watcher.readers import modified, reader_of, validated
 from kubectl_runtime.runtime.watcher.verifier import Verifier
@@ -52,9 +48,6 @@ from kubectl_runtime.runtime.watcher.watch_driver import WatchDriver
 from kubectl_runtime.runtime.watcher.watch_state import Phase, WatchState
 from kubectl_runtime.runtime.watcher.watch_states import Listed, Listing, Streaming, Watching
 from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, ListSemantic, WatcherConfig
-
-if TYPE_CHECKING:
-    from kubectl_runtime.client.api.writes import Write
 
 log = guarded_logger(__name__)
 
@@ -99,9 +92,7 @@ class Watch(Generic[K]):
             given, config, seconds(config.verify), self._writer.records, stop, clock.monotonic())
         self._driver = WatchDriver(api, config, stop, clock, rng, verifier)
         self._config = config
-        self._written = Written(api, config, modify, self._read)
-        self._client: Any = getattr(api, "client", None)
-        self._forget_writes: Callable[[], None] | None = None
+        self.writes = WatchedWrites(api, config, modify, self._writer)
         self._resume_at = 0.0
         self._relists = -1  # the first complete list is none
         self._list_began = 0.0
@@ -137,33 +128,6 @@ class Watch(Generic[K]):
     def forget_view(self, scope: object) -> None:
         """That user is gone, and so are its indexes."""
         self._writer.forget_view(scope)
-
-    def holds(self, ref: ObjectRef) -> bool:
-        """Whether the object with this ref could be one of the store's, as far as kind and place go."""
-        return self._written.is_about(ref)
-
-    def is_behind(self, ref: ObjectRef) -> bool:
-        """Whether this process wrote the object, and the watch has not shown it yet."""
-        return self._written.is_about(ref) and self._writer.is_behind(ref.key)
-
-    def read_live(self, ref: ObjectRef) -> None:
-        """Ask the server for an object that this process wrote; all readers see the answer until the watch is as far.
-
-        Blocks; raises as `Api.get` does.
-        """
-        from kubectl_runtime.client.api.api import Api  # not needed to watch
-
-        whole = Api(self._client, dynamic(ref.resource), Place(ref.resource, ref.namespace))
-        api: Api[Any] = whole.with_metadata_only() if self._written.metadata_only else whole
-        found = api.get_opt(ref.name)
-        own = Own("", "", gone=True) if found is None else self._written.present(found.record)
-        own.live = True
-        self._writer.wrote(ref.key, own)
-
-    def when_caught_up(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have `callback` called whenever the watch has shown a write of this process; returns how to end that. It is
-        called by the watch's thread, and must neither block nor raise."""
-        return self._writer.when_caught_up(callback)
 
     def subscribe(self, subscription: Subscription, sink: Sink,
                   on_complete: Callable[[], None] = lambda: None, *,
@@ -203,10 +167,7 @@ class Watch(Generic[K]):
             return self._resume_at - now
         if self._phase_told is None:
             self._tell_phase(now)
-        if self._forget_writes is None:
-            # Before the first list: what is written earlier is in it.
-            on_write = getattr(self._client, "on_write", None)
-            self._forget_writes = on_write(self._was_written) if on_write is not None else lambda: None
+        self.writes.listen()  # before the first list: what is written earlier is in it
         try:
             return self._advance(now)
         except Exception as error:  # a fault of this library must not end the watch either
@@ -279,17 +240,6 @@ class Watch(Generic[K]):
         state = self._driver.state
         return state.version if isinstance(state, Listed | Watching) else ""
 
-    def _was_written(self, write: Write) -> None:
-        """For the client, in the thread that wrote."""
-        own = self._written.entry(write)
-        if own is None:
-            return
-        unseen, observers = self._writer.wrote(write.ref.key, own)
-        if unseen is not None:
-            for observer in observers:
-                assert isinstance(observer, Subscriber)
-                observer.deliver([Delete(unseen)])
-
     def _failed(self, failure: Failed, now: float) -> float:
         delay = self._backoff.after(failure, now)
         text = self._failures.failed(failure, now, delay)
@@ -334,8 +284,7 @@ class Watch(Generic[K]):
 
     def _finish(self) -> None:
         if not self.stopped:
-            if self._forget_writes is not None:
-                self._forget_writes()
+            self.writes.close()
             self._driver.close()
             self._writer.end(self.stop.reason or "stopped")
             now = self._clock.monotonic()
