@@ -65,7 +65,7 @@ class World:
 
     @property
     def pending(self) -> int:
-        return len(self.writer._state.overlay.entries)
+        return len(self.writer._overlay.entries)
 
 
 @pytest.fixture
