@@ -45,7 +45,8 @@ class WatcherConfig:
     """The longest a watch request lives before the server ends it and the next one follows. Each is drawn from 80 %
     of this to all of it, [232, 290] s, so that watches which began together do not end together."""
     shared: bool = field(default=True, kw_only=True)
-    """Whether one watch serves all users of the client who want the same; False: a watch of one's own."""
+    """Whether one watch serves all users of the client who want the same; False: a watch of one's own. The objects that
+    a controller reconciles, and those of several namespaces, are always watched for it alone."""
     bookmarks: bool = True
     """Ask for events that only move the resourceVersion on, so that a quiet watch can go on after a break."""
     list_semantic: ListSemantic = ListSemantic.MOST_RECENT

@@ -24,7 +24,7 @@ from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.triggers.shared_watches import SharedWatches
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
-from kubectl_runtime.testing.simulation import Simulation
+from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
 FOREVER = Action.await_change()
@@ -184,7 +184,7 @@ def test_a_key_whose_watch_is_dead_runs_after_five_seconds_on_what_the_server_sa
     assert all(5 <= gap <= 5.3 for gap in gaps), gaps
 
 
-def test_a_write_by_one_controller_is_heard_by_the_other_one_on_its_store() -> None:
+def test_a_write_by_one_controller_is_heard_by_the_other_one_on_the_watch_that_both_use() -> None:
     world = World()
     heard: list[tuple[str, int]] = []
 
@@ -197,9 +197,19 @@ def test_a_write_by_one_controller_is_heard_by_the_other_one_on_its_store() -> N
         heard.append((obj.name, value_of(obj)))
         return FOREVER
 
-    one = world.sim.start(Controller(world.maps, name="writer"), writer)
-    two = world.sim.start(Controller(world.maps, name="listener"), listener)
-    assert [*one.assembly.watches.values()] == [*two.assembly.watches.values()]
+    def controller(name: str, reconcile: Any) -> SimulatedController[Secret]:
+        def mapped(obj: Secret, ctx: Context[Any]) -> Action:
+            found = ctx.store(ConfigMap).get(obj.name, "default")
+            return FOREVER if found is None else reconcile(found, ctx)
+
+        controls = Controller(world.secrets, name=name).watches(
+            world.maps, lambda obj: ObjectRef.of(Secret, obj.name, "default"))
+        return world.sim.start(controls, mapped)
+
+    world.secrets.create(Secret(name="p"))
+    one, two = controller("writer", writer), controller("listener", listener)
+    (mine, both), (other, same) = one.assembly.watches.values(), two.assembly.watches.values()
+    assert (both is same, mine is other) == (True, False), "what a controller reconciles is watched for it alone"
     assert len(world.client.shared.get(SharedWatches)) == 1
     world.sim.run_until(lambda: one.is_ready and two.is_ready)
     world.lag(0.3)
