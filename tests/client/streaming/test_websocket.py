@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from kubectl_runtime import Api, ApiError, RequestTimeout, TransportError
-from kubectl_runtime.client.streaming import websocket
+from kubectl_runtime.client.streaming import websocket, websocket_thread
 from kubectl_runtime.client.streaming.handshake import Opened
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import Pod
@@ -73,7 +73,7 @@ def test_a_peer_that_never_says_goodbye_is_waited_for_a_moment_only():
 
 
 def test_pings_are_sent_and_answered(monkeypatch):
-    monkeypatch.setattr(websocket, "PING_INTERVAL", 0.05)
+    monkeypatch.setattr(websocket_thread, "PING_INTERVAL", 0.05)
 
     def script(peer):
         assert peer.read() == (PING, b"")
