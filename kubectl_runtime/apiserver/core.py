@@ -10,7 +10,6 @@ Whoever drives the core (the server's housekeeping thread, a simulated transport
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -44,10 +43,11 @@ from kubectl_runtime.apiserver.storage.cluster import Cluster
 from kubectl_runtime.apiserver.storage.registry import ServedResource
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 
 Object = dict[str, Any]
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 DEFAULT_COMPACTION = 300.0  # seconds, as kube-apiserver's --etcd-compaction-interval
 

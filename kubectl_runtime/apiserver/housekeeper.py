@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 
 from kubectl_runtime.apiserver.core import ApiCore
 from kubectl_runtime.apiserver.rim.http.listener import GRACE
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 RETRY = 1.0  # seconds until the next try after a step that failed
 

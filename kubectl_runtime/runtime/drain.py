@@ -25,7 +25,6 @@ holds up no other.
 """
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -38,6 +37,7 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.clock import Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -45,7 +45,7 @@ from kubectl_runtime.core.meta.selectors import LabelSelection
 from kubectl_runtime.core.objects.dynamic import DynamicObject
 from kubectl_runtime.core.requests.params import ListParams, Preconditions
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 RETRY_BUDGET = 5.0
 """Seconds between two tries to evict a Pod that a budget protects: kubectl's number."""

@@ -32,7 +32,6 @@ Rights: `patch` on the kind, and `get` for the live reads. Adding costs one requ
 """
 from __future__ import annotations
 
-import logging
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -43,6 +42,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -53,7 +53,7 @@ from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.reconcile.reconciler import Reconciler
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 ATTEMPTS = 5
 """Patches per change until it counts as a conflict: each is made from a live read, so others were faster so often."""

@@ -29,6 +29,7 @@ from typing import Any, Protocol, TextIO
 
 import msgspec
 
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.meta.refs import ObjectRef
 
 VARIABLE = "KUBECTL_RUNTIME_LOG"
@@ -40,7 +41,7 @@ _OWN_ROOMS = frozenset(("apiserver", "cli", "client", "controller", "core", "crd
                         "schema", "testing", "webhooks"))
 _STANDARD = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "ref"))
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 
 class LoggedRun(Protocol):

@@ -17,7 +17,6 @@ thread.
 """
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -30,6 +29,7 @@ from kubectl_runtime.client.api.writes import WriteObservers
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.forks import ForkSafeLock
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.plain import Omit, to_plain
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.metav1 import Condition
@@ -39,7 +39,7 @@ from kubectl_runtime.core.objects.partial import is_partial
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.runtime.parts import condition_of, mapping, part_of
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 K = TypeVar("K", bound=Resource)
 

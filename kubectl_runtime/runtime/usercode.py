@@ -9,38 +9,18 @@ logs through `guarded_logger`, so that a handler that raises costs its line and 
 """
 from __future__ import annotations
 
-import contextlib
 import inspect
-import logging
-import sys
-import threading
-import traceback
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
+
+from kubectl_runtime.core.base.guarded_log import GuardedLogger, guarded_logger, pass_interrupt
+
+__all__ = ("GuardedLogger", "Where", "described", "guarded", "guarded_logger", "misfit", "name_of", "pass_interrupt")
 
 T = TypeVar("T")
 
 Where: TypeAlias = str | Callable[..., str]
 """Which code it was, and about which object: a text, or a function that makes it of the call's arguments."""
-
-
-class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
-    """Logs as the logger that it wraps. What handlers and filters raise goes to stderr, as `logging` does with what it
-    catches itself, and not to the caller. Safe to use from any thread."""
-
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        try:
-            if self.logger.isEnabledFor(level):
-                # One frame more, this one, is not the origin of the line.
-                self.logger.log(level, msg, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
-        except BaseException as error:  # noqa: BLE001 - see the module docstring
-            pass_interrupt(error)
-            _tell_stderr(f"a log handler of {self.logger.name} raised", error)
-
-
-def guarded_logger(name: str) -> GuardedLogger:
-    """`logging.getLogger(name)`, which raises nothing."""
-    return GuardedLogger(logging.getLogger(name))
 
 
 log = guarded_logger(__name__)
@@ -83,21 +63,8 @@ def misfit(function: Any, arguments: tuple[str, ...]) -> str | None:
     return None
 
 
-def pass_interrupt(error: BaseException) -> None:
-    """Raise `error` if it is the person at the keyboard. To be called first by whoever catches everything."""
-    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-        raise error
-
-
 def _report(error: BaseException, where: Where, args: tuple[Any, ...]) -> None:
     pass_interrupt(error)
     # How an object shows itself is user code as well.
     text = where if isinstance(where, str) else guarded("user code", "a description", where, *args)
     log.error("%s raised %s", text, type(error).__name__, exc_info=error)
-
-
-def _tell_stderr(what: str, error: BaseException) -> None:
-    if not logging.raiseExceptions or sys.stderr is None:
-        return
-    with contextlib.suppress(Exception):  # closed, broken or replaced by user code: there is nobody left to tell
-        sys.stderr.write(f"--- {what} ---\n{''.join(traceback.format_exception(error))}")

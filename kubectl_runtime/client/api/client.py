@@ -8,7 +8,6 @@ It starts no threads. Calls block until their deadline at most (60 s unless the 
 from __future__ import annotations
 
 import copy
-import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from kubectl_runtime.client.server.server_warnings import ServerWarnings
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import ApiError, ConfigError
 from kubectl_runtime.core.base.forks import ForkSafeLock
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.scope import FirstOf, call_scope
 from kubectl_runtime.core.base.stop import StopToken
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kubectl_runtime.client.streaming.inbox import Inbox
     from kubectl_runtime.client.streaming.websocket import WebSocket
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 SPARE_CONNECTIONS = 4
 """Pooled connections beyond one for each worker: lists of watches, leases, health checks."""

@@ -8,7 +8,6 @@ on disk.
 from __future__ import annotations
 
 import difflib
-import logging
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,11 +20,12 @@ from kubectl_runtime.client.http.middleware import Answer
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import DiscoveryError, KubeError
 from kubectl_runtime.core.base.forks import ForkSafeLock
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope, split_api_version
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.request import Request
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 TTL = 300.0
 """Seconds that what was found is used without asking again."""

@@ -8,18 +8,18 @@ Only `continue` says whether there is more; `remainingItemCount` is not looked a
 """
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.params import ListParams
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 PAGE_SIZE = 500
 """Objects per page when the caller names no limit."""

@@ -5,17 +5,17 @@ what it said is kept as long as discovery keeps anything.
 """
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from kubectl_runtime.client.http.failures import KindNotServedError, subresource_not_served
 from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.requests.request import Request
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 
 def explained(client: Client, request: Request, error: ApiError) -> ApiError:

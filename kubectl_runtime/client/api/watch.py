@@ -11,7 +11,6 @@ connection that failed from one that ended.
 """
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from kubectl_runtime.client.api.codecs import Form
 from kubectl_runtime.client.http.failures import decode_status, unexpected_answer
 from kubectl_runtime.client.http.streams import ByteStream, LineSplitter
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.decode import Bookmark
@@ -33,7 +33,7 @@ from kubectl_runtime.core.requests.request import Request
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 K = TypeVar("K")
 

@@ -1,15 +1,15 @@
 """Who is told of this process's own writes: the own-write echo rule and read-your-writes hang on it."""
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kubectl_runtime.core.base.forks import ForkSafeLock
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.refs import ObjectRef
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ lock. Safe to use from any thread. No credential appears in a repr, a log line o
 from __future__ import annotations
 
 import base64
-import logging
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +20,9 @@ from typing import Protocol
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError
 from kubectl_runtime.core.base.forks import ForkSafeLock
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 TOKEN_FILE_PERIOD = 60.0
 """Seconds after which a token file is read again; kubelets renew bound tokens well before they expire."""

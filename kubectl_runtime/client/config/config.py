@@ -10,7 +10,6 @@ Immutable; its repr shows no secret. Loading opens no connection and runs no plu
 """
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,12 +23,13 @@ from kubectl_runtime.client.config.impersonation import Impersonation
 from kubectl_runtime.client.config.proxies import check_proxy, is_loopback_url
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import ConfigError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 
 if TYPE_CHECKING:
     # What kubeconfigs need is imported where one is loaded: a program in a Pod never does.
     from kubectl_runtime.client.config.kubeconfig import Kubeconfig
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 UNLIMITED = 10 * 365 * 86_400.0

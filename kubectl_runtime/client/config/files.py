@@ -6,7 +6,6 @@ Safe to use from any thread.
 """
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 
@@ -14,8 +13,9 @@ from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
 from kubectl_runtime.client.config.identity import check_identity
 from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.core.base.forks import ForkSafeLock
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 
 class FollowedFile:

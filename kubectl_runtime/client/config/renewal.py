@@ -13,7 +13,6 @@ child of a fork an attempt of the parent is forgotten.
 """
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable
@@ -22,8 +21,9 @@ from typing import Generic, TypeVar
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError
 from kubectl_runtime.core.base.forks import ForkSafeLock
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 QUIET_PERIOD = 10.0
 """Seconds between two attempts that did not help."""

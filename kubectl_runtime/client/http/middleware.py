@@ -30,11 +30,12 @@ from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
 from kubectl_runtime.client.http.failures import ConnectionFailed, decode_status
 from kubectl_runtime.client.http.retry import Failure, RetryPolicy, retry_after
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.request import Request, Retry
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 _WARN_AT = 4
 """The retry of a call that is reported, about two seconds after its beginning."""

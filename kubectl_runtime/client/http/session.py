@@ -11,7 +11,6 @@ Not used: netrc, cookies, redirects, environment CA bundles, `params`. With `use
 """
 from __future__ import annotations
 
-import logging
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -33,8 +32,9 @@ from kubectl_runtime.client.config.proxies import check_proxy, environment_proxy
 from kubectl_runtime.client.http.adapters import ApiAdapter
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.core.base.errors import ConfigError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 STREAM_CONNECTIONS = 16
 """Idle connections that the streams' adapter keeps: only those of watches that were refused ever become idle."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import http.client
 import io
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -27,9 +26,10 @@ from requests.models import Response
 
 from kubectl_runtime.client.http.chunked import ChunkedDecoder, FramingError
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 PIECE = 1 << 18
 """The most bytes that one read takes. Each read lets other threads run, so under a flood of events larger pieces mean

@@ -6,7 +6,6 @@ use and one warning is logged.
 """
 from __future__ import annotations
 
-import logging
 import re
 import ssl
 
@@ -15,8 +14,9 @@ from kubectl_runtime.client.config.files import FollowedFile
 from kubectl_runtime.client.config.identity import check_identity, use_identity
 from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.core.base.forks import ForkSafeLock
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 _CERTIFICATES = re.compile(rb"-----BEGIN (?P<kind>(?:TRUSTED |X509 )?CERTIFICATE)-----.+?-----END (?P=kind)-----",
                            re.DOTALL)

@@ -1,12 +1,12 @@
 """`ServerWarnings`: what the API server says in `Warning` headers, each text once in a client's life."""
 from __future__ import annotations
 
-import logging
 import re
 
 from kubectl_runtime.core.base.forks import ForkSafeLock
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 _REMEMBERED = 1000

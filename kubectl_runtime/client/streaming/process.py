@@ -12,7 +12,6 @@ nobody reads is kept until the session is closed; see websocket.py for when the 
 """
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections.abc import Callable, Iterator
@@ -25,10 +24,11 @@ from kubectl_runtime.client.streaming.channels import Channels
 from kubectl_runtime.client.streaming.logs import decoded_lines
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, RequestError, RequestTimeout, TransportError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.requests.pods import AttachParams
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 _PIECE = 1 << 15

@@ -5,7 +5,6 @@ It sleeps in a selector until the socket or a caller has something for it. All t
 from __future__ import annotations
 
 import contextlib
-import logging
 import selectors
 import socket
 import ssl
@@ -20,9 +19,10 @@ from kubectl_runtime.client.streaming.handshake import Opened
 from kubectl_runtime.client.streaming.inbox import Inbox, Messages
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import TransportError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 ROOM = 1 << 20
 """Bytes that are held unread, or unsent, before the other side has to wait."""

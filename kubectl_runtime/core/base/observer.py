@@ -28,15 +28,14 @@ outside calls it through `together`.
 """
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
+from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
 from kubectl_runtime.core.base.keys import Key
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 
 class RunResult(StrEnum):
@@ -186,19 +185,11 @@ def _teller(listening: tuple[Callable[..., None], ...]) -> Callable[..., None]:
             try:
                 hear(*values)
             except BaseException as error:  # noqa: BLE001 - it may be anybody's
-                _pass_interrupt(error)
+                pass_interrupt(error)
                 _report(hear, error)
 
     return tell
 
 
 def _report(hear: Callable[..., None], error: BaseException) -> None:
-    try:
-        log.error("observer %s failed", getattr(hear, "__qualname__", type(hear).__qualname__), exc_info=error)
-    except BaseException as second:  # noqa: BLE001 - a log handler is somebody else's code as well
-        _pass_interrupt(second)
-
-
-def _pass_interrupt(error: BaseException) -> None:
-    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-        raise error
+    log.error("observer %s failed", getattr(hear, "__qualname__", type(hear).__qualname__), exc_info=error)

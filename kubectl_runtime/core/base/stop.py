@@ -11,14 +11,14 @@ which comes from the person at the keyboard and not from the callback, is raised
 """
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.forks import renewed_in_children
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 
 class StopToken:

@@ -10,7 +10,6 @@ While a watch is idle its thread waits on a condition that the watch, the reaper
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
 import ssl
 import struct
@@ -37,8 +36,9 @@ from kubectl_runtime.apiserver.rim.http.reaper import Reaper
 from kubectl_runtime.apiserver.rim.http.websockets import ServerWebSocket, handshake_headers
 from kubectl_runtime.apiserver.wire import EventStream, HttpRequest, HttpResponse, Session
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 SEND_TIMEOUT = 60.0  # seconds in which a client must take what it is sent
 LINGER = 0.5  # seconds that a client has to read the last answer while it still sends

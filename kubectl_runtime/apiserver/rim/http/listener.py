@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
 import threading
 import time
@@ -14,8 +13,9 @@ from kubectl_runtime.apiserver.rim.http.connection import Connection, ServingInf
 from kubectl_runtime.apiserver.rim.http.reaper import Reaper
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 
-log = logging.getLogger(__name__)
+log = guarded_logger(__name__)
 
 BACKLOG = 1024
 GRACE = 5.0  # seconds that answers under way get at the end

@@ -1,0 +1,45 @@
+"""`guarded_logger`: a logger that raises nothing. Log handlers are user code: one that raises costs its line.
+
+What they raise goes to stderr, as `logging` does with what it catches itself, and not to the caller, which may be a
+watch that must not end, or a call of the user's whose write is done. Only a KeyboardInterrupt in the main thread
+passes: it is the person at the keyboard.
+"""
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import threading
+import traceback
+from typing import Any
+
+
+class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
+    """Logs as the logger that it wraps. Safe to use from any thread."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        try:
+            if self.logger.isEnabledFor(level):
+                # One frame more, this one, is not the origin of the line.
+                self.logger.log(level, msg, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
+        except BaseException as error:  # noqa: BLE001 - see the module docstring
+            pass_interrupt(error)
+            _tell_stderr(f"a log handler of {self.logger.name} raised", error)
+
+
+def guarded_logger(name: str) -> GuardedLogger:
+    """`logging.getLogger(name)`, which raises nothing."""
+    return GuardedLogger(logging.getLogger(name))
+
+
+def pass_interrupt(error: BaseException) -> None:
+    """Raise `error` if it is the person at the keyboard. To be called first by whoever catches everything."""
+    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        raise error
+
+
+def _tell_stderr(what: str, error: BaseException) -> None:
+    if not logging.raiseExceptions or sys.stderr is None:
+        return
+    with contextlib.suppress(Exception):  # closed, broken or replaced by user code: there is nobody left to tell
+        sys.stderr.write(f"--- {what} ---\n{''.join(traceback.format_exception(error))}")

@@ -1,0 +1,98 @@
+"""A log handler that raises on every line, of whatever part of the library, costs the lines and nothing else."""
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kubectl_runtime import Action, Api, ApiError, Context, Controller
+from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.resources import ConfigMap, Secret
+
+LIMIT = 20.0
+
+
+class RaisingHandler(logging.Handler):
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+        self.asked = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.asked += 1
+        raise self.error
+
+
+class RaisingFilter(logging.NullHandler):
+    """A handler that is never reached: its filter raises."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+        self.asked = 0
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        self.asked += 1
+        raise self.error
+
+
+@pytest.fixture(params=[RuntimeError("planned"), SystemExit(3), GeneratorExit()], ids=["error", "exit", "generator"])
+def error(request: pytest.FixtureRequest) -> BaseException:
+    return request.param
+
+
+@pytest.fixture(params=[RaisingHandler, RaisingFilter])
+def handler(request: pytest.FixtureRequest, error: BaseException) -> Iterator[Any]:
+    own, library = request.param(error), logging.getLogger("kubectl_runtime")
+    level = library.level
+    library.setLevel(logging.DEBUG)
+    library.addHandler(own)
+    yield own
+    library.removeHandler(own)
+    library.setLevel(level)
+
+
+def test_a_controller_lives_through_failures_and_breaks_and_converges(handler: Any) -> None:
+    ran: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def reconcile(obj: ConfigMap, ctx: Context[Any]) -> Action:
+        ctx.logger.warning("a line of the program's own")
+        secrets = Api.namespaced(ctx.client, Secret, "default")
+        if secrets.get_opt(obj.name) is None:
+            secrets.create(Secret(name=obj.name))
+        ran.put(obj.name)
+        if ctx.attempt == 1:
+            raise ValueError("planned")
+        return Action.await_change()
+
+    with ApiServer() as server, server.client() as client:
+        maps = Api.namespaced(client, ConfigMap, "default")
+        server.faults.on("list watch", resource="configmaps").first(1).status(503)
+        server.faults.on("create", resource="secrets").first(2).status(503)
+        server.faults.on("get", resource="secrets").nth(2).drop()
+        with Controller(maps).owns(Api.namespaced(client, Secret, "default")).start(reconcile) as running:
+            maps.create(ConfigMap(name="a"))
+            assert ran.get(timeout=LIMIT) == "a"
+            server.drop_connections()
+            maps.create(ConfigMap(name="b"))
+            seen = ["a"]
+            while seen.count("b") < 2:
+                seen.append(ran.get(timeout=LIMIT))
+            assert running.error is None
+            assert running.stop() == []
+    assert handler.asked > 20
+
+
+def test_a_call_whose_line_cannot_be_written_answers_all_the_same(handler: Any) -> None:
+    with ApiServer() as server, server.client() as client:
+        maps = Api.namespaced(client, ConfigMap, "default")
+        server.faults.on("get list").first(3).status(503)
+        assert maps.create(ConfigMap(name="a")).name == "a"
+        assert maps.get("a").name == "a"
+        server.faults.on("get").status(401)
+        with pytest.raises(ApiError, match="401"):
+            maps.get("a")
+    assert handler.asked
