@@ -4,8 +4,7 @@
     crd     prints the CustomResourceDefinitions of classes                          cli/crd.py
     run     runs an operator                                                         cli/run.py, run_options.py
             as this process                                                          cli/operator.py, log_setup.py
-            on a server of its own, again and again (--dev)                          cli/dev.py, dev_operator.py,
-                                                                                     operator_process, sources, kinds
+            on a server of its own, again and again (--dev)                          cli/dev/
     server  the embedded API server until a signal                                   kubectl_runtime.testing.__main__
 
 MODULE:NAME, which most commands take, is found by cli/places.py, and called as a program by cli/program.py.

@@ -1,7 +1,7 @@
 """`kubectl-runtime run MODULE:NAME`: an operator from the command line. See `run_options` for what can be said.
 
     without --dev   this process is the operator      operator.py
-    with --dev      this process is an API server, and the operator one below it that comes and goes      dev.py
+    with --dev      this process is an API server, and the operator one below it that comes and goes      dev/
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(given: argparse.Namespace) -> int:
     try:
         options = checked(RunOptions.of(given))
         if options.dev:
-            from kubectl_runtime.cli.dev import develop  # the API server costs more than everything else
+            from kubectl_runtime.cli.dev.develop import develop  # the API server costs more than everything else
 
             return develop(options)
         set_up_logs(options.log_format or "text", options.log_level, options.program.module.partition(".")[0])

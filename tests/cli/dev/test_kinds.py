@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from kubectl_runtime import Api, Client, CustomResource
-from kubectl_runtime.cli.kinds import install_kinds, loaded_kinds
+from kubectl_runtime.cli.dev.kinds import install_kinds, loaded_kinds
 from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.testing import ApiServer

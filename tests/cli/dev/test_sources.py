@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_runtime.cli.sources import Sources, files_below, roots_of
+from kubectl_runtime.cli.dev.sources import Sources, files_below, roots_of
 
 
 @pytest.fixture

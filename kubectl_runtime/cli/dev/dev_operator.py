@@ -1,4 +1,4 @@
-"""The operator below `run --dev`, started by `dev.py` as `python -m kubectl_runtime.cli.dev_operator FD`.
+"""The operator below `run --dev`, started by `develop` as `python -m kubectl_runtime.cli.dev.dev_operator FD`.
 
     FD     a pipe: one line that says what to run, then nothing until the other end closes, which ends this process: an
            operator without its API server would only complain
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kubectl_runtime.cli.kinds import install_kinds, loaded_kinds
+from kubectl_runtime.cli.dev.kinds import install_kinds, loaded_kinds
 from kubectl_runtime.cli.log_setup import set_up_logs
 from kubectl_runtime.cli.operator import operate
 from kubectl_runtime.cli.places import CommandError

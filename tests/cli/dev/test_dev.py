@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from kubectl_runtime import Api, ApiResource, Client, Config, Patch, TransportError
-from kubectl_runtime.cli.dev_operator import Order
-from kubectl_runtime.cli.operator_process import OperatorProcess
+from kubectl_runtime.cli.dev.dev_operator import Order
+from kubectl_runtime.cli.dev.operator_process import OperatorProcess
 from kubectl_runtime.cli.places import Place
 from kubectl_runtime.cli.run_options import RunOptions
 from tests.examples.programs import LIMIT, ROOT, Program, environment
@@ -166,7 +166,7 @@ def test_an_operator_that_heeds_no_signal_is_ended_all_the_same(tmp_path: Path, 
 def test_its_lower_half_is_no_command_of_its_own(source: Path) -> None:
     reading, writing = os.pipe()
     os.close(writing)
-    done = subprocess.run([sys.executable, "-m", "kubectl_runtime.cli.dev_operator", str(reading)],
+    done = subprocess.run([sys.executable, "-m", "kubectl_runtime.cli.dev.dev_operator", str(reading)],
                           pass_fds=[reading], cwd=ROOT, env=environment(), capture_output=True, text=True,
                           timeout=LIMIT, check=False)
     os.close(reading)

@@ -25,11 +25,11 @@ import msgspec
 
 from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
 from kubectl_runtime.apiserver.server import ApiServer
-from kubectl_runtime.cli.dev_operator import Order
-from kubectl_runtime.cli.operator_process import OperatorProcess
+from kubectl_runtime.cli.dev.dev_operator import Order
+from kubectl_runtime.cli.dev.operator_process import OperatorProcess
+from kubectl_runtime.cli.dev.sources import Sources
 from kubectl_runtime.cli.places import CommandError, see_current_folder
 from kubectl_runtime.cli.run_options import RunOptions
-from kubectl_runtime.cli.sources import Sources
 from kubectl_runtime.core.base.version import VERSION
 from kubectl_runtime.runtime.controller.signals import SAME_STOP
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress

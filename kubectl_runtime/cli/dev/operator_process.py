@@ -28,8 +28,9 @@ class OperatorProcess:
         """Begin a life, after the end of the one before. Raises OSError."""
         theirs, ours = os.pipe()
         try:
-            self._process = subprocess.Popen([sys.executable, "-m", "kubectl_runtime.cli.dev_operator", str(theirs)],
-                                             pass_fds=[theirs], env=self._environment)
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "kubectl_runtime.cli.dev.dev_operator", str(theirs)], pass_fds=[theirs],
+                env=self._environment)
         except BaseException:
             os.close(ours)
             raise
