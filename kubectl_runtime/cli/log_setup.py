@@ -1,8 +1,8 @@
 """How the commands that run an operator write logs: the library's lines, and those of the program, to standard error.
 
     text    time LEVEL logger: message        json    one object a line
-    short   the same for eyes: a time of day, the library's loggers without its name, colours on a terminal; what the
-            command says itself, where health is served, is not said again
+    short   the same for eyes: a time of day, the library's loggers without its name, colours on a terminal; what
+            controllers and the command say themselves, the manager does not say again
 
 The level of `--log-level`, else of the environment, is that of the library and of the program's own package; everything
 else is heard from INFO on, so that nobody has to read how urllib3 works.
@@ -16,7 +16,8 @@ from typing import TextIO
 
 from kubectl_runtime.runtime import logs
 
-_SAID_ALREADY = "runtime.observe.health_server=warn,runtime.manager.servers=warn"
+_SAID_ALREADY = ",".join(f"runtime.{name}=warn" for name in (
+    "observe.health_server", "manager.servers", "manager.manager_end", "manager.manager_running"))
 _COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "1;31", logging.DEBUG: "2"}
 
 

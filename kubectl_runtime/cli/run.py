@@ -2,6 +2,8 @@
 
     without --dev   this process is the operator      operator.py
     with --dev      this process is an API server, and the operator one below it that comes and goes      dev/
+
+Either is imported only where it is needed: the client and the controller, and the API server, take half a second each.
 """
 from __future__ import annotations
 
@@ -9,8 +11,6 @@ import argparse
 import signal
 import sys
 
-from kubectl_runtime.cli.log_setup import set_up_logs
-from kubectl_runtime.cli.operator import operate
 from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.cli.run_options import RunOptions, checked
 from kubectl_runtime.cli.run_options import add_options as add_options  # noqa: PLC0414 - main looks for it here
@@ -22,9 +22,12 @@ def run(given: argparse.Namespace) -> int:
     try:
         options = checked(RunOptions.of(given))
         if options.dev:
-            from kubectl_runtime.cli.dev.develop import develop  # the API server costs more than everything else
+            from kubectl_runtime.cli.dev.develop import develop
 
             return develop(options)
+        from kubectl_runtime.cli.log_setup import set_up_logs
+        from kubectl_runtime.cli.operator import operate
+
         set_up_logs(options.log_format or "text", options.log_level, options.program.module.partition(".")[0])
         operate(options)
     except (CommandError, KubeError) as error:

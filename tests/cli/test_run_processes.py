@@ -138,6 +138,17 @@ def test_an_error_at_import_shows_the_programs_frames_alone(folder: Path) -> Non
         f'  File "{folder / "broken_operator.py"}", line 4, in <module>']
 
 
+@pytest.mark.parametrize(("module", "absent"), [
+    ("kubectl_runtime.cli.operator", ["kubectl_runtime.apiserver", "kubectl_runtime.testing", "prometheus_client"]),
+    ("kubectl_runtime.cli.dev.develop", ["kubectl_runtime.client.api", "kubectl_runtime.crd", "requests"]),
+])
+def test_neither_half_pays_for_the_other(module: str, absent: list[str]) -> None:
+    program = f"import sys, {module}; print([name for name in {absent} if name in sys.modules])"
+    with Program("-c", program) as done:
+        assert done.end() == 0
+    assert done.text == "[]"
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_while_the_module_is_imported_ends_it_at_once(folder: Path, number: signal.Signals,
                                                                status: int) -> None:

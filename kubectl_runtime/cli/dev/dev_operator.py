@@ -12,29 +12,20 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import dataclass
 
 import msgspec
 
 from kubectl_runtime.cli.dev.kinds import install_kinds, loaded_kinds
+from kubectl_runtime.cli.dev.order import Order
 from kubectl_runtime.cli.log_setup import set_up_logs
 from kubectl_runtime.cli.operator import operate
 from kubectl_runtime.cli.places import CommandError
-from kubectl_runtime.cli.run_options import RunOptions
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.runtime.manager.manager import Manager
 
 PATIENCE = 5.0
 """Seconds for an end in good order when the API server's process is gone."""
-
-
-@dataclass(frozen=True)
-class Order:
-    """What to run. `serve`: where health and metrics are served, if nobody says it."""
-
-    options: RunOptions
-    serve: str
 
 
 def main(file: int) -> int:

@@ -25,8 +25,8 @@ import msgspec
 
 from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
 from kubectl_runtime.apiserver.server import ApiServer
-from kubectl_runtime.cli.dev.dev_operator import Order
 from kubectl_runtime.cli.dev.operator_process import OperatorProcess
+from kubectl_runtime.cli.dev.order import Order
 from kubectl_runtime.cli.dev.sources import Sources
 from kubectl_runtime.cli.places import CommandError, see_current_folder
 from kubectl_runtime.cli.run_options import RunOptions
@@ -41,6 +41,8 @@ SHARE = 20
 """How much longer the pause is than the look, at least."""
 SETTLED = 0.2
 """Seconds without a further change after which the sources count as saved: an editor or a checkout writes several."""
+HINT = 1.0
+"""Seconds of an end after which it is told how to hasten it."""
 RESTART = 5.0
 """Seconds for the operator's runs when it is to start anew."""
 
@@ -102,13 +104,16 @@ class _Development:
     def _end(self) -> int:
         if self._operator.status() is not None:
             return 0
-        told = time.monotonic()
+        told, hinted = time.monotonic(), False
         self._operator.tell()
         while (status := self._operator.status()) is None:
-            again = self._heard(0.1)
-            if again is not None and time.monotonic() - told > SAME_STOP:
+            again, passed = self._heard(0.1), time.monotonic() - told
+            if again is not None and passed > SAME_STOP:
                 self._operator.kill()
                 return 128 + again
+            if passed > HINT and not hinted:
+                hinted = True
+                _say("--- runs in progress are waited for; Ctrl-C again does not wait ---")
         return 0 if status == 128 + signal.SIGTERM else status  # told before it had anything to end
 
     def _heard(self, timeout: float) -> int | None:

@@ -10,7 +10,6 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.crd.merge import merge_crds
 from kubectl_runtime.runtime.apply_crd import apply_crd
-from kubectl_runtime.runtime.manifests.apply_manifests import apply_manifests
 
 MANAGER = "kubectl-runtime"
 """Whose fields those of the definitions are."""
@@ -35,6 +34,8 @@ def install_kinds(client: Client, kinds: list[type[CustomResource]]) -> list[str
             if len(versions) == 1:
                 apply_crd(client, versions[0], field_manager=MANAGER, force=True)
             else:
+                from kubectl_runtime.runtime.manifests.apply_manifests import apply_manifests  # few need it
+
                 apply_manifests(client, [_merged(name, versions)], field_manager=MANAGER, force=True, progress=False)
         except TypeError as error:
             raise CommandError(f"{_place(versions[0])} has no definition: {error}") from None
