@@ -50,12 +50,11 @@ class Manager:
         """
         if not hasattr(client, "with_layer"):
             raise RequestError(f"a Manager takes a Client, not {type(client).__name__}")
-        if leader is not None and not isinstance(leader, LeaderElection):
-            raise RequestError(f'leader={leader!r} is no LeaderElection: LeaderElection("my-operator")')
         defaults = current_defaults.get()
         leader, serve = defaults.for_leader(leader), defaults.for_serve(serve)
+        if leader is not None and not isinstance(leader, LeaderElection):
+            raise RequestError(f'leader={leader!r} is no LeaderElection: LeaderElection("my-operator")')
         self._client = client
-        self._leader = leader
         self._address = None if serve is None else ListenAddress.parse(serve)
         self._grace = seconds(grace)
         if not self._grace >= 0:
@@ -71,7 +70,7 @@ class Manager:
     @property
     def leader(self) -> LeaderElection | None:
         """The election that decides when work begins; None without one."""
-        return self._leader
+        return None if self._lock is None else self._lock.election
 
     @property
     def serve(self) -> str | None:
@@ -164,9 +163,15 @@ class Manager:
                 raise RequestError("this manager was started already; make a new one")
             self._started = True
             members = list(self._members.values())
-        own = () if self._address is None else servers_for(self._address, self._running, self._client.observer)
+        own = () if self._address is None else servers_for(self._address, self._running, self._why_not_alive,
+                                                                  self._client.observer)
         self._running.launch([*own, *self._servers], members, foreground=foreground)
         return self._running
+
+    def _why_not_alive(self) -> str:
+        with self._change:
+            members = list(self._members.values())
+        return "; ".join(reason for member in members if (reason := member.why_not_alive()))
 
     def _add(self, member: Member) -> None:
         with self._change:
