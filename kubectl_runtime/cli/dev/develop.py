@@ -51,7 +51,8 @@ def develop(options: RunOptions) -> int:
     """Serve and run until a signal; the exit status. Blocks; for the main thread. Raises CommandError."""
     signals: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda received, _: signals.put(received))  # takes no lock: the main thread waits below
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # of nohup
+            signal.signal(number, lambda received, _: signals.put(received))  # takes no lock: `_heard` waits for it
     see_current_folder()
     with ApiServer(controllers=CONTROLLERS, record=False) as server, _kubeconfig(server) as kubeconfig:
         with ListenAddress("127.0.0.1", 0).listen() as free:

