@@ -11,11 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import FrameType
 from typing import Any
 
+from kubectl_runtime.cli.log_setup import set_up_logs
 from kubectl_runtime.cli.places import CommandError, imported
 from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.cli.run_options import FLAGS, RunOptions
@@ -28,7 +30,9 @@ from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.manager.manager import Manager
 from kubectl_runtime.runtime.manager_defaults import SERVE, ManagerDefaults, manager_defaults
-from kubectl_runtime.runtime.usercode import described
+from kubectl_runtime.runtime.usercode import described, guarded_logger
+
+log = guarded_logger(__name__)
 
 NOWHERE = "0"
 """As an address: nothing is served; controller-runtime's word for it."""
@@ -36,6 +40,27 @@ NOWHERE = "0"
 
 def _nothing(_: object) -> None:
     """For those who have nothing to add."""
+
+
+def run_operator(options: RunOptions, *, form: str = "text", serve: str | None = SERVE,
+                 prepare: Callable[[Client], object] = _nothing,
+                 announce: Callable[[Manager], object] = _nothing) -> int:
+    """Set up logs, in the `form` that is used where nothing else is said, and `operate`; the exit status.
+
+    What keeps it from running is told on standard error: where logs are JSON, as one of them.
+    """
+    set_up_logs(options.log_format or form, options.log_level, options.program.module.partition(".")[0])
+    try:
+        operate(options, serve=serve, prepare=prepare, announce=announce)
+    except (CommandError, KubeError) as error:
+        if options.log_format == "json":
+            log.error("%s", error)
+        else:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1
+    except KeyboardInterrupt:  # before the manager has taken over the signals
+        return 128 + signal.SIGINT
+    return 0
 
 
 def operate(options: RunOptions, *, serve: str | None = SERVE, prepare: Callable[[Client], object] = _nothing,

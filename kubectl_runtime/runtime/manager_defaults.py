@@ -3,7 +3,7 @@
     Manager(client, serve=":9090")     what the program says counts
     Manager(client)                    what `manager_defaults` says around it, else the library's own defaults
 
-The block belongs to the thread (or context) that enters it.
+The block belongs to the context that enters it: to this thread, and to those that it hands its context on to.
 """
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ from kubectl_runtime.cli.places import CommandError, Place
 from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.cli.run_options import RunOptions, add_options, checked
 from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.runtime.manager_defaults import ManagerDefaults, manager_defaults
 from kubectl_runtime.testing import ApiServer
 
 LEASE = "--leader-elect-resource-name"
@@ -127,13 +126,6 @@ def test_options_that_do_not_fit_together_are_told(client: Client, arguments: li
     with pytest.raises(CommandError) as told:
         made(client, bound, *arguments)
     assert said in str(told.value)
-
-
-def test_defaults_of_managers_hold_inside_their_block_only(client: Client) -> None:
-    with pytest.raises(ZeroDivisionError), manager_defaults(ManagerDefaults(serve=None)):
-        assert Manager(client).serve is None
-        raise ZeroDivisionError
-    assert Manager(client).serve == ":8080"
 
 
 @pytest.mark.parametrize(("arguments", "said"), [

@@ -111,11 +111,13 @@ def test_it_is_elected_and_gives_its_lease_back(folder: Path, client: Client) ->
 def test_an_address_that_is_taken_ends_it_with_status_1(folder: Path, server: ApiServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with operator(folder, "--health-probe-bind-address", f"127.0.0.1:{port}") as program:
-            assert program.end() == 1
-    assert program.lines[-1] == (f"error: cannot listen at 127.0.0.1:{port}: Address already in use; "
-                                 "--health-probe-bind-address says another address, or 0 for none")
-    assert "Traceback" not in program.text
+        for form in ("text", "json"):
+            with operator(folder, "--health-probe-bind-address", f"127.0.0.1:{port}", "--log-format", form) as program:
+                assert program.end() == 1
+            last = program.lines[-1] if form == "text" else f"error: {json.loads(program.lines[-1])['message']}"
+            assert last == (f"error: cannot listen at 127.0.0.1:{port}: Address already in use; "
+                            "--health-probe-bind-address says another address, or 0 for none")
+            assert "Traceback" not in program.text
 
 
 def test_a_failure_of_the_program_ends_it_with_status_1(folder: Path, server: ApiServer) -> None:

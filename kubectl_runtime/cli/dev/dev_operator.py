@@ -12,16 +12,14 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 
 import msgspec
 
 from kubectl_runtime.cli.dev.kinds import install_kinds, loaded_kinds
 from kubectl_runtime.cli.dev.order import Order
-from kubectl_runtime.cli.log_setup import set_up_logs
-from kubectl_runtime.cli.operator import operate
-from kubectl_runtime.cli.places import CommandError
+from kubectl_runtime.cli.operator import run_operator
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.runtime.manager.manager import Manager
 
 PATIENCE = 5.0
@@ -33,15 +31,8 @@ def main(file: int) -> int:
     order = msgspec.json.decode(_line(file), type=Order)
     threading.Thread(target=_end_with_parent, args=(file,), name="end with the API server", daemon=True).start()
     options = order.options
-    set_up_logs(options.log_format or "short", options.log_level, options.program.module.partition(".")[0])
-    try:
-        operate(options, serve=order.serve, prepare=_install, announce=_announce)
-    except (CommandError, KubeError) as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        return 1
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
-    return 0
+    return run_operator(options, form="short", serve=order.serve, prepare=_install,
+                        announce=partial(_announce, " and /metrics" if options.metrics else ""))
 
 
 def _install(client: Client) -> None:
@@ -51,10 +42,10 @@ def _install(client: Client) -> None:
         print(f"installed {kind}: kubectl get {kind} --all-namespaces", flush=True)
 
 
-def _announce(manager: Manager) -> None:
+def _announce(metrics: str, manager: Manager) -> None:
     if manager.serve is not None:
         host, _, port = manager.serve.rpartition(":")
-        print(f"serves http://{host or '127.0.0.1'}:{port}/readyz, /healthz and /metrics", flush=True)
+        print(f"serves http://{host or '127.0.0.1'}:{port}/readyz, /healthz{metrics}", flush=True)
 
 
 def _line(file: int) -> bytes:

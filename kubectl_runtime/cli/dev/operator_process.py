@@ -28,8 +28,9 @@ class OperatorProcess:
         """Begin a life, after the end of the one before. Raises OSError."""
         theirs, ours = os.pipe()
         try:
+            # -P: a file of the current folder that is called as a module of Python is not to be imported by us.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "kubectl_runtime.cli.dev.dev_operator", str(theirs)], pass_fds=[theirs],
+                [sys.executable, "-P", "-m", "kubectl_runtime.cli.dev.dev_operator", str(theirs)], pass_fds=[theirs],
                 env=self._environment)
         except BaseException:
             os.close(ours)
