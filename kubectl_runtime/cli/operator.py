@@ -1,7 +1,7 @@
 """The process of an operator: from MODULE:NAME and the options to a Manager that runs until a signal.
 
     logs            set up first, so that what the module does at import can be seen
-    the module      imported; with `install_crds` its kinds are made known to the server
+    the module      imported; what `prepare` has to do then is done: with --dev, its kinds are made known to the server
     the function    called with the client; a Manager that it makes takes the options as its defaults
     the Manager     its own, or one around the controller; compared with what the options say
     run             until a signal, a failure, or the loss of the Lease
