@@ -7,9 +7,11 @@ from typing import Any
 
 from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.crd.merge import merge_crds
 from kubectl_runtime.runtime.apply_crd import apply_crd
+from kubectl_runtime.runtime.manifests.manifest_report import ManifestsFailed
 
 MANAGER = "kubectl-runtime"
 """Whose fields those of the definitions are."""
@@ -24,7 +26,8 @@ def install_kinds(client: Client, kinds: list[type[CustomResource]]) -> list[str
     """Make the server know these kinds; the names of their definitions. Blocks until they are served.
 
     Classes of one kind and several versions make one definition; the version that is stored is the one whose class says
-    `storage`, if only one does. Raises CommandError for classes that do not make one, KubeError as `apply_crd`.
+    `storage`, if only one does. Raises CommandError for classes that make none, and for a change that the server
+    refuses, of a version in which objects may be stored, say; KubeError as `apply_crd`.
     """
     installed = []
     for name, group in groupby(kinds, key=lambda kind: kind.crd_name()):
@@ -39,6 +42,9 @@ def install_kinds(client: Client, kinds: list[type[CustomResource]]) -> list[str
                 apply_manifests(client, [_merged(name, versions)], field_manager=MANAGER, force=True, progress=False)
         except TypeError as error:
             raise CommandError(f"{_place(versions[0])} has no definition: {error}") from None
+        except (ApiError, ManifestsFailed) as error:
+            raise CommandError(f"the server's {name} cannot become what the program says now: {error}\n"
+                               "Ctrl-C, and a new start, begin with a server that is empty") from None
         installed.append(name)
     return installed
 
