@@ -18,8 +18,8 @@ from kubectl_runtime.testing import ApiServer, Simulation
 from tests.examples.programs import LIMIT, ROOT, Program, blocks, environment
 
 README = ROOT / "README.md"
-DEMO, TESTS, SERVER = (block.strip() for block in blocks(README, "sh"))
-GREETER, SNIPPET = blocks(README, "python")
+DEMO, TESTS, DEVELOP, SERVER = (block.strip() for block in blocks(README, "sh"))
+GREETER, OPERATOR, SNIPPET = blocks(README, "python")
 
 
 def test_ci_runs_the_test_command_as_it_is_written() -> None:
@@ -51,6 +51,21 @@ def test_the_controller_has_at_most_25_lines_and_does_what_it_says(tmp_path: Pat
             program.send(signal.SIGINT)
             assert program.end() == 0, program.text
     assert "Traceback" not in program.text
+
+
+def test_the_operator_runs_on_a_server_of_its_own(tmp_path: Path) -> None:
+    command, *arguments = DEVELOP.split()
+    assert command == ".venv/bin/kubectl-runtime"
+    (tmp_path / "greeter.py").write_text(f"{GREETER}\n\n{OPERATOR}")
+    with Program("-m", "kubectl_runtime", *arguments, cwd=tmp_path) as program:
+        program.until("reconciling")
+        with Client(Config.from_kubeconfig(tmp_path / ".kubectl-runtime" / "kubeconfig")) as client:
+            maps = Api.default_namespaced(client, ConfigMap)
+            greeting = next(event.obj for event in maps.watch() if event.obj is not None and
+                            event.obj.name == "greeting")
+            assert greeting.data == {"text": "Welcome to default!"}
+        program.send(signal.SIGINT)
+        assert program.end() == 0, program.text
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -105,7 +120,7 @@ def test_the_server_beside_other_programs_says_that_it_is_ready(tmp_path: Path) 
 
 def test_the_types_of_the_programs_are_right(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
-    for name, text in (("greeter.py", GREETER), ("snippet.py", SNIPPET)):
+    for name, text in (("greeter.py", f"{GREETER}\n\n{OPERATOR}"), ("snippet.py", SNIPPET)):
         (tmp_path / name).write_text(text)
     done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", "greeter.py",
                            "snippet.py"],

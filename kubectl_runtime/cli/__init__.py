@@ -2,5 +2,10 @@
 
     main    the command line: which commands there are, and how a failure ends       cli/main.py
     crd     prints the CustomResourceDefinitions of classes                          cli/crd.py
+    run     runs an operator                                                         cli/run.py, run_options.py
+            as this process                                                          cli/operator.py, log_setup.py
+            on a server of its own, again and again (--dev)                          cli/dev/
     server  the embedded API server until a signal                                   kubectl_runtime.testing.__main__
+
+MODULE:NAME, which most commands take, is found by cli/places.py, and called as a program by cli/program.py.
 """

@@ -1,6 +1,7 @@
 """The command line of `kubectl-runtime`.
 
     kubectl-runtime crd MODULE:CLASS...    CustomResourceDefinitions as YAML on standard output
+    kubectl-runtime run MODULE:NAME        an operator, until a signal; --dev: on an API server of its own
     kubectl-runtime server [OPTIONS]       an embedded API server for tests and demos, until a signal
     kubectl-runtime --version
 
@@ -22,6 +23,7 @@ PROGRAM = "kubectl-runtime"
 
 _COMMANDS = {
     "crd": ("kubectl_runtime.cli.crd", "print the CustomResourceDefinitions of classes, as YAML"),
+    "run": ("kubectl_runtime.cli.run", "run an operator, on a cluster or on an API server of its own"),
     "server": ("kubectl_runtime.testing.__main__", "run an embedded Kubernetes API server until a signal"),
 }
 

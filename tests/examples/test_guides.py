@@ -2,20 +2,21 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import requests
+import yaml
 
-from kubectl_runtime import Api, Client, Config, DeleteParams, Patch
+from kubectl_runtime import Api, Client, Config, DeleteParams, Patch, apply_manifests
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.observe.metrics import FAMILIES
 from kubectl_runtime.testing import ApiServer, Simulation
-from tests.examples.programs import LIMIT, ROOT, blocks, environment
+from tests.examples.programs import LIMIT, ROOT, Program, blocks, environment
 
 GUIDE = ROOT / "examples" / "guides" / "first-controller.md"
 DELETION_GUIDE = ROOT / "examples" / "guides" / "deletion-and-finalizers.md"
@@ -152,8 +153,24 @@ def test_the_observability_guide_is_short_its_tests_pass_and_its_series_exist(tm
 
 
 def test_the_program_prints_its_crd(saved: Path) -> None:
-    done = run(saved, "greeting.py", "--crd")
-    assert json.loads(done.stdout)["metadata"]["name"] == "greetings.example.com", done.stderr
+    done = run(saved, "-m", "kubectl_runtime", "crd", "greeting:Greeting")
+    assert yaml.safe_load(done.stdout)["metadata"]["name"] == "greetings.example.com", done.stderr
+
+
+def test_the_program_runs_on_a_server_of_its_own(saved: Path) -> None:
+    commands = "".join(blocks(GUIDE, "sh"))
+    assert ".venv/bin/kubectl-runtime run greeting:main --dev\n" in commands
+    assert "export KUBECONFIG=$PWD/.kubectl-runtime/kubeconfig\n" in commands
+    (manifest,) = re.findall(r"<<EOF\n(.*?)EOF\n", commands, re.DOTALL)
+    with Program("-m", "kubectl_runtime", "run", "greeting:main", "--dev", cwd=saved) as program:
+        program.until("reconciling")
+        with Client(Config.from_kubeconfig(saved / ".kubectl-runtime" / "kubeconfig")) as client:
+            apply_manifests(client, manifest, field_manager="kubectl", progress=False)
+            maps = Api.default_namespaced(client, ConfigMap)
+            ada = next(event.obj for event in maps.watch() if event.obj is not None and event.obj.name == "ada")
+            assert ada.data == {"text": "Hello Ada!"}
+        program.send(signal.SIGINT)
+        assert program.end() == 0, program.text
 
 
 def test_the_types_of_the_program_are_right(saved: Path) -> None:
@@ -163,6 +180,6 @@ def test_the_types_of_the_program_are_right(saved: Path) -> None:
 
 
 def test_files_that_are_named_exist() -> None:
-    for name in ("access.yaml", "crd.yaml", "deployment.yaml", "Dockerfile"):
+    for name in ("access.yaml", "crd.yaml", "deployment.yaml", "network.yaml", "Dockerfile"):
         assert f"examples/deploy/{name}" in GUIDE.read_text()
         assert (ROOT / "examples" / "deploy" / name).exists()

@@ -27,6 +27,7 @@ from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.manager.manager_running import RunningManager
 from kubectl_runtime.runtime.manager.members import ControllerMember, Member, RunnableMember
 from kubectl_runtime.runtime.manager.servers import Server, servers_for
+from kubectl_runtime.runtime.manager_defaults import SERVE, current_defaults
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles
 
@@ -40,7 +41,7 @@ class Manager:
     Safe to use from any thread. What is added later starts at once.
     """
 
-    def __init__(self, client: Client, *, leader: LeaderElection | None = None, serve: str | None = ":8080",
+    def __init__(self, client: Client, *, leader: LeaderElection | None = None, serve: str | None = SERVE,
                  grace: Duration = 25) -> None:
         """`client`: for the Lease, and for what is added; it is not closed. `leader`: which Lease decides when work
         begins; None: at once. `serve`: `HOST:PORT` for `/healthz`, `/readyz` and, where the client was made with
@@ -49,10 +50,11 @@ class Manager:
         """
         if not hasattr(client, "with_layer"):
             raise RequestError(f"a Manager takes a Client, not {type(client).__name__}")
+        defaults = current_defaults.get()
+        leader, serve = defaults.for_leader(leader), defaults.for_serve(serve)
         if leader is not None and not isinstance(leader, LeaderElection):
             raise RequestError(f'leader={leader!r} is no LeaderElection: LeaderElection("my-operator")')
         self._client = client
-        self._leader = leader
         self._address = None if serve is None else ListenAddress.parse(serve)
         self._grace = seconds(grace)
         if not self._grace >= 0:
@@ -64,6 +66,16 @@ class Manager:
         self._servers: list[Server] = []
         self._started = False
         self._change = threading.Lock()
+
+    @property
+    def leader(self) -> LeaderElection | None:
+        """The election that decides when work begins; None without one."""
+        return None if self._lock is None else self._lock.election
+
+    @property
+    def serve(self) -> str | None:
+        """Where it serves health and metrics, as `HOST:PORT`; None for nowhere."""
+        return None if self._address is None else str(self._address)
 
     @overload
     def add(self, controller: BoundController[Any], *, needs_leader: bool = True) -> Manager: ...
@@ -151,9 +163,15 @@ class Manager:
                 raise RequestError("this manager was started already; make a new one")
             self._started = True
             members = list(self._members.values())
-        own = () if self._address is None else servers_for(self._address, self._running, self._client.observer)
+        own = () if self._address is None else servers_for(self._address, self._running, self._why_not_alive,
+                                                                  self._client.observer)
         self._running.launch([*own, *self._servers], members, foreground=foreground)
         return self._running
+
+    def _why_not_alive(self) -> str:
+        with self._change:
+            members = list(self._members.values())
+        return "; ".join(reason for member in members if (reason := member.why_not_alive()))
 
     def _add(self, member: Member) -> None:
         with self._change:

@@ -61,6 +61,9 @@ class Member(Protocol):
 
     def why_not_ready(self) -> str: ...
 
+    def why_not_alive(self) -> str:
+        """What only a new process can heal; empty when all is well. Does not block."""
+
     def owns(self, thread: threading.Thread) -> bool:
         """Whether `thread`, which asks, belongs to it, and so cannot wait for its end."""
 
@@ -125,6 +128,11 @@ class ControllerMember:
             return str(error)
         return ""
 
+    def why_not_alive(self) -> str:
+        running = self._running
+        reason = "" if running is None else running.why_not_alive
+        return f"controller {self.name}: {reason}" if reason else ""
+
     def owns(self, thread: threading.Thread) -> bool:
         return self._running is not None and self._running.owns(thread)
 
@@ -178,6 +186,10 @@ class RunnableMember:
         """It has no second token."""
 
     def why_not_ready(self) -> str:
+        return ""
+
+    def why_not_alive(self) -> str:
+        """Nothing is known of the way of a function."""
         return ""
 
     def owns(self, thread: threading.Thread) -> bool:

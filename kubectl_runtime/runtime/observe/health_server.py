@@ -93,8 +93,8 @@ class HealthServer:
         """Ask a running controller, by its name, whether it is alive and ready. Raises RequestError when the name is
         taken."""
         name = running.name.replace("/", "-")
-        self._ready.add(name, lambda: _expect(running.why_not_ready))
-        self._live.add(name, lambda: _expect(running.why_not_alive))
+        self._ready.add(name, lambda: expect_none(running.why_not_ready))
+        self._live.add(name, lambda: expect_none(running.why_not_alive))
 
     def start(self) -> None:
         """Listen, and return. Raises OSError when the address is taken or not this host's; RequestError the second
@@ -153,6 +153,7 @@ class HealthServer:
                 self._stopping.wait(0.1)
 
 
-def _expect(reason: str) -> None:
+def expect_none(reason: str) -> None:
+    """The check that fails for `reason`, and passes if there is none."""
     if reason:
         raise Unhealthy(reason)

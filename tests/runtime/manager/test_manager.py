@@ -35,8 +35,10 @@ from kubectl_runtime import (
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.resources.coordination_v1 import Lease
+from kubectl_runtime.runtime.controller.well_being import DISPATCHER_LIMIT
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.observe.metrics import Metrics
+from kubectl_runtime.runtime.reconcile.runner import Runner
 from tests.examples.programs import ROOT, Program
 
 LIMIT = 20
@@ -539,6 +541,25 @@ def test_it_serves_health_and_what_the_metrics_of_its_client_know(server: ApiSer
                   in requests.get(f"http://{address}/metrics", timeout=5).text, "the metrics say who leads")
         with pytest.raises(requests.ConnectionError):
             requests.get(f"http://{address}/healthz", timeout=5)
+
+
+def test_a_controller_that_is_stuck_makes_it_dead_and_one_that_waits_does_not(
+        client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    late = {"seconds": 0.0}
+    monkeypatch.setattr(Runner, "dispatcher_late", lambda _: late["seconds"])
+    missing = Controller(Api.all(client, ApiResource("example.com", "v1", "Missing", "missings")))
+    manager = Manager(client, leader=LeaderElection("alive", **QUICK), serve=address).add(missing, nothing)
+    manager.add_runnable(lambda stop: stop.wait(), "waiting")
+    with manager.start():
+        assert requests.get(f"http://{address}/healthz", timeout=5).status_code == 200
+        assert requests.get(f"http://{address}/readyz", timeout=5).status_code == 500
+        late["seconds"] = DISPATCHER_LIMIT + 1
+        answer = requests.get(f"http://{address}/healthz/manager", timeout=5)
+        assert (answer.status_code, answer.text) == (500, "internal server error: manager failed: reason withheld\n")
+        late["seconds"] = 0.0
+        assert requests.get(f"http://{address}/healthz", timeout=5).status_code == 200
 
 
 def test_arguments_that_cannot_work_are_refused(client: Client) -> None:

@@ -1,0 +1,54 @@
+"""How the commands that run an operator write logs: the library's lines, and those of the program, to standard error.
+
+    text    time LEVEL logger: message        json    one object a line
+    short   the same for eyes: a time of day, the library's loggers without its name, colours on a terminal; what
+            controllers and the command say themselves, the manager does not say again
+
+The level of `--log-level`, else of the environment, is that of the library and of the program's own package; everything
+else is heard from INFO on, so that nobody has to read how urllib3 works.
+"""
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import TextIO
+
+from kubectl_runtime.runtime import logs
+
+_SAID_ALREADY = ",".join(f"runtime.{name}=warn" for name in (
+    "observe.health_server", "manager.servers", "manager.manager_end", "manager.manager_running"))
+_COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "1;31", logging.DEBUG: "2"}
+
+
+class ShortFormatter(logs.TextFormatter):
+    """For people who develop: `17:04:59 WARNING controller.widget: message [ID Kind namespace/name]`."""
+
+    def __init__(self, *, colours: bool) -> None:
+        super().__init__()
+        self.datefmt, self.default_msec_format = "%H:%M:%S", ""
+        self._colours = colours
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        name = record.name
+        record.name = name.removeprefix(f"{logs.ROOT}.")
+        try:
+            text = super().formatMessage(record)
+        finally:
+            record.name = name  # other handlers see the same record
+        colour = _COLOURS.get(record.levelno) if self._colours else None
+        return f"\x1b[{colour}m{text}\x1b[0m" if colour else text
+
+
+def set_up_logs(form: str, levels: str | None, package: str, *, stream: TextIO | None = None) -> None:
+    """`form`: text, json or short. `levels`: as `--log-level`, None for the environment's. `package`: the program's."""
+    stream = sys.stderr if stream is None else stream
+    wanted = levels if levels is not None else os.environ.get(logs.VARIABLE) or "info"
+    handler = logs.setup(f"{_SAID_ALREADY},{wanted}" if form == "short" else wanted, json=form == "json",
+                         stream=stream, environ={})
+    if form == "short":
+        handler.setFormatter(ShortFormatter(colours=stream.isatty() and "NO_COLOR" not in os.environ))
+    level = logs.parse_levels(wanted)[0].get(logs.ROOT, logging.INFO)
+    logging.getLogger().setLevel(max(level, logging.INFO))
+    if logging.getLogger(package).level == logging.NOTSET:  # the directives may name it
+        logging.getLogger(package).setLevel(level)

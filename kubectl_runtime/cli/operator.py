@@ -1,0 +1,177 @@
+"""The process of an operator: from MODULE:NAME and the options to a Manager that runs until a signal.
+
+    logs            set up first, so that what the module does at import can be seen
+    the module      imported; what `prepare` has to do then is done: with --dev, its kinds are made known to the server
+    the function    called with the client; a Manager that it makes takes the options as its defaults
+    the Manager     its own, or one around the controller; compared with what the options say
+    run             until a signal, a failure, or the loss of the Lease
+"""
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+from kubectl_runtime.cli.log_setup import set_up_logs
+from kubectl_runtime.cli.places import CommandError, imported
+from kubectl_runtime.cli.program import made_by, program_in
+from kubectl_runtime.cli.run_options import FLAGS, RunOptions
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.config.config import Config, NotConfiguredError
+from kubectl_runtime.core.base.clock import seconds
+from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
+from kubectl_runtime.runtime.controller.controller import BoundController
+from kubectl_runtime.runtime.manager.leader_election import LeaderElection
+from kubectl_runtime.runtime.manager.manager import Manager
+from kubectl_runtime.runtime.manager_defaults import SERVE, ManagerDefaults, manager_defaults
+from kubectl_runtime.runtime.usercode import described, guarded_logger
+
+log = guarded_logger(__name__)
+
+NOWHERE = "0"
+"""As an address: nothing is served; controller-runtime's word for it."""
+
+
+def _nothing(_: object) -> None:
+    """For those who have nothing to add."""
+
+
+def run_operator(options: RunOptions, *, form: str = "text", serve: str | None = SERVE,
+                 prepare: Callable[[Client], object] = _nothing,
+                 announce: Callable[[Manager], object] = _nothing) -> int:
+    """Set up logs, in the `form` that is used where nothing else is said, and `operate`; the exit status.
+
+    What keeps it from running is told on standard error: where logs are JSON, as one of them.
+    """
+    set_up_logs(options.log_format or form, options.log_level, options.program.module.partition(".")[0])
+    try:
+        operate(options, serve=serve, prepare=prepare, announce=announce)
+    except (CommandError, KubeError) as error:
+        if options.log_format == "json":
+            log.error("%s", error)
+        else:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1
+    except KeyboardInterrupt:  # before the manager has taken over the signals
+        return 128 + signal.SIGINT
+    return 0
+
+
+def operate(options: RunOptions, *, serve: str | None = SERVE, prepare: Callable[[Client], object] = _nothing,
+            announce: Callable[[Manager], object] = _nothing) -> None:
+    """Run the operator; blocks until its end, in the main thread.
+
+    `serve`: where, if neither the options nor the program say it. `prepare` is called when the module is imported,
+    `announce` with what will run.
+
+    Raises CommandError for what keeps it from running, with what to do, and for a failure of the program's own;
+    KubeError for one of the library: ControllerError, LeadershipLost, a configuration that cannot be used.
+    """
+    with ends_at_once():
+        module = imported(options.program.module)
+        function = program_in(module, options.program)
+        client = Client(config_of(options), observer=_observer(options))
+    with client:
+        with ends_at_once():
+            prepare(client)
+            manager = manager_of(options, lambda: made_by(function, client, options.program), client, serve)
+            announce(manager)
+        try:
+            manager.run()
+        except KubeError:
+            raise
+        except Exception as error:
+            raise CommandError(_why_it_ended(error)) from error
+
+
+def _why_it_ended(error: Exception) -> str:
+    said = error.strerror if isinstance(error, OSError) else None
+    if said and said.startswith("cannot listen at"):
+        return f"{said.partition(' (while')[0]}; --health-probe-bind-address says another address, or 0 for none"
+    return f"the operator has failed, as the log says: {described(error)}"
+
+
+def config_of(options: RunOptions) -> Config:
+    """The cluster that is meant. Raises CommandError, ConfigError."""
+    try:
+        config = Config.infer(context=options.context) if options.kubeconfig is None else \
+            Config.from_kubeconfig(options.kubeconfig, options.context)
+    except NotConfiguredError as error:
+        raise CommandError(f"{error} Without a cluster, --dev runs it on an API server of its own.") from None
+    return config if options.namespace is None else replace(config, default_namespace=options.namespace)
+
+
+def manager_of(options: RunOptions, make: Callable[[], BoundController[Any] | Manager], client: Client,
+               serve: str | None = SERVE) -> Manager:
+    """The Manager to run: the one that `make` returns, or one around its controller, which brings its own grace period.
+
+    Raises CommandError where it says one thing and the options another.
+    """
+    try:
+        election = options.election()
+    except RequestError as error:
+        raise CommandError(str(error)) from None
+    address = options.health_probe_bind_address
+    default = serve if address is None else None if address == NOWHERE else address
+    with manager_defaults(ManagerDefaults(election, default)):
+        made = make()
+        manager = made if isinstance(made, Manager) else \
+            Manager(client, grace=made.controller.plan().grace).add(made)
+    _check_election(options, manager)
+    if address is not None and (manager.serve or NOWHERE) != address:
+        raise CommandError(f"--health-probe-bind-address says {address}, and the program's own Manager serve="
+                           f"{manager.serve!r}: leave one of them out")
+    return manager
+
+
+def _check_election(options: RunOptions, manager: Manager) -> None:
+    election, said = manager.leader, options.lease
+    if election is None:
+        if options.leader_elect:
+            raise CommandError(f"--leader-elect needs the name of the Lease: {FLAGS['name']} NAME, one that no other "
+                               "operator uses")
+        if said:
+            raise CommandError(f"{FLAGS[next(iter(said))]} says how, and nothing asks for an election: add "
+                               "--leader-elect")
+        return
+    if options.leader_elect is False:
+        raise CommandError(f"--no-leader-elect, and the program's own Manager is elected by the Lease {election.name}: "
+                           "leave one of them out")
+    for name, value in said.items():
+        own = _value(election, name)
+        if value != own:
+            raise CommandError(f"{FLAGS[name]} says {value}, and the program's own LeaderElection {name}={own}: leave "
+                               "one of them out")
+
+
+def _value(election: LeaderElection, name: str) -> Any:
+    value = getattr(election, name)
+    return seconds(value) if name in ("lease", "renew_deadline", "retry") else value
+
+
+def _observer(options: RunOptions) -> Observer:
+    if not options.metrics:
+        return NO_OBSERVER
+    from kubectl_runtime.runtime.observe.metrics import Metrics  # prometheus-client, for those who want it
+
+    return Metrics()
+
+
+@contextlib.contextmanager
+def ends_at_once() -> Iterator[None]:
+    """Let SIGTERM end the process while there is nothing to end gracefully: Python leaves it to the kernel, which
+    ignores it for process 1 of a container."""
+    def end(number: int, _: FrameType | None) -> None:
+        os._exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

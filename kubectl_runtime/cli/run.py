@@ -1,0 +1,31 @@
+"""`kubectl-runtime run MODULE:NAME`: an operator from the command line. See `run_options` for what can be said.
+
+    without --dev   this process is the operator      operator.py
+    with --dev      this process is an API server, and the operator one below it that comes and goes      dev/
+
+Either is imported only where it is needed: the client and the controller, and the API server, take half a second each.
+"""
+from __future__ import annotations
+
+import argparse
+import sys
+
+from kubectl_runtime.cli.places import CommandError
+from kubectl_runtime.cli.run_options import RunOptions, checked
+from kubectl_runtime.cli.run_options import add_options as add_options  # noqa: PLC0414 - main looks for it here
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run until a signal; the exit status. Blocks; for the main thread."""
+    try:
+        options = checked(RunOptions.of(given))
+        if options.dev:
+            from kubectl_runtime.cli.dev.develop import develop
+
+            return develop(options)
+    except CommandError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1
+    from kubectl_runtime.cli.operator import run_operator
+
+    return run_operator(options)

@@ -1,0 +1,167 @@
+"""The command line of `kubectl-runtime run`, as a value.
+
+Flags have the names that kubectl, Kubernetes's own components and the projects of controller-runtime give them. None
+is what nobody said.
+"""
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from kubectl_runtime.cli.places import CommandError, Place, place
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.runtime import logs
+from kubectl_runtime.runtime.manager.leader_election import LeaderElection
+from kubectl_runtime.runtime.observe.listen_address import ListenAddress
+from kubectl_runtime.schema.durations import parse_duration
+
+DESCRIPTION = """\
+Run an operator: the function NAME of MODULE is called with a client, and what it returns is run until a signal.
+
+    def main(client: Client) -> BoundController[Widget]:
+        return Controller(Api.all(client, Widget)).owns(Api.all(client, ConfigMap)).bind(reconcile)
+
+It returns a controller with its reconciler, as here, or a Manager of several. What a Manager says itself counts; the
+options add what it leaves open, and one that contradicts it is an error. MODULE is found as `python -m` finds it: in
+the current folder, then on Python's path.
+"""
+
+EPILOG = """\
+examples:
+  kubectl-runtime run operator_of_mine:main --dev       on an API server of its own, anew with each change of the source
+  kubectl-runtime run operator_of_mine:main             on the cluster of your kubeconfig, or that of the Pod
+  kubectl-runtime run operator_of_mine:main --log-format json --leader-elect --leader-elect-resource-name mine
+
+exit status: 0 after SIGINT or SIGTERM; 1 when it cannot run, or ended by itself (a failure, a lost leadership), or
+something still ran after the grace period; 2 when the command line is wrong; 128 + n after a second signal n.
+"""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What was said. Durations are seconds."""
+
+    program: Place
+    dev: bool = False
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+    leader_elect: bool | None = None
+    leader_elect_resource_name: str | None = None
+    leader_elect_resource_namespace: str | None = None
+    leader_elect_lease_duration: float | None = None
+    leader_elect_renew_deadline: float | None = None
+    leader_elect_retry_period: float | None = None
+    health_probe_bind_address: str | None = None
+    metrics: bool = True
+    log_format: str | None = None
+    log_level: str | None = None
+
+    @classmethod
+    def of(cls, given: argparse.Namespace) -> RunOptions:
+        return cls(**{name: getattr(given, name) for name in cls.__dataclass_fields__})
+
+    @property
+    def lease(self) -> dict[str, Any]:
+        """What was said of the Lease, by the names of `LeaderElection`."""
+        said = {"name": self.leader_elect_resource_name, "namespace": self.leader_elect_resource_namespace,
+                "lease": self.leader_elect_lease_duration, "renew_deadline": self.leader_elect_renew_deadline,
+                "retry": self.leader_elect_retry_period}
+        return {name: value for name, value in said.items() if value is not None}
+
+    def election(self) -> LeaderElection | None:
+        """The election that was asked for, if its Lease was named. Raises RequestError for what makes none."""
+        said = self.lease
+        return LeaderElection(**said) if self.leader_elect and "name" in said else None
+
+
+FLAGS = {"name": "--leader-elect-resource-name", "namespace": "--leader-elect-resource-namespace",
+         "lease": "--leader-elect-lease-duration", "renew_deadline": "--leader-elect-renew-deadline",
+         "retry": "--leader-elect-retry-period"}
+"""How the command line calls the arguments of `LeaderElection`."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.usage = f"{parser.prog} MODULE:NAME [options]"
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("program", type=place, metavar="MODULE:NAME",
+                        help="the function, such as my_package.operator:main")
+    parser.add_argument("--dev", action="store_true",
+                        help="try it without a cluster: start an API server, install the CRDs of the program, write a "
+                             "kubeconfig for kubectl, and run the program anew whenever its source changes")
+    _cluster(parser.add_argument_group("the cluster"))
+    _election(parser.add_argument_group("one of several replicas"))
+    _telling(parser.add_argument_group("what it tells of itself"))
+
+
+def _cluster(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--kubeconfig", metavar="FILE",
+                       help="the kubeconfig to use (default: $KUBECONFIG, ~/.kube/config, else the Pod's own account)")
+    group.add_argument("--context", metavar="NAME", help="the kubeconfig's context to use (default: its current one)")
+    group.add_argument("-n", "--namespace", metavar="NAME",
+                       help="the client's default namespace, and that of the Lease (default: the context's, or the "
+                            "Pod's)")
+
+
+def _election(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--leader-elect", action=argparse.BooleanOptionalAction, default=None,
+                       help="begin to work when this process holds the Lease, and write only through ctx.client, which "
+                            "refuses what comes after the Lease was lost")
+    group.add_argument(FLAGS["name"], metavar="NAME",
+                       help="the name of the Lease, which is the operator's alone; needed with --leader-elect")
+    group.add_argument(FLAGS["namespace"], metavar="NAME", help="its namespace (default: --namespace)")
+    for flag, default, what in ((FLAGS["lease"], "15s", "how long a silent holder counts, for the others"),
+                                (FLAGS["renew_deadline"], "10s", "how long it counts for itself when renewals fail"),
+                                (FLAGS["retry"], "2s", "how often it is renewed, or looked at")):
+        group.add_argument(flag, type=_duration, metavar="DURATION", help=f"{what} (default: {default})")
+
+
+def _telling(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--health-probe-bind-address", type=_address, metavar="ADDRESS",
+                       help="where /healthz, /readyz and /metrics are served, such as 127.0.0.1:8080, or 0 for nowhere "
+                            "(default: :8080, which is every address of this host; with --dev a free port of loopback)")
+    group.add_argument("--metrics", action=argparse.BooleanOptionalAction, default=True,
+                       help="count what happens, and serve it at /metrics (default: --metrics)")
+    group.add_argument("--log-format", choices=["text", "json"],
+                       help="lines of text, or one JSON object a line (default: text)")
+    group.add_argument("--log-level", type=_levels, metavar="LEVELS",
+                       help=f"debug, info, warn, error or off, also for single loggers: info,controller.widget=debug "
+                            f"(default: ${logs.VARIABLE}, or info)")
+
+
+def _duration(text: str) -> float:
+    try:
+        return parse_duration(text) / timedelta(seconds=1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 15s or 1m30s") from None
+
+
+def _address(text: str) -> str:
+    try:
+        return text if text == "0" else str(ListenAddress.parse(text))
+    except RequestError as error:
+        raise argparse.ArgumentTypeError(f"{error}; 0 is for nowhere") from None
+
+
+def _levels(text: str) -> str:
+    _, wrong = logs.parse_levels(text)
+    if wrong:
+        raise argparse.ArgumentTypeError(f"{', '.join(map(repr, wrong))}: write a level (debug, info, warn, error or "
+                                         "off), or LOGGER=LEVEL")
+    return text
+
+
+def checked(options: RunOptions) -> RunOptions:
+    """The options, if they fit together. Raises CommandError."""
+    if options.dev:
+        for flag, said in (("--kubeconfig", options.kubeconfig), ("--context", options.context)):
+            if said is not None:
+                raise CommandError(f"{flag} names a cluster, and --dev runs on a server of its own: leave one of them "
+                                   "out")
+    if options.leader_elect is False and options.lease:
+        raise CommandError(f"--no-leader-elect and {FLAGS[next(iter(options.lease))]} contradict each other")
+    return options

@@ -1,0 +1,99 @@
+"""The definitions that `run --dev` installs."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from kubectl_runtime import Api, Client, CustomResource
+from kubectl_runtime.cli.dev.kinds import install_kinds, loaded_kinds
+from kubectl_runtime.cli.places import CommandError
+from kubectl_runtime.resources import CustomResourceDefinition
+from kubectl_runtime.testing import ApiServer
+
+
+class Spec(msgspec.Struct):
+    size: int = 1
+
+
+class Wide(msgspec.Struct):
+    size: int = 1
+    colour: str = ""
+
+
+class Base(CustomResource):
+    """Without a kind."""
+
+
+class Part(Base, group="parts.example.com", version="v1", kind="Part"):
+    spec: Spec
+
+
+class PartWithColour(Base, group="parts.example.com", version="v1", kind="Part"):
+    spec: Wide
+
+
+class OldTool(CustomResource, group="tools.example.com", version="v1beta1", kind="Tool", storage=False):
+    spec: Spec
+
+
+class Tool(CustomResource, group="tools.example.com", version="v1", kind="Tool"):
+    spec: Wide
+
+
+class NewPart(CustomResource, group="parts.example.com", version="v2", kind="Part"):
+    spec: Spec
+
+
+class RivalTool(CustomResource, group="tools.example.com", version="v2", kind="Tool"):
+    spec: Wide
+
+
+class Odd(CustomResource, group="example.com", version="v1", kind="Odd"):
+    spec: Later
+
+
+Later = complex
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with ApiServer() as server, server.client() as client:
+        yield client
+
+
+def test_every_class_with_a_kind_is_found_and_no_base(client: Client) -> None:
+    found = loaded_kinds()
+    assert {Part, PartWithColour, OldTool, Tool, RivalTool, Odd} <= set(found)
+    assert Base not in found
+    assert found == sorted(found, key=lambda kind: kind.crd_name())
+
+
+def test_kinds_can_be_used_when_they_are_installed_and_follow_a_change(client: Client) -> None:
+    assert install_kinds(client, [Part, OldTool, Tool]) == ["parts.parts.example.com", "tools.tools.example.com"]
+    Api.default_namespaced(client, Part).create(Part(name="a", spec=Spec(2)))
+    for kind in (Tool, OldTool):
+        assert Api.default_namespaced(client, kind).list().items == []
+    tool = Api.all(client, CustomResourceDefinition).get("tools.tools.example.com")
+    assert [(version["name"], version["storage"]) for version in tool["spec"]["versions"]] == [
+        ("v1", True), ("v1beta1", False)]
+    with pytest.raises(CommandError, match=r"v1 was previously a storage version(.|\n)*with a server that is empty"):
+        install_kinds(client, [NewPart])
+    install_kinds(client, [PartWithColour])
+    parts = Api.default_namespaced(client, PartWithColour)
+    parts.create(PartWithColour(name="b", spec=Wide(2, "red")))
+    assert parts.get("b").spec.colour == "red"
+    assert parts.get("a").spec.size == 2
+
+
+@pytest.mark.parametrize(("kinds", "said"), [
+    ([Part, PartWithColour], r":Part and .*:PartWithColour both define version v1 of parts\.parts\.example\.com: let "
+                             "one of them be a Resource"),
+    ([Tool, RivalTool], r":Tool, .*:RivalTool are versions of tools\.tools\.example\.com: storage=True has to be said "
+                        "of one of them"),
+    ([Odd], r":Odd has no definition: Odd\.spec: complex"),
+])
+def test_classes_that_make_no_definition_are_told(client: Client, kinds: list[type[CustomResource]], said: str) -> None:
+    with pytest.raises(CommandError, match=said):
+        install_kinds(client, kinds)
