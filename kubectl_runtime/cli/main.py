@@ -1,6 +1,8 @@
 """The command line of `kubectl-runtime`.
 
     kubectl-runtime crd MODULE:CLASS...    CustomResourceDefinitions as YAML on standard output
+    kubectl-runtime codegen FILE...        a typed module for somebody else's definitions, on standard output
+    kubectl-runtime rbac MODULE:NAME       the rights that an operator needs, as YAML on standard output
     kubectl-runtime server [OPTIONS]       an embedded API server for tests and demos, until a signal
     kubectl-runtime --version
 
@@ -22,6 +24,8 @@ PROGRAM = "kubectl-runtime"
 
 _COMMANDS = {
     "crd": ("kubectl_runtime.cli.crd", "print the CustomResourceDefinitions of classes, as YAML"),
+    "codegen": ("kubectl_runtime.cli.codegen", "print a typed Python module for somebody else's definitions"),
+    "rbac": ("kubectl_runtime.cli.rbac", "print the role that an operator needs, as YAML"),
     "server": ("kubectl_runtime.testing.__main__", "run an embedded Kubernetes API server until a signal"),
 }
 
