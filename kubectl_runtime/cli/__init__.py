@@ -5,6 +5,8 @@
     run     runs an operator                                                         cli/run.py, run_options.py
             as this process                                                          cli/operator.py, log_setup.py
             on a server of its own, again and again (--dev)                          cli/dev/
+    codegen prints a typed module for somebody else's CustomResourceDefinitions     cli/codegen.py
+    rbac    prints the role that an operator needs                                   cli/rbac.py
     server  the embedded API server until a signal                                   kubectl_runtime.testing.__main__
 
 MODULE:NAME, which most commands take, is found by cli/places.py, and called as a program by cli/program.py.
