@@ -59,13 +59,13 @@ class LeaseStore:
         except ApiError as error:
             found = None if isinstance(error, KindNotServedError) else _meaning(request, error)
             if found is None:
-                self._trouble.failed(self._name, type(request).__name__.lower(), error)
+                self._trouble.failed(self._name, request, error)
                 return Failed()
             answer = found
         except BaseException as error:  # noqa: BLE001 - layers, credentials and observers are other people's code
-            self._trouble.failed(self._name, type(request).__name__.lower(), error)
+            self._trouble.failed(self._name, request, error)
             return Failed()
-        self._trouble.worked(self._name)
+        self._trouble.worked(self._name, request)
         return answer
 
     def _perform(self, request: Request, timeout: float) -> Read | Written:
@@ -93,30 +93,31 @@ class LeaseStore:
 
 
 class Trouble:
-    """What is told of failing requests for Leases: of each kind of failure the first, and when none is left. Safe to
-    use from any thread."""
+    """What is told of failing requests for Leases: of each kind of failure the first, and when none is left. That a
+    Lease can be read does not end the trouble of writing it. Safe to use from any thread."""
 
     def __init__(self, whose: str) -> None:
         self._whose = whose
         self._lock = threading.Lock()
-        self._kinds: dict[str, tuple[type[BaseException], int]] = {}
+        self._kinds: dict[tuple[str, bool], tuple[type[BaseException], int]] = {}
 
-    def failed(self, name: str, what: str, error: BaseException) -> None:
-        """`what` was asked for, of the Lease `name`, and failed."""
+    def failed(self, name: str, request: object, error: BaseException) -> None:
+        """`request` for the Lease `name` failed."""
         kind = type(error), error.code if isinstance(error, ApiError) else 0
         with self._lock:
             known = kind in self._kinds.values()
-            self._kinds[name] = kind
+            self._kinds[name, isinstance(request, Get)] = kind
         if not known:
-            text = error if isinstance(error, KubeError) else f"{what} failed: {described(error)}"
-            log.warning("%s: %s", self._whose, text, exc_info=None if isinstance(error, KubeError) else error)
+            what = f"{type(request).__name__.lower()} failed: "
+            log.warning("%s: %s", self._whose, error if isinstance(error, KubeError) else what + described(error),
+                        exc_info=None if isinstance(error, KubeError) else error)
 
-    def worked(self, name: str) -> None:
-        """A request for the Lease `name` was answered."""
+    def worked(self, name: str, request: object) -> None:
+        """`request` for the Lease `name` was answered."""
         if not self._kinds:
             return
         with self._lock:
-            over = self._kinds.pop(name, None) is not None and not self._kinds
+            over = self._kinds.pop((name, isinstance(request, Get)), None) is not None and not self._kinds
         if over:
             log.info("%s: the server answers again", self._whose)
 

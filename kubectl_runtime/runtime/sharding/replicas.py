@@ -22,7 +22,7 @@ from math import inf
 from kubectl_runtime.runtime.sharding.shard_events import Sight
 
 FORGOTTEN_AFTER = 10
-"""So many times the time of a Lease after it was last seen to change, it is deleted: what dead replicas have left."""
+"""So many times the time of a Lease after it was last seen to change, one of a shard of another number is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,8 @@ class Replicas:
         return min((one.until(self.lease) for one in self.seen.values() if one.counts), default=inf)
 
     def forgotten(self, at: float) -> dict[str, str]:
-        """Leases that nobody has used for long, and their versions."""
-        return {name: one.sight.version for name, one in self.seen.items()
-                if not one.counts and at >= one.since + FORGOTTEN_AFTER * (one.until(self.lease) - one.since)}
+        """Leases to delete, and their versions: of dead replicas at once, so that one that comes now does not count
+        them for the time of a Lease, as it would anything that it sees for the first time; of shards of another number
+        when nobody has used them for long."""
+        return {name: one.sight.version for name, one in self.seen.items() if not one.counts and (
+            one.sight.shard is None or at >= one.since + FORGOTTEN_AFTER * (one.until(self.lease) - one.since))}

@@ -20,7 +20,16 @@ from kubectl_runtime.resources.coordination_v1 import Lease
 from kubectl_runtime.runtime.manager.lease_events import Request
 from kubectl_runtime.runtime.manager.lease_record import LeaseRecord
 from kubectl_runtime.runtime.manager.lease_store import LeaseStore, Trouble
-from kubectl_runtime.runtime.sharding.shard_events import OWN, Answered, Deleted, Listed, NotListed, Sight
+from kubectl_runtime.runtime.sharding.shard_events import (
+    OWN,
+    Answered,
+    Delete,
+    Deleted,
+    Listed,
+    ListLeases,
+    NotListed,
+    Sight,
+)
 from kubectl_runtime.runtime.sharding.sharding import Sharding
 
 NAME = "sharding.kubectl-runtime.dev/name"
@@ -52,9 +61,9 @@ class ShardLeases:
             sights = tuple(sight for lease in self._api.list(self._params, timeout=timeout)
                            if (sight := _sight(lease)) is not None)
         except BaseException as error:  # noqa: BLE001 - layers, credentials and observers are other people's code
-            self._trouble.failed("", "the list", error)
+            self._trouble.failed("", ListLeases(), error)
             return NotListed()
-        self._trouble.worked("")
+        self._trouble.worked("", ListLeases())
         return Listed(sights)
 
     def delete(self, name: str, version: str | None, timeout: float) -> Deleted:
@@ -65,9 +74,7 @@ class ShardLeases:
             self._api.delete(name, DeleteParams(preconditions=guard), timeout=timeout)
         except BaseException as error:  # noqa: BLE001 - as above
             if not isinstance(error, ApiError) or error.code not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
-                self._trouble.failed(name, "the deletion", error)
-                return Deleted(name)
-        self._trouble.worked(name)
+                self._trouble.failed(name, Delete(name, version), error)
         return Deleted(name)
 
 

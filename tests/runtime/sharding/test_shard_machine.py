@@ -135,6 +135,17 @@ def test_a_replica_that_was_frozen_beyond_its_leases_works_for_nothing_when_it_g
     assert world.loads() == [5, 5, 6]
 
 
+def test_one_that_comes_after_a_death_counts_as_the_others_do() -> None:
+    """A dead replica's own Lease is deleted by those who have missed it, so that it is not new to anybody."""
+    world = world_of(4)
+    world.replicas[0].die()
+    world.run(LEASE + RETRY + SLACK + RETRY)
+    assert len([name for name in world.leases if "replica" in name]) == 3
+    world.join()
+    world.run(SETTLED)
+    assert (world.unowned(), world.loads()) == ([], [4, 4, 4, 4])
+
+
 def test_replicas_with_another_number_of_shards_take_nothing_until_the_last_of_the_old_ones_has_gone() -> None:
     world = world_of(2, shards=4)
     old = list(world.replicas)
