@@ -50,7 +50,8 @@ class RunResult(StrEnum):
     GONE = "gone"
     """There was no such object any more; the reconciler was not called."""
     SKIPPED = "skipped"
-    """The object is still the version that cannot be reconciled; the reconciler was not called."""
+    """The object is still the version that cannot be reconciled, or another replica's meanwhile; the reconciler was not
+    called."""
 
 
 class Observer:

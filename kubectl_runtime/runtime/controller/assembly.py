@@ -17,6 +17,7 @@ from kubectl_runtime.runtime.controller.ending import what_is_waited_for
 from kubectl_runtime.runtime.controller.gone import with_gone
 from kubectl_runtime.runtime.controller.plan import MainStream, Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.controller.resync import Resync
+from kubectl_runtime.runtime.controller.share import Listener, only_owned, while_owned
 from kubectl_runtime.runtime.controller.sync_gate import SyncGate
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.events.texts import qualified_name
@@ -82,11 +83,14 @@ class Assembly(Generic[K]):
                                     on_crowd=self._wake)
         if plan.on_gone is not None:
             execute = with_gone(execute, plan.on_gone, self.store, environment)
+        if plan.share is not None:
+            execute = while_owned(plan.share, execute, self.shutdown, plan.clock)
         self._timeouts = RunTimeouts(plan.run_timeout, self.shutdown, plan.clock, self._wake)
         self.runner = Runner(queue, self._ended_by_shutdown(execute), executor,
                              concurrency=plan.concurrency, clock=plan.clock, name=plan.name, observer=plan.observer,
                              on_bug=partial(on_bug, "the executor"))
-        self.inbox = Inbox(plan.resource, self.store, self.runner.trigger_all, logger=self.logger, on_bug=on_bug)
+        schedule = self.runner.trigger_all if plan.share is None else only_owned(plan.share, self.runner.trigger_all)
+        self.inbox = Inbox(plan.resource, self.store, schedule, logger=self.logger, on_bug=on_bug)
         names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, MainStream) else [])]
         begin = partial(plan.hold, self.runner.open) if plan.hold is not None else self.runner.open
         self.gate = SyncGate(names, on_open=begin, trouble_of=self._trouble_of, clock=plan.clock,
@@ -102,6 +106,8 @@ class Assembly(Generic[K]):
         """Connect the watches with the runner: from now on their steps lead to runs, and runs are told of writes."""
         self.plan.observer.controller_started(self.plan.name, self.plan.concurrency)
         self.shutdown.draining.on_set(self.plan.client.on_write(record_write))
+        if self.plan.share is not None:
+            self.shutdown.draining.on_set(self.plan.share.listen(Listener(self.inbox, self.runner)))
         if isinstance(self.plan.main, MainStream):
             self.store.when_ready(partial(self.gate.arrived, GIVEN_STREAM))
         for watch, plan, name in self._watch_plans:

@@ -168,7 +168,7 @@ def _left(state: LeaseState, release: bool, within: float, now: Now) -> LeaseSta
 
 def _answered(rules: Rules, state: LeaseState, answer: Answer, asked_at: float, now: Now) -> tuple[LeaseState, Action]:
     if isinstance(answer, Read):
-        state = _noted(state, answer.record, now.at)
+        state = noted(state, answer.record, now.at)
     elif isinstance(answer, Written):
         state = replace(state, seen=answer.record, seen_at=asked_at, known=True)
     else:
@@ -183,8 +183,8 @@ def _answered(rules: Rules, state: LeaseState, answer: Answer, asked_at: float, 
     return state, Wait(inf)
 
 
-def _noted(state: LeaseState, record: LeaseRecord | None, at: float) -> LeaseState:
-    """What was seen of a Lease that is gone stays seen."""
+def noted(state: LeaseState, record: LeaseRecord | None, at: float) -> LeaseState:
+    """The state after the Lease was read, by whomever: None where there is none; what was seen of it stays seen."""
     if record is None:
         return replace(state, known=False)
     if record == state.seen:  # only its content counts: labels and the like keep nobody in office
@@ -195,16 +195,16 @@ def _noted(state: LeaseState, record: LeaseRecord | None, at: float) -> LeaseSta
 def _standing_by(rules: Rules, state: LeaseState, answer: Answer, asked_at: float, now: Now
                  ) -> tuple[LeaseState, Action]:
     if isinstance(answer, Read):
-        held_until = _held_until(rules, state)
-        if now.at < held_until:
-            return _pause(state, min(_jittered(rules, now), held_until))
+        over_at = held_until(rules, state)
+        if now.at < over_at:
+            return _pause(state, min(jittered(rules, now), over_at))
         # What is our own already (its answer was lost, or came too late) is no transition.
         return _ask(state, _taken(rules, state, answer.record, now), now)
     if isinstance(answer, Written):
         deadline = asked_at + rules.renew_deadline
         if now.at < deadline:
             return _pause(replace(state, phase=Phase.LEADING, deadline=deadline, reread=False), asked_at + rules.retry)
-    return _pause(state, _jittered(rules, now))
+    return _pause(state, jittered(rules, now))
 
 
 def _leading(rules: Rules, state: LeaseState, answer: Answer, asked_at: float, now: Now) -> tuple[LeaseState, Action]:
@@ -237,7 +237,7 @@ def _releasing(rules: Rules, state: LeaseState, answer: Answer, asked_at: float,
     return _ask(replace(state, reread=isinstance(answer, Conflict)), Get(), now)
 
 
-def _held_until(rules: Rules, state: LeaseState) -> float:
+def held_until(rules: Rules, state: LeaseState) -> float:
     """Until when another's holding counts, as far as we have seen."""
     seen = state.seen
     if seen is None or seen.holder in (rules.identity, ""):
@@ -245,7 +245,8 @@ def _held_until(rules: Rules, state: LeaseState) -> float:
     return state.seen_at + (rules.lease if seen.duration is None else seen.duration)
 
 
-def _jittered(rules: Rules, now: Now) -> float:
+def jittered(rules: Rules, now: Now) -> float:
+    """When to look again."""
     return now.at + rules.retry * (1 + JITTER * now.chance) / (1 + JITTER)
 
 

@@ -5,10 +5,12 @@
     write at the version    written              409, 404: conflict   failed
 
 Each request is one attempt, since the machine has a rhythm of its own. What the Lease says besides its record (labels,
-a preferred holder) stays. A failure is logged when its text changes, not each time.
+a preferred holder) stays. A failure is logged when it is of another kind than the last, not each time.
 """
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -37,15 +39,18 @@ log = guarded_logger(__name__)
 
 
 class LeaseStore:
-    """For one thread."""
+    """For one thread at a time."""
 
-    def __init__(self, client: Client, name: str, namespace: str) -> None:
-        """`client` makes the requests; nothing is sent yet."""
+    def __init__(self, client: Client, name: str, namespace: str, *, labels: Mapping[str, str] | None = None,
+                 trouble: Trouble | None = None) -> None:
+        """`client` makes the requests; nothing is sent yet. `labels` that the Lease is to have. `trouble` logs what
+        fails; by default that of this Lease alone."""
         self._client = client
         self._name = name
         self._place = Place(api_resource_of(Lease), namespace)
+        self._labels = dict(labels or {})
         self._received: bytes | None = None
-        self._trouble = ""
+        self._trouble = Trouble(f"lease {namespace}/{name}") if trouble is None else trouble
 
     def perform(self, request: Request, timeout: float) -> Answer:
         """Carry out `request`, in `timeout` seconds at most. Blocks; raises nothing."""
@@ -54,13 +59,13 @@ class LeaseStore:
         except ApiError as error:
             found = None if isinstance(error, KindNotServedError) else _meaning(request, error)
             if found is None:
-                return self._failed(request, error)
+                self._trouble.failed(self._name, request, error)
+                return Failed()
             answer = found
         except BaseException as error:  # noqa: BLE001 - layers, credentials and observers are other people's code
-            return self._failed(request, error)
-        if self._trouble:
-            self._trouble = ""
-            log.info("lease %s/%s: the server answers again", self._place.namespace, self._name)
+            self._trouble.failed(self._name, request, error)
+            return Failed()
+        self._trouble.worked(self._name, request)
         return answer
 
     def _perform(self, request: Request, timeout: float) -> Read | Written:
@@ -68,13 +73,15 @@ class LeaseStore:
             case Get():
                 return Read(self._send(build.get(self._place, self._name), timeout))
             case Create(record):
-                fresh = Lease(name=self._name, namespace=self._place.namespace)
+                fresh = Lease(name=self._name, namespace=self._place.namespace, labels=self._labels or None)
                 record.write_to(fresh)
                 return Written(self._send(build.create(self._place, fresh), timeout))
             case Update(record):
                 assert self._received is not None, "a Lease is read before it is written"
                 lease = Lease.from_bytes(self._received)
                 record.write_to(lease)
+                if not self._labels.items() <= lease.labels.items():
+                    lease.metadata.labels = {**lease.labels, **self._labels}
                 return Written(self._send(build.replace(self._place, lease), timeout))
 
     def _send(self, request: build.Request, timeout: float) -> LeaseRecord:
@@ -84,14 +91,35 @@ class LeaseStore:
         self._received = answer
         return record
 
-    def _failed(self, request: Request, error: BaseException) -> Failed:
-        text = described(error)
-        if text != self._trouble:
-            self._trouble = text
-            log.warning("lease %s/%s: %s", self._place.namespace, self._name,
-                        error if isinstance(error, KubeError) else f"{type(request).__name__.lower()} failed: {text}",
+
+class Trouble:
+    """What is told of failing requests for Leases: of each kind of failure the first, and when none is left. That a
+    Lease can be read does not end the trouble of writing it. Safe to use from any thread."""
+
+    def __init__(self, whose: str) -> None:
+        self._whose = whose
+        self._lock = threading.Lock()
+        self._kinds: dict[tuple[str, bool], tuple[type[BaseException], int]] = {}
+
+    def failed(self, name: str, request: object, error: BaseException) -> None:
+        """`request` for the Lease `name` failed."""
+        kind = type(error), error.code if isinstance(error, ApiError) else 0
+        with self._lock:
+            known = kind in self._kinds.values()
+            self._kinds[name, isinstance(request, Get)] = kind
+        if not known:
+            what = f"{type(request).__name__.lower()} failed: "
+            log.warning("%s: %s", self._whose, error if isinstance(error, KubeError) else what + described(error),
                         exc_info=None if isinstance(error, KubeError) else error)
-        return Failed()
+
+    def worked(self, name: str, request: object) -> None:
+        """`request` for the Lease `name` was answered."""
+        if not self._kinds:
+            return
+        with self._lock:
+            over = self._kinds.pop((name, isinstance(request, Get)), None) is not None and not self._kinds
+        if over:
+            log.info("%s: the server answers again", self._whose)
 
 
 def _meaning(request: Request, error: ApiError) -> Answer | None:

@@ -31,6 +31,7 @@ from kubectl_runtime.runtime.manager.servers import Server, servers_for
 from kubectl_runtime.runtime.manager_defaults import SERVE, current_defaults
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles
+from kubectl_runtime.runtime.sharding.sharding import Sharding
 
 K = TypeVar("K")
 D = TypeVar("D")
@@ -42,12 +43,13 @@ class Manager:
     Safe to use from any thread. What is added later starts at once.
     """
 
-    def __init__(self, client: Client, *, leader: LeaderElection | None = None, serve: str | None = SERVE,
-                 grace: Duration = 25) -> None:
-        """`client`: for the Lease, and for what is added; it is not closed. `leader`: which Lease decides when work
-        begins; None: at once. `serve`: `HOST:PORT` for `/healthz`, `/readyz` and, where the client was made with
-        `observer=Metrics()`, `/metrics`; None serves nothing. `grace`: seconds for
-        the whole end, less than the 30 s that a Pod has. Raises RequestError for what makes no sense.
+    def __init__(self, client: Client, *, leader: LeaderElection | None = None,
+                 sharding: Sharding | None = None, serve: str | None = SERVE, grace: Duration = 25) -> None:
+        """`client`: for the Leases, and for what is added; it is not closed. `leader`: which Lease decides when work
+        begins; None: at once. `sharding`: its controllers share their objects with those of other replicas. `serve`:
+        `HOST:PORT` for `/healthz`, `/readyz` and, where the client was made with `observer=Metrics()`, `/metrics`; None
+        serves nothing. `grace`: seconds for the whole end, less than the 30 s that a Pod has. Raises RequestError for
+        what makes no sense.
         """
         if not hasattr(client, "with_layer"):
             raise RequestError(f"a Manager takes a Client, not {type(client).__name__}")
@@ -55,6 +57,8 @@ class Manager:
         leader, serve = defaults.for_leader(leader), defaults.for_serve(serve)
         if leader is not None and not isinstance(leader, LeaderElection):
             raise RequestError(f'leader={leader!r} is no LeaderElection: LeaderElection("my-operator")')
+        if sharding is not None and not isinstance(sharding, Sharding):
+            raise RequestError(f'sharding={sharding!r} is no Sharding: Sharding("my-operator", shards=16)')
         self._client = client
         self._address = None if serve is None else ListenAddress.parse(serve)
         self._grace = seconds(grace)
@@ -62,7 +66,8 @@ class Manager:
             raise RequestError(f"grace must be at least 0 seconds, not {grace}")
         self._checks = Checks()
         self._lock: LeaderLock | None = None if leader is None else elect(client, leader)
-        self._running = RunningManager(client, self._lock, self._grace, self._checks)
+        self._sharding = sharding
+        self._running = RunningManager(client, self._lock, sharding, self._grace, self._checks)
         self._members: dict[str, Member] = {}
         self._servers: list[Server] = []
         self._started = False
@@ -79,25 +84,35 @@ class Manager:
         return None if self._address is None else str(self._address)
 
     @overload
-    def add(self, controller: BoundController[Any], *, needs_leader: bool = True) -> Manager: ...
+    def add(self, controller: BoundController[Any], *, needs_leader: bool = True,
+            sharded: bool | None = None) -> Manager: ...
 
     @overload
     def add(self, controller: Controller[K], reconciler: Reconciles[K, None], *,
-            error_policy: ErrorPolicy[K] | None = None, needs_leader: bool = True) -> Manager: ...
+            error_policy: ErrorPolicy[K] | None = None, needs_leader: bool = True,
+            sharded: bool | None = None) -> Manager: ...
 
     @overload
     def add(self, controller: Controller[K], reconciler: Reconciles[K, D], *, context: D,
-            error_policy: ErrorPolicy[K] | None = None, needs_leader: bool = True) -> Manager: ...
+            error_policy: ErrorPolicy[K] | None = None, needs_leader: bool = True,
+            sharded: bool | None = None) -> Manager: ...
 
     def add(self, controller: Any, reconciler: Any = None, *, context: Any = None,
-            error_policy: ErrorPolicy[Any] | None = None, needs_leader: bool = True) -> Manager:
+            error_policy: ErrorPolicy[Any] | None = None, needs_leader: bool = True,
+            sharded: bool | None = None) -> Manager:
         """Run `controller`, as it is set up now, with these arguments, which are those of its `start`, or those that
         its `bind` was given; what it was told of signals and grace is the manager's business.
 
         With an election and `needs_leader`, its stores fill while the process stands by, its runs begin when it leads,
         and `ctx.client` refuses writes past the deadline (NotLeaderError; see `elected_client`): an Api that is to
-        write has to be made from that one. Raises RequestError as `Controller.start` does, for a reconciler beside a
-        bound controller, and when a name is taken or the stop has begun.
+        write has to be made from that one.
+
+        With a sharding (and `sharded` None or True) it needs no leader: it reconciles the objects of the shards that
+        this replica holds, and `ctx.client` refuses a run's writes past the deadline of its shard (see `sharder`).
+        With `sharded=False` it is as without a sharding. Its watches hold all objects in any case.
+
+        Raises RequestError as `Controller.start` does, for a reconciler beside a bound controller, `sharded=True`
+        without a sharding, and when a name is taken or the stop has begun.
         """
         if isinstance(controller, BoundController):
             if (reconciler, context, error_policy) != (None, None, None):
@@ -109,8 +124,11 @@ class Manager:
             raise RequestError(f"add takes a Controller, not {type(controller).__name__}; functions go to add_runnable")
         reconcile, policy = functions_of(bound.reconciler, bound.error_policy)
         check_functions(reconcile, policy, bound.context)
-        lock = self._lock if needs_leader else None
-        self._add(ControllerMember(bound.controller.plan(), reconcile, policy, bound.context, lock=lock,
+        if sharded and self._sharding is None:
+            raise RequestError("sharded=True, but the manager has no sharding: Manager(client, sharding=Sharding(...))")
+        part = self._running.part if self._sharding is not None and sharded is not False else None
+        lock = self._lock if needs_leader and part is None else None
+        self._add(ControllerMember(bound.controller.plan(), reconcile, policy, bound.context, lock=lock, part=part,
                                    grace=self._grace, failed=self._running.fail))
         return self
 

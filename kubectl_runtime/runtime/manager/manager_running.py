@@ -37,7 +37,9 @@ from kubectl_runtime.runtime.manager.elector import LeaderLock
 from kubectl_runtime.runtime.manager.given_checks import Checks
 from kubectl_runtime.runtime.manager.manager_end import LeadershipLost, ManagerEnd
 from kubectl_runtime.runtime.manager.members import Member, StillRunning, finish_all
+from kubectl_runtime.runtime.manager.partaking import Partaking
 from kubectl_runtime.runtime.manager.servers import LEAST, Server, ServerGroup
+from kubectl_runtime.runtime.sharding.sharding import Sharding
 from kubectl_runtime.runtime.usercode import described, guarded_logger
 
 log = guarded_logger(__name__)
@@ -57,7 +59,8 @@ class Phase(StrEnum):
 class RunningManager:
     """Made by `Manager.start`. Safe to use from any thread. As a context manager it stops at the end of the block."""
 
-    def __init__(self, client: Client, lock: LeaderLock | None, grace: float, checks: Checks) -> None:
+    def __init__(self, client: Client, lock: LeaderLock | None, sharding: Sharding | None, grace: float,
+                 checks: Checks) -> None:
         self._grace = grace
         self._checks = checks
         self._change = threading.Lock()
@@ -67,6 +70,7 @@ class RunningManager:
         self._end = ManagerEnd(client.clock)
         self._candidacy = Candidacy(lock, self._end.token, lead=self._lead, lost=self._lost,
                                     failed=partial(self.fail, "the leader election"))
+        self.part = Partaking(client, sharding, grace, failed=partial(self.fail, "the sharding"))
         self._signals = ShutdownSignals()
         self._threads: list[threading.Thread] = []
         self._process = os.getpid()
@@ -111,6 +115,11 @@ class RunningManager:
         return self._phase is Phase.LEADING and self._candidacy.is_leader
 
     @property
+    def shards(self) -> frozenset[int]:
+        """Those that this replica works for at this moment, counted from 0; none without a sharding."""
+        return self.part.shards
+
+    @property
     def reason(self) -> str:
         """Why it stops or has stopped; empty while it does not."""
         return self._end.token.reason
@@ -142,6 +151,7 @@ class RunningManager:
                 if self._admitted(member):  # one before it may have failed already
                     self._begin(member)
             self._candidacy.start(self._add_thread)
+            self.part.start()
         except BaseException:  # no memory, no more threads: what was started must not stay
             self._begin_stop("it could not be started", 0)
             self._finish()
@@ -244,6 +254,7 @@ class RunningManager:
         self._end.begin(reason, grace)
         for member in members:
             member.stop.set(reason)
+        self.part.quit(self._end.time_left())
         self._signals.release()
 
     def _finish(self) -> list[StillRunning]:
@@ -254,6 +265,7 @@ class RunningManager:
             self._ended.wait()
             return self._left
         left = finish_all(members, self._end.time_left)
+        self.part.end(self._end.time_left())
         self._candidacy.end({one.owner for one in left} & {member.name for member in members if member.needs_leader},
                             self._end.time_left())
         self._servers.stop(self._end.time_left)

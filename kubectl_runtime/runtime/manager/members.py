@@ -2,6 +2,8 @@
 
                 start()                                 elected()                       when `stop` is set
     controller  its threads; its stores fill            its runs begin                  drains
+    one that    likewise; then it works for the         nothing                         drains; its shards are given up
+    shares      objects of this replica's shards
     runnable    its thread, if it needs no leadership   its thread, if it needs it      is told so by its token
 
 Without an election `elected()` follows at once. A member that fails tells the manager, which ends everything; one that
@@ -22,6 +24,7 @@ from kubectl_runtime.runtime.controller.plan import Plan
 from kubectl_runtime.runtime.controller.running import ControllerError, Running
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
 from kubectl_runtime.runtime.manager.elector import LeaderLock
+from kubectl_runtime.runtime.manager.partaking import Partaking
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.shutdown import stack_of
 from kubectl_runtime.runtime.usercode import guarded_logger
@@ -72,11 +75,13 @@ class ControllerMember:
     """A controller below a manager, which has the signals and the grace period in its place."""
 
     def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None, data: Any,
-                 *, lock: LeaderLock | None, grace: float, failed: OnFailure) -> None:
-        """Held until it is elected, and its `ctx.client` guarded, if there is a `lock`."""
+                 *, lock: LeaderLock | None, part: Partaking | None, grace: float, failed: OnFailure) -> None:
+        """Held until it is elected, and its `ctx.client` guarded, if there is a `lock`; runs for its shards only, and
+        is guarded by their Leases, if there is a `part`."""
         self.name = plan.name
         self.plan = plan
         """As it was added."""
+        self._part = part
         self.needs_leader = lock is not None
         self.stop = StopToken(clock=plan.clock)
         self._elected = StopToken(clock=plan.clock)
@@ -89,6 +94,9 @@ class ControllerMember:
         plan = replace(plan, signals=False, stop=self.stop, grace=grace)
         if lock is not None:
             plan = replace(plan, client=lock.guard(plan.client), hold=self._hold)
+        if part is not None and part.sharder is not None:
+            part.expect(self.name)
+            plan = replace(plan, client=part.sharder.guard(plan.client), share=part.sharder, hold=self._join)
         self._make: Callable[[], Running[Any]] = partial(Running, plan, reconcile, error_policy, data)
         self._running: Running[Any] | None = None
         self._launched = threading.Event()
@@ -141,7 +149,14 @@ class ControllerMember:
     def _hold(self, begin: Callable[[], None]) -> None:
         self._elected.on_set(begin)
 
+    def _join(self, begin: Callable[[], None]) -> None:
+        begin()
+        if self._part is not None:
+            self._part.ready(self.name)
+
     def _ended(self) -> None:
+        if self._part is not None:
+            self._part.ready(self.name)
         running = self._running
         if running is not None and running.error is not None:
             try:

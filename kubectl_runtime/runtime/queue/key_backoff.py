@@ -12,7 +12,7 @@ Pure; the owner serialises calls. Numbers: client-go's per-item limiter (5 ms do
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -97,6 +97,10 @@ class Failures(Generic[K]):
     def __len__(self) -> int:
         """How many keys are failing."""
         return len(self._states)
+
+    def keys(self) -> Iterable[K]:
+        """Those that fail."""
+        return self._states
 
     def get(self, key: K) -> FailureState | None:
         return self._states.get(key)

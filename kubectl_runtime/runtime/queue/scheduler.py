@@ -97,6 +97,10 @@ class Scheduler(Generic[K, M]):
     def __contains__(self, key: object) -> bool:
         return key in self._entries
 
+    def keys(self) -> list[K]:
+        """All that have an entry."""
+        return list(self._entries)
+
     def due_at(self, key: K) -> float | None:
         """When `key` is to run, or None when nothing is scheduled for it."""
         entry = self._entries.get(key)

@@ -22,7 +22,7 @@ It joins the scheduler (when), the set of running keys (not twice at once) and t
 
 A trigger that says the object itself was deleted is a `forget` instead: it drops the count and the slot, since there is
 nothing to reconcile; a run in progress then leaves nothing behind. If the object is created again, that is a new
-trigger.
+trigger. What another replica works for is forgotten as well.
 
 Retries pass the scheduler's brake, which hears here how they end. What a run asks for stays in that run's class.
 
@@ -85,6 +85,10 @@ class WorkQueue:
     def __len__(self) -> int:
         """How many keys are scheduled, due or not."""
         return len(self._scheduler)
+
+    def keys(self) -> set[Key]:
+        """All of which anything is known: that are scheduled, run, fail, or do the same again and again."""
+        return {*self._scheduler.keys(), *self._running, *self._failures.keys(), *self._streaks}
 
     def due_at(self, key: Key) -> float | None:
         return self._scheduler.due_at(key)
@@ -149,7 +153,7 @@ class WorkQueue:
         self._running.pop(run.key, None)
 
     def forget(self, key: Key) -> None:
-        """The object of `key` was deleted: drop its count and its slot."""
+        """The object of `key` was deleted, or is another replica's: drop its count and its slot."""
         self._failures.forget(key)
         self._unschedule(key)
         self._streaks.pop(key, None)

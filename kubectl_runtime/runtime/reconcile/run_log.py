@@ -107,7 +107,8 @@ class RunLog:
         attempts = before.attempts + 1 if before is not None else 1
         told = Told(text, alike, attempts, before.since if before is not None else now)
         if ctx.stop.is_set():
-            self._say(logging.WARNING, ctx, "%s: ended by the shutdown: %s", said(ctx.ref), text)
+            why = "by the shutdown" if run.stop is None else f"as it was told to ({run.stop.reason})"
+            self._say(logging.WARNING, ctx, "%s: ended %s: %s", said(ctx.ref), why, text)
         elif before is None or before.text != text:
             self._fails_anew(told, ctx, outcome, error, now)
         elif attempts & (attempts - 1) == 0:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterator
 from math import inf
 
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, RunResult
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
@@ -32,6 +33,9 @@ from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 
 Execute = Callable[[Run], Outcome]
 """Runs user code for one key. Never raises."""
+
+FORGET_AT_ONCE = 1000
+"""Keys in one hold of the lock: a few milliseconds."""
 
 
 class Runner:
@@ -79,6 +83,19 @@ class Runner:
             depth = queue.due(now) if self._observing else 0
         self._submit_called()
         self._observer.keys_triggered(self._name, len(requests), depth, now)
+
+    def forget(self, of: Callable[[Key], bool]) -> None:
+        """Drop what is scheduled and known of the keys that `of` is true for; runs in progress leave nothing behind.
+
+        Between batches the lock is free for others.
+        """
+        with self._lock:
+            known = self._queue.keys()
+        chosen = [key for key in known if of(key)]
+        for begin in range(0, len(chosen), FORGET_AT_ONCE):
+            with self._lock:
+                for key in chosen[begin:begin + FORGET_AT_ONCE]:
+                    self._queue.forget(key)
 
     def open(self) -> None:
         """Every store is complete: runs may begin."""

@@ -3,6 +3,7 @@
     sink                from the watches: requests, of which those of another kind are refused with a line in the log
     trigger             from the program: an object or ref; another kind raises
     trigger_everything  from the program: every stored object
+    trigger_those       some of them, because they are this replica's from now on
     external, bulk      the same two as requests, for the threads of trigger sources, and for EVERYTHING of a mapper
 
 Safe to use from any thread; never blocks.
@@ -15,6 +16,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.reflector.store import Store
@@ -53,6 +55,11 @@ class Inbox:
     def trigger_everything(self) -> None:
         """Reconcile every stored object."""
         self.sink(self.bulk())
+
+    def trigger_those(self, of: Callable[[Key], bool]) -> None:
+        """Reconcile every stored object whose key `of` is true for."""
+        if requests := [request for request in self.bulk() if of(request.ref.key)]:
+            self.sink(requests)
 
     def external(self, item: Any) -> list[ReconcileRequest]:
         """The request for an object or ref. Raises RequestError when it is not of the controller's kind."""

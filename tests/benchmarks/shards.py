@@ -1,0 +1,187 @@
+"""Several replicas share many objects, in a simulation: one thread, one clock, an embedded server. One JSON line.
+
+    python tests/benchmarks/shards.py [OBJECTS] [REPLICAS] [SHARDS] [DEATHS]     default 100000 4 16 5
+
+    list_s, store_mib     each replica's watch and store, which hold all objects: real seconds and resident memory
+    runs_per_s            real seconds of this one thread until every object has run once, at its owner, after all of
+                          them were triggered at all replicas at once; `alone_runs_per_s`: by one controller that
+                          shares with nobody, in the same simulation
+    shares                how many objects each replica ran
+    takeover_s            simulated seconds from the death of a replica, at some moment, until each object of it has run
+                          at another one; the Leases' times are the defaults, 15, 10 and 2 s
+    join_s                the same from the moment in which a replica joins, until its share has run there
+
+The simulation's own bookkeeping is a good part of the real times.
+"""
+from __future__ import annotations
+
+import gc
+import json
+import random
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import requests
+
+sys.path.insert(0, str(Path(__file__).parent))
+from firehose import resident_mib  # a script's neighbour, not a package
+
+from kubectl_runtime import Action, Api, Client, Config, Context, Controller
+from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.runtime.manager.lease_events import Tick, Wait
+from kubectl_runtime.runtime.sharding.shard_events import Join
+from kubectl_runtime.runtime.sharding.sharder import Sharder
+from kubectl_runtime.runtime.sharding.sharding import Sharding, shard_of
+from kubectl_runtime.testing import ApiServer, Simulation
+
+TICK = 0.1
+"""Simulated seconds between two looks at the replicas."""
+
+
+class World:
+    """All of it."""
+
+    def __init__(self, objects: int) -> None:
+        self.sim = Simulation(1)
+        self.server = ApiServer(clock=self.sim.clock, seed=1)
+        self.server.load([{"apiVersion": "v1", "kind": "ConfigMap",
+                           "metadata": {"name": f"map-{n}", "namespace": f"ns-{n % 100}", "labels": {"app": "shop"}},
+                           "data": {"text": "x" * 200}} for n in range(objects)])
+        self.ran: dict[tuple[str, str], tuple[str, float]] = {}
+        self.replicas: list[Replica] = []
+
+    def client(self) -> Client:
+        session = requests.Session()
+        session.mount("http://", self.server.transport())
+        return Client(Config(cluster_url="http://simulated", default_namespace="default"), session=session,
+                      clock=self.sim.clock)
+
+    def reconcile(self, obj: ConfigMap, ctx: Context[str]) -> Action:
+        assert obj.namespace is not None
+        assert obj.name is not None
+        self.ran[obj.namespace, obj.name] = ctx.data, self.sim.clock.monotonic()
+        return Action.await_change()
+
+    def until(self, done: Any, limit: float = 300) -> None:
+        """Let time pass."""
+        end = self.sim.clock.monotonic() + limit
+        while not done():
+            assert self.sim.clock.monotonic() < end, "not in time"
+            for replica in self.replicas:
+                replica.turn()
+            self.sim.settle(TICK)
+
+
+class Replica:
+    """A controller and its sharder, without threads."""
+
+    def __init__(self, world: World, name: str, shards: int, seed: int) -> None:
+        self.world, self.name = world, name
+        client = world.client()
+        sharding = Sharding("shop", "default", shards=shards, identity=name)
+        self.sharder = Sharder(client, sharding, grace=25, failed=lambda error: None, rng=random.Random(seed))
+        controller = Controller(Api.all(client, ConfigMap), name=name)
+        controller._plan = replace(controller.plan(), share=self.sharder, client=self.sharder.guard(client))
+        self.controller = world.sim.start(controller, world.reconcile, context=name)
+
+    def join(self) -> None:
+        self.sharder.step(Join())
+        self.world.replicas.append(self)
+
+    def turn(self) -> None:
+        """What its threads would do now."""
+        action = self.sharder.step(Tick())
+        while not isinstance(action, Wait):
+            action = self.sharder.step(self.sharder.perform(action))
+        self.sharder.tell()
+
+    def die(self) -> None:
+        self.world.replicas.remove(self)
+        self.controller.begin_stop(0)
+
+
+def main(objects: int = 100_000, replicas: int = 4, shards: int = 16, deaths: int = 5) -> None:
+    world = World(objects)
+    alone = alone_runs_per_s(world, objects)
+    lists, memory = [], []
+    made = 0
+
+    def make() -> Replica:
+        nonlocal made
+        made += 1
+        gc.collect()
+        before, begun = resident_mib(), time.perf_counter()
+        one = Replica(world, f"r{made}", shards, made)
+        world.sim.run_until(lambda: one.controller.is_ready)
+        gc.collect()
+        lists.append(time.perf_counter() - begun)
+        memory.append(resident_mib() - before)
+        return one
+
+    for _ in range(replicas):
+        make().join()
+    world.until(lambda: len(world.ran) == objects and balanced(world, shards))
+    world.ran.clear()
+    begun = time.perf_counter()
+    for one in world.replicas:
+        one.controller.trigger_all()
+    world.until(lambda: len(world.ran) == objects)
+    took = time.perf_counter() - begun
+    shares = sorted(Counter(who for who, _ in world.ran.values()).values())
+
+    dice, takeovers, joins = random.Random(1), [], []
+    for _ in range(deaths):
+        for _ in range(dice.randrange(20)):
+            world.until(iter([False, True]).__next__)
+        victim = dice.choice(world.replicas)
+        died, lost = world.sim.clock.monotonic(), {key for key, (who, _) in world.ran.items() if who == victim.name}
+        victim.die()
+        world.until(lambda: all(world.ran[key][0] != victim.name for key in lost))  # noqa: B023 - it is called here
+        takeovers.append(max(world.ran[key][1] for key in lost) - died)
+        successor = make()
+        joined = world.sim.clock.monotonic()
+        successor.join()
+        world.until(lambda: balanced(world, shards) and settled(world))
+        joins.append(world.sim.clock.monotonic() - joined)
+    print(json.dumps({
+        "benchmark": "shards", "objects": objects, "replicas": replicas, "shards": shards,
+        "list_s": round(mean(lists), 2), "store_mib": round(mean(memory), 1),
+        "runs_per_s": round(objects / took), "alone_runs_per_s": alone, "shares": shares,
+        "takeover_s": {"mean": round(mean(takeovers), 1), "max": round(max(takeovers), 1)},
+        "join_s": {"mean": round(mean(joins), 1), "max": round(max(joins), 1)}}), flush=True)
+
+
+def alone_runs_per_s(world: World, objects: int) -> int:
+    """One controller, which shares with nobody."""
+    client = world.client()
+    one = world.sim.start(Controller(Api.all(client, ConfigMap), name="alone"), world.reconcile, context="alone")
+    world.until(lambda: len(world.ran) == objects)
+    world.ran.clear()
+    begun = time.perf_counter()
+    one.trigger_all()
+    world.until(lambda: len(world.ran) == objects)
+    took = time.perf_counter() - begun
+    one.begin_stop(0)
+    world.ran.clear()
+    return round(objects / took)
+
+
+def balanced(world: World, shards: int) -> bool:
+    sizes = [len(one.sharder.shards) for one in world.replicas]
+    return sum(sizes) == shards and max(sizes) - min(sizes) <= 1
+
+
+def settled(world: World) -> bool:
+    """Each object ran last at its owner."""
+    owners = {shard: one.name for one in world.replicas for shard in one.sharder.shards}
+    shards = world.replicas[0].sharder.sharding.shards
+    return all(owners[shard_of(key, shards)] == who for key, (who, _) in world.ran.items())
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
