@@ -3,7 +3,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class TellingStream(Iterator[T]):
+    """A stream that also tells any thread what keeps it from going on. Else as the generator that it wraps."""
+
+    def __init__(self, stream: Iterator[T]) -> None:
+        self._stream = stream
+        self.trouble = ""
+        """The last failure, as text; empty while all is well. Written by the thread that pulls."""
+
+    def __next__(self) -> T:
+        return next(self._stream)
+
+    def close(self) -> None:
+        """Close it; for the thread that pulls."""
+        close = getattr(self._stream, "close", None)
+        if close is not None:
+            close()
 
 
 @contextmanager

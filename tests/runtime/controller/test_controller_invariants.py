@@ -84,7 +84,7 @@ class Story:
         assert self.controller.assembly.runner._lock.acquire(blocking=False), "the runner's lock is held in user code"
         self.controller.assembly.runner._lock.release()
         for watch in self.controller.assembly.watches.values():
-            assert not watch.store._state.condition._is_owned(), "a store's lock is held in user code"
+            assert not watch.stored.condition._is_owned(), "a store's lock is held in user code"
 
     def act(self, what: str, name: str, number: int) -> None:
         cluster = self.cluster
