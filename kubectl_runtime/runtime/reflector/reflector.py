@@ -19,7 +19,8 @@ A trigger never comes before the data it is about: the store is written first. O
 keep their record and pass on nothing, unless `relist_triggers` is set, which makes an Apply of each. Versions are
 compared for equality only. In a list whose `Init` is `suspect`, an object with the same version is unchanged only if
 its content is the same, and each makes an Apply. A Delete within a list, as a stream brings it, also takes the object
-out of the side buffer. An object without a name cannot be stored; it is logged and left out.
+out of the side buffer. An object without a name cannot be stored; it is logged and left out. After a defect another one
+takes its place, whose first list also makes up for what was written and not passed on (`untold`).
 
 Records go in and out; `reflector` is the form for streams of readers. For one thread at a time.
 """
@@ -43,6 +44,7 @@ from kubectl_runtime.runtime.watcher.event import (
     Init,
     InitApply,
     InitDone,
+    obj_of,
     with_obj,
 )
 
@@ -63,9 +65,14 @@ class Commit(NamedTuple):
 class Reflector:
     """Feeds one store. See the module's table."""
 
-    def __init__(self, writer: StoreWriter[Any], *, relist_triggers: bool = False) -> None:
+    def __init__(self, writer: StoreWriter[Any], *, relist_triggers: bool = False,
+                 untold: Sequence[Record] = ()) -> None:
+        """`untold`: of one that failed before, see there; the first list tells what became of them."""
         self._writer = writer
         self._relist_triggers = relist_triggers
+        self._untold = untold
+        self._done: list[Commit] = []
+        self._swapped: list[Event[Record]] = []
         self._mark: int | None = None
         self._gone: list[Record] = []
         self._buffer: dict[Key, Record] = {}
@@ -87,7 +94,7 @@ class Reflector:
 
         `version`: what the watch has reached by the last of them, if known.
         """
-        done: list[Commit] = []
+        self._done = done = []
         for event in events:
             kind = type(event)
             if kind is Apply:
@@ -103,6 +110,13 @@ class Reflector:
                 self._buffer, self._suspect = {}, event.suspect  # type: ignore[union-attr]
         self._flush(done, version)
         return done
+
+    def untold(self) -> list[Record]:
+        """After an error of this, or of who passed on what it returned last: states of objects that were written over,
+        of which nobody may have heard. No list would show that they ever were."""
+        changes = [*self._swapped, *self._changes, *(change for commit in self._done for change in commit.changes)]
+        states = (change.previous if isinstance(change, Apply) else obj_of(change) for change in changes)
+        return [*self._untold, *(state for state in states if state is not None)]
 
     def _applied(self, record: Record) -> None:
         head = record.head
@@ -168,9 +182,13 @@ class Reflector:
             changed[key] = record
             events.append(Apply(record, before))
         events.append(INIT_DONE)
+        self._swapped = events
         observers, lost = self._writer.replace(new, changed, version, mark)
-        events[vanished:vanished] = map(Delete, lost)
-        self._buffer, self._suspect = {}, False
+        there = {record.uid: record for record in new.values()} if self._untold else {}
+        events[-1:-1] = [Apply(there[state.uid], state) for state in self._untold if state.uid in there]
+        gone = [*lost, *(state for state in self._untold if state.uid not in there)]
+        events[vanished:vanished] = map(Delete, gone)
+        self._buffer, self._suspect, self._swapped, self._untold = {}, False, [], ()
         return Commit(events, observers, completes=True)
 
     def _flush(self, done: list[Commit], version: str) -> None:

@@ -174,7 +174,8 @@ class Watch(Generic[K]):
         except Exception as error:  # a fault of this library must not end the watch either
             log.exception("%s: internal error; everything is listed and triggered again", self.target)
             self._driver.restart()
-            self._reflector = Reflector(self._writer, relist_triggers=self._relist_triggers)
+            self._reflector = Reflector(self._writer, relist_triggers=self._relist_triggers,
+                                        untold=self._reflector.untold())
             return self._failed(Failed(error), self._clock.monotonic())
 
     def run(self) -> None:
