@@ -94,7 +94,8 @@ class Reflector:
 
         `version`: what the watch has reached by the last of them, if known.
         """
-        self._done = done = []
+        done: list[Commit] = []
+        self._done = done
         for event in events:
             kind = type(event)
             if kind is Apply:
