@@ -188,7 +188,7 @@ class Assembly(Generic[K]):
     def stored(self, ref: ObjectRef) -> Record | None:
         """How this object is stored now; None when it is not, or its kind is not watched."""
         store = self._stores.get((ref.group, ref.kind))
-        return None if store is None else store.record(ref)
+        return None if store is None else store.as_watched(ref)
 
     def _connect(self, planned: Planned, sink: Sink, arrived: Callable[[], None]) -> None:
         place = planned.place

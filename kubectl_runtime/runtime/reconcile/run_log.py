@@ -111,9 +111,8 @@ class RunLog:
             self._still_fails(told, ctx, outcome, error, now)
         return told
 
-    def ended(self, run: Run, ctx: Context[Any], outcome: Outcome) -> None:
+    def ended(self, run: Run, ctx: Context[Any], outcome: Outcome, now: float) -> None:
         """A run ended, well or not."""
-        now = self._clock.monotonic()
         if isinstance(run.told, Told) and outcome.result in (RunResult.SUCCESS, RunResult.REQUEUE_AFTER):
             self._recovered(run.told, ctx, now)
         if self._logger.isEnabledFor(logging.DEBUG):

@@ -160,10 +160,17 @@ class Store(Generic[K]):
                 found += state.snapshot(self._own_writes).values()
         return found
 
-    def record(self, ref: ObjectRef) -> Record | None:
-        """The object with this ref as the watch showed it last, whatever this process wrote since; None when the store
-        has none. RequestError as for `get`."""
+    def record(self, key: ObjectRef | str, namespace: str | None = None) -> Record | None:
+        """As `get`, but the object in the form it is stored."""
+        return self._record(key, namespace, self._own_writes)
+
+    def as_watched(self, ref: ObjectRef) -> Record | None:
+        """As `record`, but as the watch showed it last, whatever this process wrote since."""
         return self._record(ref, None, False)
+
+    def reader(self, record: Record) -> K:
+        """A fresh reader of a record of this store: what `get` makes of it."""
+        return self._read(record)
 
     def find(self, predicate: Callable[[K], bool]) -> K | None:
         """Some object for which `predicate` is true, or None. What `predicate` raises is passed on."""

@@ -102,13 +102,20 @@ def ended_by_itself() -> None:
     say("custom-is-back" if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL else "lost")
 
 
+def begin_and_wait(begun: Any) -> None:
+    begun.set()
+    forever.wait(60)
+
+
 def pool_of_children() -> None:
     """Forked children of a program whose controller obeys signals."""
     with controller().shutdown_on_signal().start(patient) as running:
         running.wait_until_ready(10)
         context = multiprocessing.get_context("fork")
-        child = context.Process(target=forever.wait, args=(60,))
+        begun = context.Event()
+        child = context.Process(target=begin_and_wait, args=(begun,))
         child.start()
+        begun.wait(10)  # Python itself drops a signal that comes before the child has begun
         child.terminate()
         child.join(10)
         say(f"child-{child.exitcode}")
@@ -140,6 +147,8 @@ def main(scenario: str) -> None:
     custom = []
     if scenario == "custom-handler":
         signal.signal(signal.SIGTERM, lambda *_: (say("custom-handler"), custom.append(1)))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the tests run in the background of a shell
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     if scenario == "unready":
         cluster.failing.add(Child.api_resource)
