@@ -76,7 +76,7 @@ class Overlay:
         self.entries: dict[Key, Own] = {}
         self.count = 0
         """Writes that were heard of. Who begins a list remembers it, and says it when the list is complete."""
-        self._shown = ""
+        self.shown = ""
         """The version up to which the watch has shown everything. Looked at only where something was written."""
         self._due: list[tuple[int, Key]] = []
         """Versions of entries, smallest first; of some that are no more, too."""
@@ -104,7 +104,7 @@ class Overlay:
             return None
         if stored is not None and stored.uid == own.uid and (number_of(stored.resource_version) or version) >= version:
             return None
-        if version <= (number_of(self._shown) or 0) and not own.live:
+        if version <= (number_of(self.shown) or 0) and not own.live:
             unseen = own.last is not None and (stored is None or stored.uid != own.uid)
             if unseen:
                 self._remember(own.uid, own.version)
@@ -164,17 +164,17 @@ class Overlay:
                 if own is not None and changed is not None and _catches_up(own, changed):
                     del entries[key]
                     dropped = True
-        return self.progressed(version) or dropped
+        dropped = self.progressed(version) or dropped
+        if not entries:
+            self._due.clear()
+        return dropped
 
     def progressed(self, version: str) -> bool:
         """The watch has shown everything up to `version`. Whether an entry was dropped."""
         if not version:
             return False
-        self._shown = version
-        if not self.entries:
-            self._due.clear()
-            return False
-        return self._drop_due(number_of(version))
+        self.shown = version
+        return bool(self.entries) and self._drop_due(number_of(version))
 
     def _drop_due(self, shown: int | None) -> bool:
         dropped, due, entries = False, self._due, self.entries
@@ -184,6 +184,8 @@ class Overlay:
             if own is not None and not own.gone and number_of(own.version) == version:
                 del entries[key]
                 dropped = True
+        if not entries:
+            due.clear()
         return dropped
 
     # Lists
@@ -219,7 +221,7 @@ class Overlay:
         for key, record in old.items():
             if key not in new:
                 self._remember(record.uid, version)
-        self._shown = version
+        self.shown = version
         if not self.entries:
             self._due.clear()
         return bool(covered)

@@ -72,9 +72,14 @@ class StoreWriter(Generic[K]):
                         records.pop(key, None)
                     else:
                         records[key] = record
-                caught_up = state.overlay.changed(changes, gone, version)
+                overlay, caught_up = state.overlay, False
+                if gone or overlay.entries:
+                    caught_up = overlay.changed(changes, gone, version)
+                elif version:  # nothing was written, so nothing has to be compared
+                    overlay.shown = version
                 observers = self._observers
-            self._after(problems, caught_up)
+            if problems or caught_up:
+                self._after(problems, caught_up)
             return observers
 
     def replace(self, records: dict[Key, Record], changes: Changes, version: str = "",
