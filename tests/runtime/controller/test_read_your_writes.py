@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import requests
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.api import Api
@@ -338,3 +340,99 @@ def test_the_fuller_form_serves_both_of_one_controller() -> None:
     world.secrets.delete("c")
     world.sim.run_until(lambda: len(seen) > 1)
     assert (seen[-1], mapped) == ({}, ["v", "v"])
+
+
+# Whatever happens to the watch, and whoever else writes
+
+NAMES = ("a", "b")
+HAPPENINGS = st.lists(st.tuples(
+    st.sampled_from(["create", "patch", "patch", "relabel", "delete", "dry run", "other patch", "other delete", "lag",
+                     "cut", "expire", "steps", "steps", "time"]), st.sampled_from(NAMES), st.integers(1, 9)),
+    min_size=5, max_size=40)
+
+
+class Selected:
+    """A store of what is labelled app=web, this process and somebody else who write, and what a read may show."""
+
+    def __init__(self, seed: int) -> None:
+        self.world = world = World(seed)
+        self.others = Api.namespaced(world.another_client(), ConfigMap, "default")
+        self.wrote: set[str] = set()
+        """Uids of what this process made or changed."""
+        self.states: dict[str, list[str | None]] = {name: [None] for name in NAMES}
+        """All that each object has been: its version, None where it is not there or not selected."""
+        self.floor = dict.fromkeys(NAMES, 0)
+        """Before which of these no read may fall."""
+        controller = Controller(world.maps, watch=WatcherConfig(label_selector="app=web"))
+        self.controller = world.sim.start(controller, lambda obj, ctx: FOREVER)
+        world.sim.run_until(lambda: self.controller.is_ready)
+
+    def act(self, what: str, name: str, number: int) -> None:
+        world, web = self.world, {"metadata": {"labels": {"app": "web"}}, "data": {"value": str(number)}}
+        if what == "create" and world.maps.get_opt(name) is None:
+            self.own(name, world.maps.create({**web, "metadata": {"name": name, "labels": {"app": "web"}}}))
+        elif what in ("patch", "relabel") and world.maps.get_opt(name) is not None:
+            change = web if what == "patch" else {"metadata": {"labels": {"app": "db"}}}
+            self.own(name, world.maps.patch(name, Patch.merge(change)))
+        elif what == "dry run" and world.maps.get_opt(name) is not None:
+            world.maps.patch(name, Patch.merge({"data": {"value": "dry"}}), dry_run=True)
+            world.maps.delete(name, dry_run=True)
+        elif what == "delete" and (found := world.maps.get_opt(name)) is not None and found.uid in self.wrote:
+            world.maps.delete(name)  # of one that this process never knew, too little is known
+            self.note(name, None, own=True)
+        elif what == "other patch" and self.others.get_opt(name) is not None:
+            self.note(name, self.others.patch(name, Patch.merge(web)))
+        elif what == "other delete" and self.others.get_opt(name) is not None:
+            self.others.delete(name)
+            self.note(name, None)
+        elif what == "lag":
+            world.lag(number / 10)
+        elif what == "cut":
+            world.server.drop_connections()
+        elif what == "expire":
+            world.server.expire_history()
+            world.server.drop_connections()
+        elif what == "steps":
+            world.sim.run(number)
+        elif what == "time":
+            world.sim.clock.advance(number / 4)
+            world.sim.run(3)
+
+    def own(self, name: str, answer: ConfigMap) -> None:
+        self.wrote.add(answer.uid)
+        self.note(name, answer, own=True)
+
+    def note(self, name: str, answer: ConfigMap | None, *, own: bool = False) -> None:
+        shown = answer is not None and answer.labels.get("app") == "web"
+        version = answer.resource_version if answer is not None and shown else None
+        if self.states[name][-1] != version:
+            self.states[name].append(version)
+        if own:
+            self.floor[name] = len(self.states[name]) - 1
+
+    def check(self) -> None:
+        store = self.controller.store
+        store_s = {obj.name: obj.resource_version for obj in store}
+        for name in NAMES:
+            found = store.get(name, "default")
+            version = None if found is None else found.resource_version
+            assert version in self.states[name][self.floor[name]:], f"{name}: a read from before the last own write"
+            assert store_s.get(name) == version
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**32), HAPPENINGS)
+def test_whatever_happens_no_read_is_older_than_the_last_own_write(
+        seed: int, happenings: list[tuple[str, str, int]]) -> None:
+    """Deletions, new objects of the name, dry runs, a selection that is left, lists in flight, lag and gaps."""
+    selected = Selected(seed)
+    for what, name, number in happenings:
+        selected.act(what, name, number)
+        selected.check()
+    selected.world.lag(0)
+    selected.world.sim.settle(60)
+    for name in NAMES:
+        selected.floor[name] = len(selected.states[name]) - 1
+    selected.check()
+    (watch,) = selected.controller.assembly.watches.values()
+    assert not watch.stored.overlay.entries, "the watch has shown everything"
