@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.client.api.kind_verbs import ServiceAccountToken as ServiceAccountToken
     from kubectl_runtime.client.api.namespaces import Namespaces as Namespaces
     from kubectl_runtime.client.api.paging import ObjectList as ObjectList
+    from kubectl_runtime.client.api.writes import OwnWrites as OwnWrites
     from kubectl_runtime.client.config.config import Config as Config
     from kubectl_runtime.client.config.config import NotConfiguredError as NotConfiguredError
     from kubectl_runtime.client.config.impersonation import Impersonation as Impersonation
@@ -140,6 +141,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.triggers.stages import touched_objects as touched_objects
     from kubectl_runtime.runtime.triggers.triggers import EVERYTHING as EVERYTHING
     from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest as ReconcileRequest
+    from kubectl_runtime.runtime.triggers.watch_store import WatchedStore as WatchedStore
+    from kubectl_runtime.runtime.triggers.watch_store import watch_store as watch_store
     from kubectl_runtime.runtime.wait import WaitStopped as WaitStopped
     from kubectl_runtime.runtime.wait import WaitTimeout as WaitTimeout
     from kubectl_runtime.runtime.wait import await_condition as await_condition
@@ -235,6 +238,7 @@ _HOME = {
     "ObjectRef": "core.meta.refs",
     "Observer": "core.base.observer",
     "OneOf": "crd.marks",
+    "OwnWrites": "client.api.writes",
     "OwnerReference": "core.meta.metav1",
     "PartialObjectError": "core.base.errors",
     "PartialObjectMeta": "core.objects.partial",
@@ -280,6 +284,7 @@ _HOME = {
     "WatchBackoff": "runtime.watcher.watch_backoff",
     "WatchParams": "core.requests.params",
     "WatchState": "runtime.watcher.watch_state",
+    "WatchedStore": "runtime.triggers.watch_store",
     "WatcherConfig": "runtime.watcher.watcher_config",
     "WriteBackError": "core.base.errors",
     "applied_objects": "runtime.triggers.stages",
@@ -313,6 +318,7 @@ _HOME = {
     "together": "core.base.observer",
     "touched_objects": "runtime.triggers.stages",
     "watch_object": "runtime.watcher.watcher",
+    "watch_store": "runtime.triggers.watch_store",
     "watcher": "runtime.watcher.watcher",
 }
 """Where each public name lives, below this package."""

@@ -5,11 +5,14 @@
                                                     references, texts
     watcher        a list, then changes, for ever   watcher, watch_machine (decides), watch_driver (does), watch_api,
                                                     watcher_config, event, watch_backoff, failure_log, readers
-    reflector      into a store, changes out        reflector, store, store_writer, indexes
-    triggers       from changes to requests         watches, subscribers, triggers, predicates, stages, sources, inbox
+    reflector      into a store, changes out        reflector, store, store_writer, store_state, indexes;
+                                                    overlay (decides), written
+    triggers       from changes to requests         watches, shared_watches, watch_store, watched_writes,
+                                                    subscribers, triggers, predicates, stages, sources, inbox
     queue          which key runs when              scheduler, work_queue (both decide), key_backoff,
                                                     worker_policy, runs
-    reconcile      runs it                          runner, executor, invoker; reconciler, action, context (the user's)
+    reconcile      runs it                          runner, executor, invoker, catch_up; reconciler, action,
+                                                    context (the user's)
     controller     puts all that together           controller, plan, assembly, running, well_being, foreground,
                                                     sync_gate, signals
     manifests      sets of objects, for scripts     apply_manifests, diff_manifests, delete_manifests, and their parts
@@ -18,8 +21,8 @@
     manager        several, one of several replicas manager, elector, lease machine, elected client
 
 Locks, none of which is held while user code runs or while another one of this list is taken, except where an arrow
-says so: `Sender._changed`, `StoreState.condition`, `Subscriber._lock`, `Runner._lock`, `SyncGate._changed`,
-`Shutdown._lock`, `Running._ending`, each `StopToken`'s. The client's are: `Client._change` -> `ApiAdapter._resize`;
-those of credentials, while a file is read or a plugin runs; `Discovery._lock`; `WriteObservers._lock`;
-`WebSocket.condition`.
+says so: `Sender._changed`, `StoreState.condition`, `Subscriber._lock`, `SharedWatches.lock`, `CatchUp._lock`,
+`Runner._lock`, `SyncGate._changed`, `Shutdown._lock`, `Running._ending`, each `StopToken`'s. The
+client's are: `Client._change` -> `ApiAdapter._resize`; `Shared._lock`; those of credentials, while a file is read or a
+plugin runs; `Discovery._lock`; `WriteObservers._lock`; `WebSocket.condition`.
 """

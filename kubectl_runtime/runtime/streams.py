@@ -1,9 +1,32 @@
 """What all stages of a stream share: a stage closes its source, in the thread that pulls, whatever ends it."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class TellingStream(Generator[T, None, None]):
+    """A stream that also tells any thread what keeps it from going on. Else as the generator that it wraps."""
+
+    def __init__(self, stream: Generator[T]) -> None:
+        self._stream = stream
+        self.trouble = ""
+        """The last failure, as text; empty while all is well. Written by the thread that pulls."""
+
+    def send(self, value: None) -> T:
+        """As the stream's; blocks as it does."""
+        return self._stream.send(value)
+
+    def throw(self, *raised: Any) -> T:
+        """As the stream's."""
+        return self._stream.throw(*raised)
+
+    def close(self) -> None:
+        """Close it; for the thread that pulls."""
+        self._stream.close()
 
 
 @contextmanager

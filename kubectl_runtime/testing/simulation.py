@@ -95,8 +95,7 @@ class SimulatedController(Generic[K]):
     @property
     def has_ended(self) -> bool:
         """Whether nothing of it would run any more."""
-        watches = self.assembly.watches.values()
-        return not len(self.executor) and all(watch.stopped for watch in watches)
+        return not len(self.executor) and all(share.has_ended for share in self.assembly.shares.values())
 
 
 class Simulation:

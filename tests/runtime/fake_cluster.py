@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kubectl_runtime.client.api.shared import Shared
 from kubectl_runtime.client.api.writes import Write, WriteObserver, WriteObservers
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import TransportError
@@ -41,6 +42,7 @@ class FakeClient:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.writes = WriteObservers()
+        self.shared = Shared()
         self.grown = 0
         self.closing = StopToken(clock=clock)
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Self
 import requests
 
 from kubectl_runtime.client.api.layers import innermost, stack_of
-from kubectl_runtime.client.api.writes import WriteObserver, WriteObservers
+from kubectl_runtime.client.api.shared import Shared
+from kubectl_runtime.client.api.writes import OwnWrites, WriteObserver, WriteObservers
 from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.failures import ConnectionFailed, error_of, unexpected_answer
@@ -71,15 +72,16 @@ class Client:
     def __init__(self, config: Config, *, session: requests.Session | None = None, retry: RetryPolicy | None = None,
                  layers: Layers = (), rate_limit: RateLimit | None = None, workers: int = 10,
                  clock: Clock = SYSTEM_CLOCK, use_session_send: bool = False,
-                 observer: Observer = NO_OBSERVER) -> None:
+                 observer: Observer = NO_OBSERVER, own_writes: OwnWrites = OwnWrites.OVERLAY) -> None:
         """Opens no connection.
 
         `session`: taken as client/http/session.py says. `retry`: None is the default `RetryPolicy`. `layers`: the
         user's middleware, as a list next to the adapter, the first outermost, or as a function that puts it anywhere in
         the `Stack`. `rate_limit`: of this client's own; None is none. `workers`: how many threads will call at once; a
         Controller raises it. `use_session_send`: send through `Session.send`, for mocks of it. `observer`: told of
-        attempts, retries, writes and credentials, and of what this client's controllers do. Raises ConfigError,
-        RequestError (headers) and AuthError for what cannot work, TypeError for an observer that is none.
+        attempts, retries, writes and credentials, and of what this client's controllers do. `own_writes`: how the
+        stores of this client read what it wrote; a Controller may say otherwise. Raises ConfigError, RequestError
+        (headers) and AuthError for what cannot work, TypeError for an observer that is none.
         """
         if not isinstance(config, Config):
             raise ConfigError(f"a Client is made from a Config, not from {type(config).__name__}: "
@@ -91,6 +93,9 @@ class Client:
         """Whether the server is there; its watches wait for it together."""
         self.refusals = Refusals()
         """What the server was found not to do."""
+        self.own_writes = own_writes
+        self.shared = Shared()
+        """What the users of this client, and of clients derived from it, have in common."""
         self._closing = StopToken(clock=clock)
         self._change = ForkSafeLock()
         self._rules = SessionRules.read(session, config, connections=workers + SPARE_CONNECTIONS,
@@ -118,7 +123,7 @@ class Client:
     def with_layer(self, layer: Layer) -> Self:
         """The same client, each of whose attempts passes `layer` last, after all others, right before it is sent.
 
-        Connections, credentials, warnings and `on_write` are shared: closing one closes both.
+        Connections, credentials, warnings, `on_write` and the watches of stores are shared: closing one closes both.
         """
         derived = copy.copy(self)
         derived._layers = self._layers.innermost(layer)

@@ -1,8 +1,9 @@
-"""Who is told of this process's own writes: the own-write echo rule and read-your-writes hang on it."""
+"""Who is told of this process's own writes, and how its reads take account of them."""
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 
 from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
@@ -10,6 +11,18 @@ from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.refs import ObjectRef
 
 log = guarded_logger(__name__)
+
+
+class OwnWrites(Enum):
+    """What reads of stores make of writes by this process that their watch has not shown yet."""
+
+    OVERLAY = "overlay"
+    """Reads show the object as the write was answered."""
+    WAIT = "wait"
+    """Reads of a controller show what the watch has shown. An object whose run wrote something runs again when the
+    controller's stores have caught up; after 5 s what they still lack is read from the server."""
+    OFF = "off"
+    """Reads show what the watch has shown, be it older than the write."""
 
 
 @dataclass(frozen=True, slots=True)

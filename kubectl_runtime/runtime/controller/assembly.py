@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from kubectl_runtime.client.api.writes import OwnWrites
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
@@ -16,6 +17,7 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.ending import what_is_waited_for
 from kubectl_runtime.runtime.controller.gone import with_gone
 from kubectl_runtime.runtime.controller.plan import MainStream, Plan, StreamPlan, WatchPlan
+from kubectl_runtime.runtime.controller.planned import Place, Planned, fullest, places_of
 from kubectl_runtime.runtime.controller.resync import Resync
 from kubectl_runtime.runtime.controller.share import Listener, only_owned, while_owned
 from kubectl_runtime.runtime.controller.sync_gate import SyncGate
@@ -25,6 +27,7 @@ from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
 from kubectl_runtime.runtime.queue.runs import Outcome, Run, record_write
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
+from kubectl_runtime.runtime.reconcile.catch_up import CatchUp
 from kubectl_runtime.runtime.reconcile.context import Environment
 from kubectl_runtime.runtime.reconcile.executor import Executor
 from kubectl_runtime.runtime.reconcile.invoker import Invoker
@@ -32,16 +35,15 @@ from kubectl_runtime.runtime.reconcile.outage_log import OutageLog
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.reconcile.run_timeouts import RunTimeouts
 from kubectl_runtime.runtime.reconcile.runner import Execute, Runner
-from kubectl_runtime.runtime.reflector.feed import Feed
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import Shutdown
 from kubectl_runtime.runtime.triggers.inbox import FirstList, Inbox
+from kubectl_runtime.runtime.triggers.shared_watches import Share, shared_watches
 from kubectl_runtime.runtime.triggers.sources import TriggerSource, pull, pull_stream
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink
 from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.watcher.failure_log import WatchTarget
-from kubectl_runtime.runtime.watcher.readers import reader_of
-from kubectl_runtime.runtime.watcher.watch_api import apis_of, as_configured
 
 K = TypeVar("K")
 
@@ -59,19 +61,29 @@ class Assembly(Generic[K]):
         self.logger = guarded_logger(f"kubectl_runtime.controller.{plan.name}")
         self.shutdown = Shutdown(plan.clock)
         self._rng = rng or random.Random()
-        self.watches: dict[str, Watch[Any]] = {}
+        self.shares: dict[str, Share] = {}
+        self._on_bug = on_bug
         self.pulls: dict[str, Callable[[], None]] = {}
         """What other threads have to run until `draining`, by name: user streams and trigger sources."""
         self.drained = ""
         """What was going on when the end began, for people."""
         self._stores: dict[tuple[str, str], Store[Any]] = {}
-        self._watch_plans: list[tuple[Watch[Any], WatchPlan, str]] = []
+        self._partial: set[tuple[str, str]] = set()
+        """Of which kinds the store holds parts of objects only."""
+        self._fed: list[Store[Any]] = []
+        self._watches: list[Planned] = []
         main = plan.main
-        if isinstance(main, WatchPlan):
-            self._plan_watch(main)
-        for related in plan.related:
-            self._plan_watch(related)
-        self.store: Store[K] = main.store if isinstance(main, MainStream) else next(iter(self.watches.values())).store
+        planned = [*([main] if isinstance(main, WatchPlan) else []), *plan.related]
+        try:
+            places = places_of(*planned)
+            for one in planned:
+                self._plan_watch(one, places)
+        except BaseException:  # RequestError for a form that an Api does not have
+            self.release("the controller cannot be started")
+            raise
+        self.shutdown.draining.on_set(self._give_back)
+        assert main.store is not None
+        self.store: Store[K] = main.store
         self.recorder = Recorder(plan.client, qualified_name(plan.name) or "controller", rng=rng)
         environment: Environment[Any] = Environment(
             controller=plan.name, client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown,
@@ -79,14 +91,9 @@ class Assembly(Generic[K]):
             recorder=self.recorder, run_timeout=plan.run_timeout)
         brake = None if plan.retry_rate is None else RetryBrake(plan.retry_rate)
         queue = WorkQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait, brake=brake), brake)
-        execute: Execute = Invoker(reconcile, error_policy, self.store, environment, on_result=plan.on_result,
-                                    on_crowd=self._wake)
-        if plan.on_gone is not None:
-            execute = with_gone(execute, plan.on_gone, self.store, environment)
-        if plan.share is not None:
-            execute = while_owned(plan.share, execute, self.shutdown, plan.clock)
+        self._catch_up: CatchUp | None = None
         self._timeouts = RunTimeouts(plan.run_timeout, self.shutdown, plan.clock, self._wake)
-        self.runner = Runner(queue, self._ended_by_shutdown(execute), executor,
+        self.runner = Runner(queue, self._execute(reconcile, error_policy, environment), executor,
                              concurrency=plan.concurrency, clock=plan.clock, name=plan.name, observer=plan.observer,
                              on_bug=partial(on_bug, "the executor"))
         schedule = self.runner.trigger_all if plan.share is None else only_owned(plan.share, self.runner.trigger_all)
@@ -102,6 +109,21 @@ class Assembly(Generic[K]):
         self.shutdown.draining.on_set(self._drain)
         self.shutdown.aborted.on_set(self.runner.wake)
 
+    def _execute(self, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
+                 environment: Environment[Any]) -> Execute:
+        """What a run is, from the inside out."""
+        plan = self.plan
+        execute: Execute = Invoker(reconcile, error_policy, self.store, environment, on_result=plan.on_result,
+                                   on_crowd=self._wake)
+        if plan.on_gone is not None:
+            execute = with_gone(execute, plan.on_gone, self.store, environment)
+        if plan.share is not None:
+            execute = while_owned(plan.share, execute, self.shutdown, plan.clock)
+        if plan.own_writes is OwnWrites.WAIT:
+            execute = self._catch_up = CatchUp(execute, lambda: [*self.watches.values()], self._trigger, plan.clock,
+                                               self.logger)
+        return self._ended_by_shutdown(execute)
+
     def subscribe(self) -> None:
         """Connect the watches with the runner: from now on their steps lead to runs, and runs are told of writes."""
         self.plan.observer.controller_started(self.plan.name, self.plan.concurrency)
@@ -110,20 +132,40 @@ class Assembly(Generic[K]):
             self.shutdown.draining.on_set(self.plan.share.listen(Listener(self.inbox, self.runner)))
         if isinstance(self.plan.main, MainStream):
             self.store.when_ready(partial(self.gate.arrived, GIVEN_STREAM))
-        for watch, plan, name in self._watch_plans:
-            watch.subscribe(plan.subscription, self.inbox.sink, partial(self.gate.arrived, name))
+        if self._catch_up is not None:
+            self.shutdown.draining.on_set(self.plan.client.on_write(self._catch_up.wrote))
+        for planned in self._watches:
+            self._connect(planned, self.inbox.sink, partial(self.gate.arrived, planned.name))
 
-    def add_watch(self, plan: WatchPlan) -> dict[str, Watch[Any]]:
-        """One more watch of a controller that runs (several, for several namespaces), by name; somebody has to step
+    @property
+    def watches(self) -> dict[str, Watch[Any]]:
+        """Its watches, by name; other controllers may use them too."""
+        return {name: share.watch for name, share in self.shares.items()}
+
+    def release(self, reason: str) -> None:
+        """Give its watches back."""
+        for share in self.shares.values():
+            share.release(reason)
+        for store in [*self._fed]:
+            store.drop_indexes()
+
+    def add_watch(self, plan: WatchPlan) -> list[Share]:
+        """One more watch of a controller that runs (several, for several namespaces); somebody has to start or step
         it."""
-        before = len(self._watch_plans)
-        self._plan_watch(plan)
-        added = self._watch_plans[before:]
-        for watch, _, name in added:
-            self.gate.expect(name)
-            first = FirstList(self.inbox.sink, partial(self.gate.arrived, name))
-            watch.subscribe(plan.subscription, first.sink, first.completed)
-        return {name: watch for watch, _, name in added}
+        before = len(self._watches)
+        self._plan_watch(plan, [*(known.place for known in self._watches), *places_of(plan)])
+        added = self._watches[before:]
+        for planned in added:
+            self.gate.expect(planned.name)
+            first = FirstList(self.inbox.sink, partial(self.gate.arrived, planned.name))
+            self._connect(planned, first.sink, first.completed)
+        if self.shutdown.draining.is_set():
+            self._give_back()
+        return [planned.share for planned in added]
+
+    def shares_now(self) -> list[Share]:
+        """Its parts of watches, those included that were added since."""
+        return [*self.shares.values()]
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> tuple[str, Callable[[], None]]:
         """One more trigger source: its name, and what a thread has to run until `draining`."""
@@ -160,23 +202,54 @@ class Assembly(Generic[K]):
     def stored(self, ref: ObjectRef) -> Record | None:
         """How this object is stored now; None when it is not, or its kind is not watched."""
         store = self._stores.get((ref.group, ref.kind))
-        return None if store is None else store.record(ref)
+        return None if store is None else store.as_watched(ref)
 
-    def _plan_watch(self, plan: WatchPlan) -> None:
-        apis = apis_of(plan.api)
-        reader = reader_of(as_configured(apis[0], plan.config).kind)
-        feed = plan.feed or Feed(plan.api.resource, reader, [api.namespace for api in apis], self.plan.clock)
-        self._stores.setdefault((plan.api.resource.group, plan.api.resource.kind), feed.store)
-        config = plan.config
-        for api, writer in zip(apis, feed.renew(), strict=True):
-            name = str(WatchTarget(api.resource, api.namespace, config.label_text, config.field_text))
-            if name in self.watches:  # the same kind twice: as main object and as a related one
-                name = f"{name} #{len(self.watches) + 1}"
-            watch: Watch[Any] = Watch(api, config, stop=self.shutdown.draining, backoff=self.plan.watch_backoff,
-                                      modify=plan.modify, writer=writer, clock=self.plan.clock, rng=self._rng,
-                                      name=name, observer=self.plan.observer)
-            self.watches = {**self.watches, name: watch}  # replaced whole: other threads go through it
-            self._watch_plans.append((watch, plan, name))
+    def _connect(self, planned: Planned, sink: Sink, arrived: Callable[[], None]) -> None:
+        place = planned.place
+        planned.share.subscribe(place.plan.subscription, sink, arrived, read=place.reader())
+        if self._catch_up is not None and planned.is_first:
+            planned.share.when_caught_up(self._catch_up.caught_up)
+
+    def _plan_watch(self, plan: WatchPlan, places: Sequence[Place]) -> None:
+        """`places` are all that are known, those of this plan included."""
+        served: list[Planned] = []
+        for place in places:
+            if place.plan is plan:
+                chosen = fullest(place, places)
+                known = next((one for one in (*self._watches, *served) if one.chosen is chosen), None)
+                share, name = (known.share, known.name) if known is not None else self._take(chosen)
+                served.append(Planned(share, chosen, place, name, is_first=known is None))
+        self._watches = [*self._watches, *served]
+        self._offer(plan, served)
+
+    def _take(self, place: Place) -> tuple[Share, str]:
+        api, config, plan = place.api, place.plan.config, self.plan
+        name = str(WatchTarget(api.resource, api.namespace, config.label_text, config.field_text))
+        if name in self.shares:  # the same kind twice, in two forms or with different options
+            name = f"{name} #{len(self.shares) + 1}"
+        share = shared_watches(api).take(api, config, backoff=plan.watch_backoff, modify=place.plan.modify,
+                                         clock=plan.clock, rng=self._rng, name=name, observer=plan.observer,
+                                         on_bug=self._on_bug)
+        self.shares = {**self.shares, name: share}  # replaced whole: other threads go through it
+        return share, name
+
+    def _offer(self, plan: WatchPlan, served: Sequence[Planned]) -> None:
+        """The first store of a kind is that of `store_of`, but one of whole objects is better than one of parts."""
+        kind, whole = (plan.api.resource.group, plan.api.resource.kind), served[0].chosen.is_whole
+        states = [one.share.watch.stored for one in served]
+        if (store := plan.store) is not None:
+            store.shows(*states)
+        elif kind not in self._stores or (whole and kind in self._partial):
+            store = Store(plan.api.resource, served[0].chosen.reader(), *states,
+                          own_writes=self.plan.own_writes is OwnWrites.OVERLAY)
+        else:
+            return
+        self._fed.append(store)
+        self._stores[kind] = store
+        (self._partial.discard if whole else self._partial.add)(kind)
+
+    def _give_back(self) -> None:
+        self.release(self.shutdown.draining.reason or "stopped")
 
     def _plan_pulls(self) -> None:
         plan = self.plan
@@ -213,6 +286,9 @@ class Assembly(Generic[K]):
 
     def _wake(self) -> None:
         self.runner.wake()
+
+    def _trigger(self, requests: list[ReconcileRequest]) -> None:
+        self.inbox.sink(requests)
 
     def _trouble_of(self, name: str) -> str:
         watch = self.watches.get(name)

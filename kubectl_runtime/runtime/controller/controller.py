@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
+from kubectl_runtime.client.api.writes import OwnWrites
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
@@ -46,8 +47,8 @@ from kubectl_runtime.runtime.controller.watched import Watched
 from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, KeyBackoff
 from kubectl_runtime.runtime.queue.retry_brake import RETRY_RATE, RetryBrake
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles, ResultCallback
-from kubectl_runtime.runtime.reflector.feed import Feed
 from kubectl_runtime.runtime.reflector.store import Store
+from kubectl_runtime.runtime.reflector.store_state import StoreState
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
 from kubectl_runtime.runtime.triggers.predicates import Predicate
 from kubectl_runtime.runtime.triggers.triggers import trigger_self
@@ -82,7 +83,7 @@ class Controller(Watched[K]):
                  modify: Modify | None = None, resync: Duration | None = None,
                  on_gone: GoneFunction | None = None, observer: Observer | None = None,
                  executor: Executor | None = None, retry_rate: float | None = RETRY_RATE,
-                 run_timeout: Duration | None = None) -> None:
+                 run_timeout: Duration | None = None, own_writes: OwnWrites | None = None) -> None:
         """Reconcile the objects of `api`, at most `concurrency` at once and each at most once.
 
         `debounce`: a changed object waits for so many seconds of quiet, but at most `max_wait` (default: ten times
@@ -97,7 +98,8 @@ class Controller(Watched[K]):
         `executor`: a pool of threads to run in, `concurrency` runs at most at once; it is not shut down (default:
         daemon threads of our own). `retry_rate`: how many retries a second begin while runs fail, all objects together
         (None: as many as are due). `run_timeout`: seconds after which `ctx.stop` of a run is set (default: never).
-        Raises RequestError when a number or a function makes no sense, TypeError for an observer that is none.
+        `own_writes`: how its stores read what this process wrote (default: the client's). Raises RequestError when a
+        number or a function makes no sense, TypeError for an observer that is none.
         """
         check_api(api, "Controller")
         check_type("watch", watch, WatcherConfig, "WatcherConfig(label_selector=\"app=web\")")
@@ -107,11 +109,14 @@ class Controller(Watched[K]):
         if modify is not None:
             check_callback("modify", modify, "obj")
         reader = reader_of(as_configured(apis_of(api)[0], watch).kind)
-        feed = Feed(api.resource, reader, [one.namespace for one in apis_of(api)], _clock_of(api.client))
+        reads = _own_writes_of(api.client) if own_writes is None else own_writes
+        # Nothing feeds it before the controller starts.
+        store = Store(api.resource, reader, StoreState(api.resource, _clock_of(api.client)),
+                      own_writes=reads is OwnWrites.OVERLAY)
         subscription = trigger_self(api.resource, predicate=predicate, run_gone=on_gone is not None)
-        plan = _plan(WatchPlan(api, watch, subscription, feed, modify), api.client, name, concurrency, debounce,
+        plan = _plan(WatchPlan(api, watch, subscription, store, modify), api.client, name, concurrency, debounce,
                      max_wait, backoff, sync_timeout, observer, executor, retry_rate, run_timeout)
-        self._set_up(replace(plan, watch_backoff=watch_backoff, on_gone=on_gone,
+        self._set_up(replace(plan, watch_backoff=watch_backoff, on_gone=on_gone, own_writes=reads,
                              resync=None if resync is None else period_of("resync", resync)))
 
     @classmethod
@@ -143,11 +148,9 @@ class Controller(Watched[K]):
     def store(self) -> Store[K]:
         """The objects that it reconciles: for mappers, and for whoever looks at them from outside. There before the
         start, when it is not complete (see `Store`), and the same in each life of the controller."""
-        main = self._plan.main
-        if isinstance(main, MainStream):
-            return main.store
-        assert main.feed is not None
-        return main.feed.store
+        store = self._plan.main.store
+        assert store is not None
+        return store
 
     def shutdown_on_signal(self, grace: Duration = DEFAULT_GRACE) -> Self:
         """Stop on SIGINT and SIGTERM, with `grace` seconds for runs in progress.
@@ -284,9 +287,15 @@ def _plan(main: WatchPlan | MainStream, client: Client, name: str | None, concur
         concurrency=concurrency, debounce=quiet, max_wait=longest, backoff=backoff, executor=executor,
         sync_timeout=None if sync_timeout is None else duration_of("sync_timeout", sync_timeout),
         run_timeout=None if run_timeout is None else period_of("run_timeout", run_timeout), retry_rate=retry_rate,
+        own_writes=_own_writes_of(client),
         observer=together(getattr(client, "observer", NO_OBSERVER) if observer is None else observer))
 
 
 def _clock_of(client: Client) -> Clock:
     clock: Clock = getattr(client, "clock", SYSTEM_CLOCK)
     return clock
+
+
+def _own_writes_of(client: Client) -> OwnWrites:
+    own_writes: OwnWrites = getattr(client, "own_writes", OwnWrites.OVERLAY)
+    return own_writes

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kubectl_runtime.client.api.writes import OwnWrites
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
@@ -16,7 +17,6 @@ from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, KeyBa
 from kubectl_runtime.runtime.queue.retry_brake import RETRY_RATE
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.reconcile.reconciler import ResultCallback
-from kubectl_runtime.runtime.reflector.feed import Feed
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
 from kubectl_runtime.runtime.triggers.sources import TriggerSource
@@ -38,14 +38,14 @@ GoneFunction = Callable[[ObjectRef, Context[Any]], object]
 class WatchPlan:
     """One watch (or one for each namespace of an Api of several): what, how, and which requests follow from it.
 
-    `feed`: the store of the main objects, which is there before the controller starts; the others get theirs then.
+    `store`: of the main objects, which is there before the controller starts; the others get theirs then.
     `modify` prunes what is stored.
     """
 
     api: WatchApi[Any] | WatchApis[Any]
     config: WatcherConfig
     subscription: Subscription
-    feed: Feed[Any] | None = None
+    store: Store[Any] | None = None
     modify: Modify | None = None
 
 
@@ -99,3 +99,4 @@ class Plan:
     """Is passed what begins the runs, once all stores are complete, and calls it when they may begin; None: at once."""
     share: Share | None = None
     """Which objects are this replica's; None: all of them."""
+    own_writes: OwnWrites = OwnWrites.OVERLAY

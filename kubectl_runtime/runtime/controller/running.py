@@ -1,7 +1,7 @@
 """`Running`: a controller with its threads, and the way to its end.
 
     thread                       ends
-    one per watch                when `draining` is set (the token shuts the sockets down)
+    one per watch                when `draining` is set for its last user (the token shuts the sockets down)
     workers                      when `draining` is set and their run is over
     dispatcher                   when `draining` is set, and no run has a `run_timeout` to come
     one per trigger source       when `draining` is set; one that blocks in the user's iterable is left there
@@ -70,7 +70,8 @@ class Running(WellBeing, Generic[K]):
         self._assembly: Assembly[K] = Assembly(plan, reconcile, error_policy, data, executor=self._executor,
                                                on_bug=self._fail, rng=rng)
         self._shutdown = self._assembly.shutdown
-        self._threads = Threads(plan.name, self._executor.threads, self._assembly.runner.running, self._fail)
+        self._threads = Threads(plan.name, self._executor.threads, self._assembly.runner.running, self._fail,
+                                self._assembly.shares_now)
         self._signals = ShutdownSignals()
         self._process = os.getpid()
         self._forget: list[Callable[[], None]] = []
@@ -193,7 +194,11 @@ class Running(WellBeing, Generic[K]):
         Raises RequestError when a controller of this name runs on the client already.
         """
         plan, assembly = self._plan, self._assembly
-        self._forget.append(RUNNING.take(plan.client, plan.name))
+        try:
+            self._forget.append(RUNNING.take(plan.client, plan.name))
+        except BaseException:
+            assembly.release("it was not started")
+            raise
         plan.client.grow(plan.concurrency)
         if plan.signals:
             self._signals.install()
@@ -203,8 +208,6 @@ class Running(WellBeing, Generic[K]):
         draining.on_set(self._signals.release)
         draining.on_set(self._say_what_is_waited_for)
         draining.on_set(self._ending.begin)
-        for name, watch in assembly.watches.items():
-            self._threads.add(f"watch {name}", watch.run)
         self._threads.add("dispatcher", assembly.dispatch)
         for name, body in assembly.pulls.items():
             self._threads.add(name, body, source=True)
@@ -224,8 +227,7 @@ class Running(WellBeing, Generic[K]):
 
     def add_watch(self, plan: WatchPlan) -> None:
         """Watch something more, from now on. While the other stores are not complete, this one is waited for too."""
-        for name, watch in self._assembly.add_watch(plan).items():
-            self._threads.add(f"watch {name}", watch.run).start()
+        self._threads.watch(self._assembly.add_watch(plan))
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> None:
         """Pull one more trigger source, from now on."""
@@ -233,8 +235,7 @@ class Running(WellBeing, Generic[K]):
         self._threads.add(name, body, source=True).start()
 
     def obey_signal(self) -> int | None:
-        """Block until a signal comes or the controller stops, and begin the stop; the signal's number, None without
-        one."""
+        """Block until a signal comes, which begins the stop (its number), or the controller stops (None)."""
         number = self._signals.wait()
         if number is not None:
             self._shutdown.begin(Signals(number).name, self._plan.grace)

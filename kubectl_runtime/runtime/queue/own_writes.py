@@ -31,7 +31,7 @@ MOST_COMPARED = 1000
 _decode = msgspec.json.Decoder().decode
 
 
-class OwnWrites:
+class RunWrites:
     """The writes of one run. Of the thread that runs, until the run has ended."""
 
     __slots__ = ("_compared", "_versions", "last")

@@ -18,7 +18,7 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.queue.key_backoff import FailureState, Subject
-from kubectl_runtime.runtime.queue.own_writes import OwnWrites, Version
+from kubectl_runtime.runtime.queue.own_writes import RunWrites, Version
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ MOST_STRANGERS = 3
 own changes: an admission webhook that puts the time into each write looks the same, and must not defeat the backoff."""
 
 _HEALTHY = FailureState()
-_NO_WRITES = OwnWrites()
+_NO_WRITES = RunWrites()
 
 
 class Run:
@@ -143,7 +143,7 @@ class Run:
 
     def wrote(self, write: Write) -> None:
         if self.writes is _NO_WRITES:  # most runs write nothing, so that costs them nothing
-            self.writes = OwnWrites()
+            self.writes = RunWrites()
         self.writes.add(write, self.known(write.ref))
         record, subject = write.record, self.subject
         if record is not None and subject is not None and record.uid == subject.uid:

@@ -3,55 +3,90 @@
     declare    the writer computes its values from now on; reads do not see it yet
     put, drop  set or remove the values of one key
     complete   reads see it
+    forget     there was never such an index
 
-Not thread-safe: the store's lock guards all of it but `values_of`, which calls the user's function and needs no lock.
-`epoch` counts declarations, so that a writer notices an index that appeared after it computed its values.
+An index has a name, and a scope: the `Store` to which it was added, since several may read what one watch keeps, and
+each may call its own `by_node`. Not thread-safe: the store's lock guards all of it but `values_of`, which calls the
+user's function and needs no lock. `epoch` counts declarations, so that a writer notices an index that appeared after it
+computed its values.
+
+Values are hashed and compared with the others of their object without the lock. With those of other objects they can
+only be compared where the index is kept; one whose `==` or `hash` fails there is left out, and `put` says so: it never
+raises, since a store that is half written would be worse than an index that lacks a value.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.runtime.usercode import guarded
+from kubectl_runtime.runtime.usercode import described, guarded, guarded_logger
+
+log = guarded_logger(__name__)
 
 IndexFunction = Callable[[Record], Any]
 Values = tuple[Hashable, ...]
+"""What an index function said of one object, each value once."""
+IndexName: TypeAlias = tuple[object, str]
+"""Scope and name."""
 
 
 class Indexes:
     """All indexes of one store."""
 
     def __init__(self) -> None:
-        self.functions: dict[str, IndexFunction] = {}
+        self.functions: dict[IndexName, IndexFunction] = {}
+        """Replaced whole."""
         self.epoch = 0
-        self._complete: set[str] = set()
-        self._values: dict[str, dict[Key, Values]] = {}
-        self._keys: dict[str, dict[Hashable, set[Key]]] = {}
+        self._complete: set[IndexName] = set()
+        self._buckets: dict[IndexName, dict[Key, list[tuple[Hashable, set[Key]]]]] = {}
+        """Where each key stands: with its values, the very sets, so that to remove it nothing has to be compared."""
+        self._keys: dict[IndexName, dict[Hashable, set[Key]]] = {}
 
-    def declare(self, name: str, function: IndexFunction) -> None:
-        self.functions[name] = function
-        self._values[name] = {}
+    def declare(self, name: IndexName, function: IndexFunction) -> None:
+        self._buckets[name] = {}
         self._keys[name] = {}
+        self.functions = {**self.functions, name: function}
         self.epoch += 1
 
-    def complete(self, name: str) -> None:
+    def complete(self, name: IndexName) -> None:
         self._complete.add(name)
 
-    def keys(self, name: str, value: Hashable) -> list[Key] | None:
-        """The keys that have `value`; None when there is no such index (yet)."""
-        if name not in self._complete:
-            return None
+    def is_declared(self, name: IndexName) -> bool:
+        return name in self.functions
+
+    def is_complete(self, name: IndexName) -> bool:
+        return name in self._complete
+
+    def forget(self, scope: object) -> None:
+        """The indexes of this scope are gone."""
+        gone = [name for name in self.functions if name[0] is scope]
+        for name in gone:
+            del self._buckets[name], self._keys[name]
+            self._complete.discard(name)
+        self.functions = {name: function for name, function in self.functions.items() if name not in gone}
+        self.epoch += 1
+
+    def keys(self, name: IndexName, value: Hashable) -> list[Key]:
+        """The keys that have `value` in an index that is complete."""
         return [*self._keys[name].get(value, ())]
 
-    def put(self, name: str, key: Key, values: Values) -> None:
-        """`key` has exactly these values."""
+    def put(self, name: IndexName, key: Key, values: Values) -> BaseException | None:
+        """`key` has exactly these values; what went wrong with one that cannot be kept."""
         self._remove(name, key)
-        if values:
-            self._values[name][key] = values
-            for value in values:
-                self._keys[name].setdefault(value, set()).add(key)
+        problem, buckets = None, []
+        for value in values:
+            try:
+                bucket = self._keys[name].setdefault(value, set())
+            except BaseException as error:  # noqa: BLE001 - a value's own `==`, which may raise anything
+                problem = error
+                continue
+            bucket.add(key)
+            buckets.append((value, bucket))
+        if buckets:
+            self._buckets[name][key] = buckets
+        return problem
 
     def drop(self, key: Key) -> None:
         """`key` is gone."""
@@ -59,28 +94,32 @@ class Indexes:
             self._remove(name, key)
 
     @staticmethod
-    def values_of(name: str, function: IndexFunction, record: Record) -> Values:
+    def values_of(name: IndexName, function: IndexFunction, record: Record) -> Values:
         """What the user's function says of an object; nothing when it raises (reported). Call it without the lock."""
-        return guarded((), lambda *_: f"index {name} of {record.ref}", _checked_values, function, record)
+        return guarded((), lambda *_: f"index {name[1]} of {record.ref}", _checked_values, function, record)
 
-    def _remove(self, name: str, key: Key) -> None:
-        buckets = self._keys[name]
-        for value in self._values[name].pop(key, ()):
-            bucket: set[Key] = buckets[value]
+    def _remove(self, name: IndexName, key: Key) -> None:
+        for value, bucket in self._buckets[name].pop(key, ()):
             bucket.discard(key)
             if not bucket:
-                del buckets[value]
+                try:
+                    del self._keys[name][value]
+                except BaseException:  # noqa: BLE001 - as above; what stays is an empty set
+                    continue
 
 
 def _checked_values(function: IndexFunction, record: Record) -> Values:
-    values = _one_or_many(function(record))
-    hash(values)
-    return values
-
-
-def _one_or_many(found: Any) -> Values:
-    """A user's answer as a tuple: None is no value, an iterable other than text several, anything else one."""
+    """The values, each once. Raises what the function, or a value's `hash` or `==`, raises."""
+    found = function(record)
     if found is None:
         return ()
     several = isinstance(found, Iterable) and not isinstance(found, str | bytes)
-    return tuple(found) if several else (found,)
+    return tuple(dict.fromkeys(found if several else (found,)))
+
+
+def report_values(problems: Iterable[BaseException | None]) -> None:
+    """Tell what `put` said. Call it without the lock: how an exception shows itself is user code."""
+    for problem in problems:
+        if problem is not None:
+            log.error("a value of an index cannot be compared with others, so its object is not found by it: %s",
+                      described(problem))

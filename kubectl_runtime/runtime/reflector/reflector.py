@@ -3,7 +3,8 @@
     input                  store                                  passes on
     Init                   (side buffer emptied)                  nothing
     InitApply              (into the side buffer)                 nothing
-    InitDone               the buffer takes its place at once     Delete for what vanished; Delete and Apply for another
+    InitDone               the buffer takes its place at once     Delete for what vanished, stored or only known from a
+                                                                  write of this process; Delete and Apply for another
                                                                   uid; Apply for what is new or has another version;
                                                                   InitDone
     Apply, unknown         stored                                 Apply
@@ -18,7 +19,8 @@ A trigger never comes before the data it is about: the store is written first. O
 keep their record and pass on nothing, unless `relist_triggers` is set, which makes an Apply of each. Versions are
 compared for equality only. In a list whose `Init` is `suspect`, an object with the same version is unchanged only if
 its content is the same, and each makes an Apply. A Delete within a list, as a stream brings it, also takes the object
-out of the side buffer. An object without a name cannot be stored; it is logged and left out.
+out of the side buffer. An object without a name cannot be stored; it is logged and left out. After a defect another one
+takes its place, whose first list also makes up for what was written and not passed on (`untold`).
 
 Records go in and out; `reflector` is the form for streams of readers. For one thread at a time.
 """
@@ -32,8 +34,19 @@ from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.codec.sameness import same_content
 from kubectl_runtime.runtime.reflector.store_writer import Observers, StoreWriter
 from kubectl_runtime.runtime.streams import closing_source
-from kubectl_runtime.runtime.usercode import guarded_logger
-from kubectl_runtime.runtime.watcher.event import INIT_DONE, Apply, Delete, Event, Init, InitApply, InitDone, with_obj
+from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.watcher.event import (
+    INIT_DONE,
+    Apply,
+    Delete,
+    Event,
+    Failed,
+    Init,
+    InitApply,
+    InitDone,
+    obj_of,
+    with_obj,
+)
 
 log = guarded_logger(__name__)
 
@@ -52,9 +65,16 @@ class Commit(NamedTuple):
 class Reflector:
     """Feeds one store. See the module's table."""
 
-    def __init__(self, writer: StoreWriter[Any], *, relist_triggers: bool = False) -> None:
+    def __init__(self, writer: StoreWriter[Any], *, relist_triggers: bool = False,
+                 untold: Sequence[Record] = ()) -> None:
+        """`untold`: of one that failed before, see there; the first list tells what became of them."""
         self._writer = writer
         self._relist_triggers = relist_triggers
+        self._untold = untold
+        self._done: list[Commit] = []
+        self._swapped: list[Event[Record]] = []
+        self._mark: int | None = None
+        self._gone: list[Record] = []
         self._buffer: dict[Key, Record] = {}
         self._suspect = False
         self._pending: dict[Key, Record | None] = {}
@@ -64,9 +84,18 @@ class Reflector:
         """Write these events to the store; what they changed."""
         return [change for commit in self.commits(events) for change in commit.changes]
 
-    def commits(self, events: Sequence[Event[Record]]) -> list[Commit]:
-        """As `feed`, with one lock for the changes of a whole batch; a completed list is a commit of its own."""
+    def list_begins(self, mark: int | None) -> None:
+        """The request of the list that `Init` will announce is made now. `mark`: the writer's; None for a list that may
+        be older than its request."""
+        self._mark = mark
+
+    def commits(self, events: Sequence[Event[Record]], version: str = "") -> list[Commit]:
+        """As `feed`, with one lock for the changes of a whole batch; a completed list is a commit of its own.
+
+        `version`: what the watch has reached by the last of them, if known.
+        """
         done: list[Commit] = []
+        self._done = done
         for event in events:
             kind = type(event)
             if kind is Apply:
@@ -76,12 +105,19 @@ class Reflector:
             elif kind is Delete:
                 self._deleted(event.obj)  # type: ignore[union-attr]
             elif kind is InitDone:
-                self._flush(done)
-                done.append(self._swap())
+                self._flush(done, "")
+                done.append(self._swap(version))
             elif kind is Init:
                 self._buffer, self._suspect = {}, event.suspect  # type: ignore[union-attr]
-        self._flush(done)
+        self._flush(done, version)
         return done
+
+    def untold(self) -> list[Record]:
+        """After an error of this, or of who passed on what it returned last: states of objects that were written over,
+        of which nobody may have heard. No list would show that they ever were."""
+        changes = [*self._swapped, *self._changes, *(change for commit in self._done for change in commit.changes)]
+        states = (change.previous if isinstance(change, Apply) else obj_of(change) for change in changes)
+        return [*self._untold, *(state for state in states if state is not None)]
 
     def _applied(self, record: Record) -> None:
         head = record.head
@@ -104,6 +140,7 @@ class Reflector:
         key = key_of(head.namespace, head.name)
         old = self._pending[key] if key in self._pending else self._writer.get(key)
         self._buffer.pop(key, None)
+        self._gone.append(record)
         if old is not None:
             if _other_object(old, record):
                 return
@@ -124,19 +161,20 @@ class Reflector:
         unchanged = old is not None and _same_version(old, record) and (not self._suspect or same_content(old, record))
         self._buffer[key] = old if old is not None and unchanged else record
 
-    def _swap(self) -> Commit:
-        new, old = self._buffer, self._writer.records()
-        self._buffer = {}
+    def _swap(self, version: str) -> Commit:
+        new, old, mark = self._buffer, self._writer.records(), self._mark
+        everything = self._relist_triggers or self._suspect
         changed: dict[Key, Record | None] = {}
         events: list[Event[Record]] = []
         for key, record in old.items():
             if key not in new:
                 changed[key] = None
                 events.append(Delete(record))
+        vanished = len(events)
         for key, record in new.items():
             before = old.get(key)
             if before is record:
-                if self._relist_triggers or self._suspect:
+                if everything:
                     events.append(Apply(record))
                 continue
             if before is not None and _other_object(before, record):
@@ -145,27 +183,52 @@ class Reflector:
             changed[key] = record
             events.append(Apply(record, before))
         events.append(INIT_DONE)
-        self._suspect = False
-        return Commit(events, self._writer.replace(new, changed), completes=True)
+        self._swapped = events
+        observers, lost = self._writer.replace(new, changed, version, mark)
+        there = {record.uid: record for record in new.values()} if self._untold else {}
+        events[-1:-1] = [Apply(there[state.uid], state) for state in self._untold if state.uid in there]
+        gone = [*lost, *(state for state in self._untold if state.uid not in there)]
+        events[vanished:vanished] = map(Delete, gone)
+        self._buffer, self._suspect, self._swapped, self._untold = {}, False, [], ()
+        return Commit(events, observers, completes=True)
 
-    def _flush(self, done: list[Commit]) -> None:
-        if self._changes:
-            observers = self._writer.commit(self._pending)
-            done.append(Commit(self._changes, observers))
-            self._pending, self._changes = {}, []
+    def _flush(self, done: list[Commit], version: str) -> None:
+        if self._changes or self._gone:
+            observers = self._writer.commit(self._pending, self._gone, version)
+            if self._changes:
+                done.append(Commit(self._changes, observers))
+            self._pending, self._changes, self._gone = {}, [], []
+        elif version:
+            self._writer.progressed(version)
 
 
 def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,
               relist_triggers: bool = False) -> Generator[Event[K]]:
     """The store is written in passing; yields what each event changed, with fresh readers.
 
-    `events` carry readers, as those of `watcher` do. Closes `events` when it is closed.
+    `events` carry readers, as those of `watcher` do; a `Failed` among them is passed on, and told to who waits for the
+    store in vain. Closes `events` when it is closed; whoever waits for the store then is told that nothing will come.
     """
     inner = Reflector(writer, relist_triggers=relist_triggers)
-    with closing_source(events):
-        for event in events:
-            for change in inner.feed(with_obj(event, _record_of)):
-                yield with_obj(change, writer.read)
+    writer.begin(lambda: str(getattr(events, "trouble", "")))
+    reason = "its stream was closed"
+    try:
+        with closing_source(events):
+            for event in events:
+                if isinstance(event, Failed):
+                    writer.trouble(described(event.error))
+                    yield event  # only where the stream's own type has it
+                    continue
+                if writer.store.trouble and not isinstance(event, Init | InitApply):
+                    writer.trouble("")
+                for change in inner.feed(with_obj(event, _record_of)):
+                    yield with_obj(change, writer.read)
+        reason = "its stream is over"
+    except Exception as error:
+        reason = f"its stream failed: {described(error)}"
+        raise
+    finally:
+        writer.end(reason)
 
 
 def _record_of(obj: Any) -> Record:

@@ -2,23 +2,27 @@
 
     commit(changes)            some objects changed (a Record) or went (None)
     replace(records, changes)  a complete list takes the place of everything; the store is complete from now on
+    wrote(key, own)            this process wrote an object; readers see it from now on
     attach(observer)           from the next commit on, `observer` is among those returned by it; what was stored until
                                then is returned here, so that the two together are everything, once
 
 Index functions are user code and run before the lock is taken. An index that is declared meanwhile is noticed by its
-epoch, and the values are computed again.
+epoch, and the values are computed again. Once anything of a change is written, nothing can raise: store, indexes and
+overlay are changed together or not at all.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar, cast
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
-from kubectl_runtime.runtime.reflector.indexes import Values
-from kubectl_runtime.runtime.reflector.store import Store, StoreState
+from kubectl_runtime.runtime.reflector.indexes import IndexName, Values, report_values
+from kubectl_runtime.runtime.reflector.overlay import Own
+from kubectl_runtime.runtime.reflector.store import Store
+from kubectl_runtime.runtime.reflector.store_state import StoreState
 from kubectl_runtime.runtime.watcher.readers import reader_of
 from kubectl_runtime.runtime.watcher.watch_state import WatchState
 
@@ -35,117 +39,169 @@ class StoreWriter(Generic[K]):
 
     def __init__(self, resource: ApiResource, read: Callable[[Record], K], *, clock: Clock = SYSTEM_CLOCK) -> None:
         """`read` makes what readers get of a record."""
-        self._set_up(StoreState(resource, clock), read)
-
-    def _set_up(self, state: StoreState, read: Callable[[Record], K]) -> None:
-        self._state = state
+        self.resource = resource
+        self.state = StoreState(resource, clock)
         self.read = read
-        self.store: Store[K] = Store(state, read)
+        self.store: Store[K] = Store(resource, read, self.state)
         self._observers: Observers = ()
-
-    @property
-    def resource(self) -> ApiResource:
-        return self._state.resource
+        self._on_caught_up: tuple[Callable[[], None], ...] = ()
 
     def get(self, key: Key) -> Record | None:
         """What is stored. Only for the thread that writes, which is why it needs no lock."""
-        return self._state.records.get(key)
+        return self.state.records.get(key)
 
     def records(self) -> Mapping[Key, Record]:
         """Everything stored. As `get`; not to be kept beyond the next write."""
-        return self._state.records
+        return self.state.records
 
-    def commit(self, changes: Changes) -> Observers:
-        """Make these changes; who has to be told of them."""
-        state = self._state
+    def commit(self, changes: Changes, gone: Sequence[Record] = (), version: str = "") -> Observers:
+        """Make these changes; who has to be told of them.
+
+        `gone`: the objects that events said to be deleted. `version`: what the watch has reached by that, if known.
+        """
+        state = self.state
         while True:
             epoch, values = self._index(changes)
             with state.condition:
                 if state.indexes.epoch != epoch:
                     continue
+                problems = self._set_indexes(changes, values)
                 records = state.records
                 for key, record in changes.items():
                     if record is None:
                         records.pop(key, None)
                     else:
                         records[key] = record
-                self._set_indexes(changes, values)
-                return self._observers
+                overlay, caught_up = state.overlay, False
+                if gone or overlay.entries:
+                    caught_up = overlay.changed(changes, gone, version)
+                elif version:  # nothing was written, so nothing has to be compared
+                    overlay.shown = version
+                observers = self._observers
+            if problems or caught_up:
+                self._after(problems, caught_up)
+            return observers
 
-    def replace(self, records: dict[Key, Record], changes: Changes) -> Observers:
-        """Make `records`, which the store takes over, all there is; `changes` is how they differ from before."""
-        state = self._state
+    def replace(self, records: dict[Key, Record], changes: Changes, version: str = "",
+                mark: int | None = None) -> tuple[Observers, list[Record]]:
+        """Make `records`, which the store takes over, all there is; `changes` is how they differ from before. Who has
+        to be told, and what this process wrote and the list shows to be deleted, though it was not stored.
+
+        `version` of the list; `mark`: what `mark()` said when its request began, None when the list may be older.
+        """
+        state = self.state
         while True:
             epoch, values = self._index(changes)
             with state.condition:
                 if state.indexes.epoch != epoch:
                     continue
-                self._replace(records)
-                self._set_indexes(changes, values)
-                callbacks, state.on_ready = (state.on_ready, ()) if state.ready else ((), state.on_ready)
+                old = self.records()
+                lost = state.overlay.lost(records, old, version, mark)
+                caught_up = state.overlay.listed(records, old, version, mark)
+                state.records, state.ready = records, True
+                problems = self._set_indexes(changes, values)
+                callbacks, state.on_ready = state.on_ready, ()
                 state.condition.notify_all()
                 observers = self._observers
+            self._after(problems, caught_up)
             for callback in callbacks:  # the library's own, and outside the lock
                 callback()
-            return observers
+            return observers, lost
 
-    @property
-    def _complete(self) -> bool:
-        """Whether a complete list was written. Under the lock."""
-        return self._state.ready
+    def progressed(self, version: str) -> None:
+        """The watch has shown everything up to `version`, without a change."""
+        with self.state.condition:
+            caught_up = self.state.overlay.progressed(version)
+        self._after((), caught_up)
 
-    def _replace(self, records: dict[Key, Record]) -> None:
-        """A complete list takes the place of everything that this writer wrote. Under the lock."""
-        self._state.records = records
-        self._state.ready = True
+    # Writes of this process
+
+    def wrote(self, key: Key, own: Own) -> tuple[Record | None, Observers]:
+        """This process wrote an object: an object of which now is known that it was deleted, and who has to be told so.
+        Safe from any thread."""
+        state = self.state
+        with state.condition:
+            return state.overlay.wrote(key, own, state.records.get(key)), self._observers
+
+    def mark(self) -> int:
+        """What a list that begins now has to say when it is complete."""
+        with self.state.condition:
+            return self.state.overlay.count
+
+    def when_caught_up(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have `callback` called whenever the watch has shown a write of this process, by its thread; returns how to
+        end that. It must neither block nor raise."""
+        with self.state.condition:
+            self._on_caught_up = (*self._on_caught_up, callback)
+
+        def forget() -> None:
+            with self.state.condition:
+                self._on_caught_up = tuple(one for one in self._on_caught_up if one is not callback)
+
+        return forget
+
+    def is_behind(self, key: Key) -> bool:
+        """Whether the watch has not shown a write of this process to `key` yet."""
+        return key in self.state.overlay.entries
+
+    def _after(self, problems: Sequence[BaseException | None], caught_up: bool) -> None:
+        report_values(problems)
+        if caught_up:
+            for callback in self._on_caught_up:
+                callback()
 
     def attach(self, observer: object) -> tuple[bool, list[Record]]:
         """Add an observer; whether the store is complete now, and what is in it."""
-        state = self._state
+        state = self.state
         with state.condition:
             self._observers = (*self._observers, observer)
-            return self._complete, [*self.records().values()]
+            return state.ready, [*state.records.values()]
 
     def detach(self, observer: object) -> None:
         """Remove an observer; commits that are under way may still have it."""
-        state = self._state
+        state = self.state
         with state.condition:
             self._observers = tuple(other for other in self._observers if other is not observer)
 
     def watched(self, state: Callable[[], WatchState]) -> None:
         """A watch feeds the store; `state` says how it is doing."""
-        self._state.watch_state = state
+        self.state.watch_state = state
+
+    def begin(self, trouble_of: Callable[[], str]) -> None:
+        """A stream will write from now on, and says by `trouble_of` what keeps it from going on, if anything."""
+        state = self.state
+        with state.condition:
+            state.ended = None
+            state.trouble_of = trouble_of
 
     def trouble(self, text: str) -> None:
         """The last failure, for the error of those who wait in vain; empty when it is over."""
-        self._state.trouble = text
+        self.state.trouble = text
 
     def end(self, reason: str) -> None:
         """Nothing will be written any more: wake those who wait for a complete list. Only the first call counts."""
-        state = self._state
+        state = self.state
         with state.condition:
             if state.ended is None:
                 state.ended = reason
             state.condition.notify_all()
 
-    def _index(self, changes: Changes) -> tuple[int, dict[str, dict[Key, Values]]]:
-        indexes = self._state.indexes
-        with self._state.condition:
-            epoch, functions = indexes.epoch, dict(indexes.functions)
+    def _index(self, changes: Changes) -> tuple[int, dict[IndexName, dict[Key, Values]]]:
+        indexes = self.state.indexes
+        epoch, functions = indexes.epoch, indexes.functions  # in this order; replaced whole, so that no lock is needed
         present = {key: record for key, record in changes.items() if record is not None} if functions else {}
         return epoch, {name: {key: indexes.values_of(name, function, record) for key, record in present.items()}
                        for name, function in functions.items()}
 
-    def _set_indexes(self, changes: Changes, values: dict[str, dict[Key, Values]]) -> None:
+    def _set_indexes(self, changes: Changes, values: dict[IndexName, dict[Key, Values]]) -> list[BaseException]:
         if not values:
-            return
-        indexes = self._state.indexes
+            return []
+        indexes = self.state.indexes
         for key, record in changes.items():
             if record is None:
                 indexes.drop(key)
-        for name, of_keys in values.items():
-            for key, found in of_keys.items():
-                indexes.put(name, key, found)
+        problems = (indexes.put(name, key, found) for name, of_keys in values.items() for key, found in of_keys.items())
+        return [problem for problem in problems if problem is not None]
 
 
 def store(kind: type[K], *, clock: Clock = SYSTEM_CLOCK) -> tuple[Store[K], StoreWriter[K]]:

@@ -37,7 +37,7 @@ class Subscriber:
     def __init__(self, subscription: Subscription, sink: Sink, read: Callable[[Record], Any], clock: Clock,
                  stop: StopToken, on_complete: Callable[[], None]) -> None:
         """`on_complete` is for the watch to call, when a list is complete."""
-        self.on_complete = on_complete
+        self._on_complete = on_complete
         self._subscription = subscription.requests if isinstance(subscription, OfHeads) else subscription
         self._sink = sink
         self._read = None if isinstance(subscription, OfHeads) else read
@@ -63,6 +63,11 @@ class Subscriber:
                 return
             self._delivering = True
         self._work(changes)
+
+    def complete(self) -> None:
+        """A complete list was delivered."""
+        if not self._cancelled and not self._stop.is_set():
+            self._on_complete()
 
     def cancel(self) -> None:
         """Deliver nothing more; what is being worked on is finished."""

@@ -10,7 +10,8 @@
     stopped     nothing                                            None
 
 A thread calls it in a loop (`run`); a simulation calls it when it likes. The order in each step is: store,
-then the subscriptions, then the visible state; the observer is told of each thing when it is done, once for a batch. A
+then the subscriptions, then the visible state; the observer is told of each thing when it is done, once for a batch.
+Writes of the Api's client come between, in whichever thread made them: the store is told what readers have to see. A
 subscription that comes late first gets an `Apply` of every stored object and `InitDone`, then everything after that,
 nothing twice and nothing lost: what is stored and who observes it change under one lock.
 """
@@ -18,13 +19,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from kubectl_runtime.client.http.reachability import PROBE_SECONDS
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
@@ -35,6 +37,7 @@ from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
 from kubectl_runtime.runtime.triggers.subscribers import Subscriber
 from kubectl_runtime.runtime.triggers.triggers import Sink, Subscription
+from kubectl_runtime.runtime.triggers.watched_writes import WatchedWrites
 from kubectl_runtime.runtime.usercode import described, guarded_logger
 from kubectl_runtime.runtime.watcher.event import INIT_DONE, Apply, Event, Failed, Init
 from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
@@ -44,12 +47,14 @@ from kubectl_runtime.runtime.watcher.watch_api import WatchApi, as_configured
 from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, IDLE_PAUSE, Backoff, WatchBackoff
 from kubectl_runtime.runtime.watcher.watch_driver import WatchDriver
 from kubectl_runtime.runtime.watcher.watch_state import Phase, WatchState
-from kubectl_runtime.runtime.watcher.watch_states import Listing, Streaming
-from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, WatcherConfig
+from kubectl_runtime.runtime.watcher.watch_states import Listed, Listing, Streaming, Watching
+from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, ListSemantic, WatcherConfig
 
 log = guarded_logger(__name__)
 
 K = TypeVar("K")
+
+ELSEWHERE = "it runs in the process that this one was forked from"
 
 SLACK = 120.0
 """Seconds that a step may take above the longest silence of a watch (295 s by default): twice the deadline of a call,
@@ -61,11 +66,10 @@ class Watch(Generic[K]):
 
     def __init__(self, api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *, stop: StopToken,
                  backoff: WatchBackoff = DEFAULT_BACKOFF, relist_triggers: bool = False, modify: Modify | None = None,
-                 writer: StoreWriter[K] | None = None, clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None,
-                 name: str | None = None, observer: Observer = NO_OBSERVER) -> None:
-        """Nothing is requested yet. `modify` prunes each object before it is stored, by `writer` if there is one
-        already; `rng` draws all jitter. With `config.fields`, what is stored are the views. Raises RequestError for
-        fields that cannot be kept.
+                 clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None, name: str | None = None,
+                 observer: Observer = NO_OBSERVER) -> None:
+        """Nothing is requested yet. `modify` prunes each object before it is stored; `rng` draws all jitter. With
+        `config.fields`, what is stored are the views. Raises RequestError for fields that cannot be kept.
 
         `observer` is told what happens to the watch `name` (by default what it watches, in words); it raises nothing
         (see `together`).
@@ -82,21 +86,34 @@ class Watch(Generic[K]):
         self._validate = config.validate
         self._backoff = Backoff(backoff, rng=rng)
         self._failures = FailureLog(self.target)
-        self._writer = writer or StoreWriter(api.resource, self._read, clock=clock)
+        self._writer: StoreWriter[K] = StoreWriter(api.resource, self._read, clock=clock)
         self._relist_triggers = relist_triggers
         self._reflector = Reflector(self._writer, relist_triggers=relist_triggers)
         verifier = None if config.verify is None else Verifier(
             given, config, seconds(config.verify), self._writer.records, stop, clock.monotonic())
         self._driver = WatchDriver(api, config, stop, clock, rng, verifier)
+        self._config = config
+        self.writes = WatchedWrites(api, config, modify, self._writer)
         self._resume_at = 0.0
         self._relists = -1  # the first complete list is none
         self._list_began = 0.0
+        self._mark: int | None = None
         self._phase_told: Phase | None = None
         self.store: Store[K] = self._writer.store
+        self.stored = self._writer.state
+        """What it keeps, for further stores of its users."""
         self._state = WatchState(since=clock.monotonic())
         self._longest_step = seconds(config.timeout) + IDLE_MARGIN + SLACK
         self._step_since: float | None = None
         self._writer.watched(lambda: self._state)
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """In the child of a fork nothing moves it, and to close it would end the connection that both share. For that
+        child alone."""
+        self.writes.deaf = True
+        self.stored.ended = self.stored.ended or ELSEWHERE
+        self._state = msgspec.structs.replace(self._state, phase=Phase.STOPPED, last_error=ELSEWHERE)
 
     @property
     def state(self) -> WatchState:
@@ -115,18 +132,20 @@ class Watch(Generic[K]):
         return self._state.phase is Phase.STOPPED
 
     def subscribe(self, subscription: Subscription, sink: Sink,
-                  on_complete: Callable[[], None] = lambda: None) -> Callable[[], None]:
+                  on_complete: Callable[[], None] = lambda: None, *,
+                  read: Callable[[Record], Any] | None = None) -> Callable[[], None]:
         """From now on pass what the watch sees through `subscription` and the requests to `sink`; returns how to end
         that.
 
         What is stored already is passed through before this returns, by the calling thread. `on_complete` is called
-        whenever the store holds a complete list, and now if it does already. It must neither block nor raise. Raises
-        RequestError when the watch has stopped: nothing would ever come.
+        whenever the store holds a complete list, and now if it does already. It must neither block nor raise.
+        `read` makes what `subscription` gets of a record, if not objects of the Api's class. Raises RequestError when
+        the watch has stopped: nothing would ever come.
         """
         if self.stopped:
-            raise RequestError(f"{self.target}: the watch has stopped ({self.stop.reason or 'its token was set'}), so "
-                               "nothing can be subscribed to")
-        subscriber = Subscriber(subscription, sink, self._read, self._clock, self.stop, on_complete)
+            why = self.stored.ended or "its token was set"
+            raise RequestError(f"{self.target}: the watch has stopped ({why}), so nothing can be subscribed to")
+        subscriber = Subscriber(subscription, sink, read or self._read, self._clock, self.stop, on_complete)
         ready, records = self._writer.attach(subscriber)
         subscriber.begin([*map(Apply, records), INIT_DONE] if ready else [])
         if ready:
@@ -149,12 +168,14 @@ class Watch(Generic[K]):
             return self._resume_at - now
         if self._phase_told is None:
             self._tell_phase(now)
+        self.writes.listen()  # before the first list: what is written earlier is in it
         try:
             return self._advance(now)
         except Exception as error:  # a fault of this library must not end the watch either
-            log.exception("%s: internal error; everything is listed again", self.target)
+            log.exception("%s: internal error; everything is listed and triggered again", self.target)
             self._driver.restart()
-            self._reflector = Reflector(self._writer, relist_triggers=self._relist_triggers)
+            self._reflector = Reflector(self._writer, relist_triggers=self._relist_triggers,
+                                        untold=self._reflector.untold())
             return self._failed(Failed(error), self._clock.monotonic())
 
     def run(self) -> None:
@@ -169,10 +190,16 @@ class Watch(Generic[K]):
                 self.stop.wait(wait)
 
     def _advance(self, began: float) -> float | None:
+        before = self._driver.state
+        if isinstance(before, Listing | Listed):  # this step makes a request: of a list, it may be
+            cached = getattr(before, "first", False) and self._config.list_semantic is ListSemantic.ANY
+            self._mark = None if cached else self._writer.mark()
         out, wait, frame = self._driver.advance()
         failure = out.pop() if out and isinstance(out[-1], Failed) else None
         if out:
             self._publish(out, began)  # type: ignore[arg-type]  # a failure is always the last output of a step
+        elif frame and (version := self._version):
+            self._writer.progressed(version)
         now = self._clock.monotonic()
         if frame:
             self._observer.frame_arrived(self._name, frame, now)
@@ -187,19 +214,20 @@ class Watch(Generic[K]):
     def _publish(self, events: list[Event[Record]], began: float) -> None:
         if isinstance(events[0], Init):
             self._list_began = began
+            self._reflector.list_begins(self._mark)
         if self._validate:
             events = [validated(event, self._read) for event in events]
         if self._modify is not None:
             events = [modified(event, self._modify, self._read) for event in events]
-        commits = self._reflector.commits(events)
+        commits = self._reflector.commits(events, self._version)
         if commits:
             self._observer.store_changed(self._name, len(self._writer.records()))
         for commit in commits:
             for observer in commit.observers:
                 assert isinstance(observer, Subscriber)
                 observer.deliver(commit.changes)
-                if commit.completes and not self.stop.is_set():
-                    observer.on_complete()
+                if commit.completes:
+                    observer.complete()
         last = events[-1]
         if last is INIT_DONE:
             self._relists += 1
@@ -207,6 +235,12 @@ class Watch(Generic[K]):
             self._observer.list_completed(self._name, len(self._writer.records()), self._relists, took)
         if self._state.consecutive_failures:
             self._failures.succeeded(last, self._clock.monotonic())
+
+    @property
+    def _version(self) -> str:
+        """What the driver has reached: all up to it is stored, once what it gave out is."""
+        state = self._driver.state
+        return state.version if isinstance(state, Listed | Watching) else ""
 
     def _failed(self, failure: Failed, now: float) -> float:
         delay = self._backoff.after(failure, now)
@@ -252,6 +286,7 @@ class Watch(Generic[K]):
 
     def _finish(self) -> None:
         if not self.stopped:
+            self.writes.close()
             self._driver.close()
             self._writer.end(self.stop.reason or "stopped")
             now = self._clock.monotonic()

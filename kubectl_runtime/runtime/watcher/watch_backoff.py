@@ -16,7 +16,7 @@ Numbers: those of client-go's and kube-rs's reflectors (0.8 s doubling up to 30 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -25,7 +25,7 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, secon
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.streams import closing_source
-from kubectl_runtime.runtime.watcher.event import MAX_RETRY_AFTER, Event, Failed, Idle, RawStep
+from kubectl_runtime.runtime.watcher.event import MAX_RETRY_AFTER, Event, Failed, Idle, Init, InitApply, RawStep
 from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
 from kubectl_runtime.runtime.watcher.server_gate import GENTLE_SECONDS
 
@@ -122,24 +122,30 @@ class Backoff:
 
 
 def backoff(steps: Iterable[RawStep[T]], stop: StopToken, target: WatchTarget, rule: WatchBackoff = DEFAULT_BACKOFF, *,
-            clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None) -> Iterator[Event[T]]:
+            clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None,
+            on_trouble: Callable[[str], None] = lambda _: None) -> Iterator[Event[T]]:
     """Pass events on; after each `Failed` log it and wait before pulling again. Ends when `stop` is set.
 
-    `target` says in the log what is watched. Closes `steps` when it is closed.
+    `target` says in the log what is watched; `on_trouble` gets what the log says of a failure, before the wait, and an
+    empty text when it is over. Closes `steps` when it is closed.
     """
-    state, failures = Backoff(rule, rng=rng), FailureLog(target)
+    state, failures, troubled = Backoff(rule, rng=rng), FailureLog(target), False
     with closing_source(steps):
         for step in steps:
             if isinstance(step, Failed):
                 now = clock.monotonic()
                 delay = state.after(step, now)
-                failures.failed(step, now, delay)
+                on_trouble(failures.failed(step, now, delay))
+                troubled = True
                 if delay:
                     stop.wait(delay)
             elif isinstance(step, Idle):
                 stop.wait(IDLE_PAUSE)
             else:
                 failures.succeeded(step, clock.monotonic())
+                if troubled and not isinstance(step, Init | InitApply):
+                    on_trouble("")
+                    troubled = False
                 yield step
             if stop.is_set():
                 return

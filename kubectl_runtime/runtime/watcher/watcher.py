@@ -23,7 +23,7 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.selectors import fields
-from kubectl_runtime.runtime.streams import closing_source
+from kubectl_runtime.runtime.streams import TellingStream, closing_source
 from kubectl_runtime.runtime.watcher.event import (
     IDLE,
     Apply,
@@ -97,7 +97,10 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
     if backoff is None:
         return readers(_without_idle(steps, stop), read)
     target = WatchTarget(api.resource, api.namespace, config.label_text, config.field_text)
-    return readers(backoff_stage(steps, stop, target, backoff, clock=clock, rng=rng), read)
+    waited = backoff_stage(steps, stop, target, backoff, clock=clock, rng=rng,
+                           on_trouble=lambda text: setattr(stream, "trouble", text))
+    stream = TellingStream(readers(waited, read))
+    return stream
 
 
 def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from kubectl_runtime.core.base.clock import Duration, seconds
@@ -44,6 +44,8 @@ class WatcherConfig:
     timeout: Duration = 290.0
     """The longest a watch request lives before the server ends it and the next one follows. Each is drawn from 80 %
     of this to all of it, [232, 290] s, so that watches which began together do not end together."""
+    shared: bool = field(default=True, kw_only=True)
+    """Whether one watch serves all users of the client who want the same; False: a watch of one's own."""
     bookmarks: bool = True
     """Ask for events that only move the resourceVersion on, so that a quiet watch can go on after a break."""
     list_semantic: ListSemantic = ListSemantic.MOST_RECENT

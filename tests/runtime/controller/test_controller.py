@@ -707,8 +707,8 @@ def test_threads_are_watches_workers_and_named_helpers_and_each_says_what_it_doe
     with controller.start(Calls()) as running:
         running.wait_until_ready(LIMIT)
         names = sorted(thread.name for thread in set(threading.enumerate()) - before)
-    assert names == ["mine dispatcher", "mine trigger source 1", "mine watch children.test.example",
-                     "mine watch parents.test.example", "mine worker 1", "mine worker 2"]
+    assert names == ["mine dispatcher", "mine trigger source 1", "mine worker 1", "mine worker 2",
+                     "watch children.test.example", "watch parents.test.example"]
     assert cluster.client.grown == 2
 
 

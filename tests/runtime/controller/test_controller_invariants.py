@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +20,11 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reflector.reflector import Reflector
+from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
+from kubectl_runtime.runtime.triggers.subscribers import Subscriber
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
+from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 from tests.thoroughness import examples
@@ -85,7 +93,7 @@ class Story:
         assert self.controller.assembly.runner._lock.acquire(blocking=False), "the runner's lock is held in user code"
         self.controller.assembly.runner._lock.release()
         for watch in self.controller.assembly.watches.values():
-            assert not watch.store._state.condition._is_owned(), "a store's lock is held in user code"
+            assert not watch.stored.condition._is_owned(), "a store's lock is held in user code"
 
     def act(self, what: str, name: str, number: int) -> None:
         cluster = self.cluster
@@ -273,3 +281,60 @@ def test_a_failing_watch_backs_off_alone(seed: int, outages: int) -> None:
         cluster.failing.clear()
         sim.settle(70)
         assert len(controller.assembly.store_of(Child)) == 1
+
+
+@contextmanager
+def defects(sim: Simulation, probability: float) -> Iterator[None]:
+    """Meanwhile what moves a change on raises now and then: before its work, or after it, so that it was done."""
+    def failing(whole: Callable[..., Any]) -> Callable[..., Any]:
+        def work(*args: Any, **options: Any) -> Any:
+            if sim.random.random() < probability:
+                raise ZeroDivisionError("a defect before")
+            done = whole(*args, **options)
+            if sim.random.random() < probability:
+                raise ZeroDivisionError("a defect after")
+            return done
+
+        return work
+
+    places = [(Reflector, "commits"), (StoreWriter, "commit"), (StoreWriter, "replace"), (Subscriber, "deliver")]
+    with ExitStack() as stack:
+        for owner, name in places:
+            stack.enter_context(patch.object(owner, name, failing(getattr(owner, name))))
+        yield
+
+
+@settings(OFTEN, max_examples=100)
+@given(SEEDS, WORLD, st.sampled_from([0.02, 0.2]))
+def test_whatever_raised_on_the_way_of_a_change_store_subscribers_and_queue_agree_in_the_end(
+        seed: int, world: list[tuple[str, str, int]], probability: float) -> None:
+    """Invariant 13: nothing is half done, and one list triggers everything after a defect."""
+    story = Story(seed)
+    stored, children = story.controller.store, story.controller.assembly.store_of(Child)
+    stored.add_index("value", lambda obj: [obj.spec["value"], "all"])
+    heard: dict[str, str] = {}
+
+    def hear(event: Event[Any]) -> Iterable[ReconcileRequest]:
+        if isinstance(event, Apply):
+            heard[event.obj.name] = event.obj.resource_version
+        elif isinstance(event, Delete):
+            heard.pop(event.obj.name, None)
+        return ()
+
+    parents = next(iter(story.controller.assembly.watches.values()))
+    parents.subscribe(hear, lambda requests: None)
+    with defects(story.sim, probability):
+        story.play(world)
+        story.sim.settle(100)
+    story.come_to_rest()
+    versions = {name: record.resource_version for name, record in story.cluster.objects[Parent.api_resource].items()}
+    assert {obj.name: obj.resource_version for obj in stored} == versions
+    assert heard == versions
+    assert {name: story.reconciled.get(name) for name in versions} == versions
+    assert {child.name: child.resource_version for child in children} == {
+        name: record.resource_version for name, record in story.cluster.objects.get(Child.api_resource, {}).items()}
+    by_value = {value: {obj.name for obj in stored.by_index("value", value)} for value in [*range(41), "all"]}
+    assert by_value["all"] == set(versions)
+    assert all(story.cluster.value(Parent, name) == value
+               for value, names in by_value.items() if value != "all" for name in names)
+    assert sum(len(names) for names in by_value.values()) == 2 * len(versions)

@@ -24,6 +24,7 @@ from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff
+from kubectl_runtime.runtime.watcher.watcher_config import ListSemantic, WatcherConfig
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 from tests.core.recording_observer import RecordingObserver
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
@@ -215,9 +216,9 @@ def test_starts_and_ends_come_in_pairs_and_nothing_is_told_under_a_lock(seed: in
     class Heard(list[tuple[Any, ...]]):
         def append(self, call: tuple[Any, ...]) -> None:
             super().append(call)
-            held = [one.assembly.runner._lock.locked() or one.store._state.condition._is_owned()  # type: ignore[attr-defined]
-                    for one in controller]
-            if any(held):
+            held = [watch.stored.condition._is_owned()  # type: ignore[attr-defined]
+                    for one in controller for watch in one.assembly.watches.values()]
+            if any(held) or any(one.assembly.runner._lock.locked() for one in controller):
                 under_a_lock.append(call)
 
     rig.observer.heard = Heard()
@@ -294,7 +295,8 @@ def test_a_client_s_observer_is_its_controllers_and_a_controller_can_have_its_ow
 def test_two_watches_of_one_kind_are_told_apart() -> None:
     rig = Rig()
     controller = Controller(rig.cluster.api(Parent), observer=rig.observer)
-    controller.watches(rig.cluster.api(Parent), lambda obj: None).owns(rig.cluster.api(Child))
+    cached = WatcherConfig(list_semantic=ListSemantic.ANY)
+    controller.watches(rig.cluster.api(Parent), lambda obj: None, watch=cached).owns(rig.cluster.api(Child))
     rig.sim.start(controller, satisfied)
     rig.sim.settle()
     assert {watch for watch, *_ in rig.observer.of("list_completed")} == {

@@ -11,7 +11,7 @@ from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.queue.own_writes import OwnWrites, stood_there
+from kubectl_runtime.runtime.queue.own_writes import RunWrites, stood_there
 
 KIND = ApiResource("", "v1", "ConfigMap", "configmaps")
 
@@ -59,14 +59,14 @@ def write(version: str, *, uid: str = "u", sent: Any = None, verb: str = "patch"
 
 
 def test_a_write_that_is_answered_with_the_stored_version_changed_nothing() -> None:
-    writes = OwnWrites()
+    writes = RunWrites()
     writes.add(write("5", sent={"status": {"phase": "Failed"}}), BEFORE)
     assert writes.changes() == {}
     assert writes.last == []
 
 
 def test_a_write_without_effect_that_is_answered_with_a_newer_version_met_somebody_elses() -> None:
-    writes = OwnWrites()
+    writes = RunWrites()
     writes.add(write("6", sent={"status": {"phase": "Failed"}}), BEFORE)
     assert writes.changes() == {}
     writes.add(write("7", sent={"status": {"phase": "Ready"}}), BEFORE)
@@ -74,20 +74,20 @@ def test_a_write_without_effect_that_is_answered_with_a_newer_version_met_somebo
 
 
 def test_creations_recreations_and_what_is_not_watched_are_ours() -> None:
-    writes = OwnWrites()
+    writes = RunWrites()
     writes.add(write("1", sent={"spec": {}}, verb="create"), None)
     writes.add(write("9", uid="other", sent={"status": {"phase": "Failed"}}), BEFORE)
     assert writes.changes() == {("u", "1"): None, ("other", "9"): None}
 
 
 def test_the_end_of_an_object_that_was_deleted_is_ours_whatever_its_version() -> None:
-    writes = OwnWrites()
+    writes = RunWrites()
     writes.add(write("", verb="delete", record=False), BEFORE)
     assert writes.changes() == {("u", ""): None}
 
 
 def test_a_write_whose_answer_names_no_object_is_nobodys() -> None:
-    writes = OwnWrites()
+    writes = RunWrites()
     writes.add(write("", uid="", record=False, verb="create"), None)
     writes.add(write("", record=False, verb="create"), None)
     assert len(writes) == 0

@@ -2,16 +2,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.runtime.reflector.reflector import Reflector, reflector
-from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
-from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, Event, Init, InitApply
-from tests.runtime.watcher.watch_fakes import THING, Thing, broken, thing
+from kubectl_runtime.runtime.reflector.store import Store, StoreNotReady
+from kubectl_runtime.runtime.reflector.store_writer import StoreWriter, store
+from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, Event, Failed, Init, InitApply
+from kubectl_runtime.runtime.watcher.watcher import watcher
+from kubectl_runtime.testing.clock import SimClock
+from tests.runtime.watcher.watch_fakes import THING, ScriptedApi, Thing, api_error, broken, page, thing
 
 A, B = thing("a", 1), thing("b", 2)
 
@@ -215,3 +220,66 @@ def test_a_deletion_within_a_list_takes_the_object_out_of_it(writer: StoreWriter
     assert mirror.feed(INIT, InitApply(thing("a", 2)), InitApply(B), Delete(thing("a", 3))) != []
     mirror.feed(INIT_DONE)
     assert stored(writer) == {"b": "2"}
+
+
+def world(*lists: Any, **options: Any) -> tuple[Store[Thing], Iterator[Event[Thing]], StopToken]:
+    clock = SimClock(self_advancing=True)
+    stop = StopToken(clock=clock)
+    api = ScriptedApi(stop, lists, [[[]]], pass_time=clock.advance)
+    inside, writer = store(Thing, clock=clock)
+    return inside, reflector(writer, watcher(api, stop=stop, clock=clock, **options)), stop
+
+
+def test_who_waits_for_a_store_whose_watch_is_forbidden_is_told_so() -> None:
+    inside, events, stop = world(api_error(403, "Forbidden", message="no"))
+    assert list(events) == []  # the script is over after its one answer
+    assert stop.is_set()
+    with pytest.raises(StoreNotReady, match=r"ended \(its stream is over\).*cannot list things.*no \(403 Forbidden\)"):
+        inside.wait_until_ready()
+    assert inside.has_ended
+    assert "403" in inside.trouble
+
+
+def test_the_same_before_the_time_is_up_and_while_it_goes_on() -> None:
+    inside, events, _ = world(*[api_error(403, "Forbidden")] * 3, page(5, A))
+    assert "403" not in inside.trouble
+    assert isinstance(next(events), Apply)
+    assert (inside.trouble, inside.is_ready, inside.has_ended) == ("", True, False)
+    events.close()  # type: ignore[attr-defined]
+    assert inside.has_ended
+    assert inside.get("a", "default") is not None
+
+
+def test_without_backoff_failures_pass_and_are_told_too() -> None:
+    inside, events, _ = world(api_error(403, "Forbidden"), page(5, A), backoff=None)
+    assert isinstance(next(events), Failed)
+    assert "Forbidden" in inside.trouble
+    with pytest.raises(StoreNotReady, match="Forbidden"):
+        inside.wait_until_ready(0)
+    assert isinstance(next(events), Apply)
+    assert inside.trouble == ""
+
+
+def test_a_stream_that_fails_says_how_and_another_one_may_take_its_place(writer: StoreWriter) -> None:
+    def broken_source() -> Iterator[Event[Thing]]:
+        yield INIT
+        raise ZeroDivisionError("oops")
+
+    with pytest.raises(ZeroDivisionError):
+        list(reflector(writer, broken_source()))
+    with pytest.raises(StoreNotReady, match="its stream failed: ZeroDivisionError: oops"):
+        writer.store.wait_until_ready()
+    second = reflector(writer, iter([INIT, INIT_DONE]))
+    assert next(second) == INIT_DONE
+    writer.store.wait_until_ready(0)
+
+
+def test_after_a_defect_one_list_passes_on_everything_as_if_it_were_new(writer: StoreWriter) -> None:
+    mirror = Reflector(writer)
+    mirror.feed(*listed(A, B))
+    mirror.feed(INIT, InitApply(A))
+    mirror = Reflector(writer)
+    other = thing("b", 2, uid="second")
+    again = [Init(suspect=True), InitApply(thing("a", 1)), InitApply(other), INIT_DONE]
+    assert mirror.feed(*again) == [Apply(writer.records()["default", "a"]), Delete(B), Apply(other), INIT_DONE]
+    assert mirror.feed(*listed(thing("a", 1), other)) == [INIT_DONE]

@@ -10,8 +10,10 @@ from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.meta.selectors import Selector
+from kubectl_runtime.runtime.reflector.reflector import Reflector
 from kubectl_runtime.runtime.reflector.store import Store, StoreNotReady
 from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
+from kubectl_runtime.runtime.watcher.event import Apply, Delete
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.watcher.watch_fakes import THING, Foo, Thing, thing
 
@@ -265,3 +267,47 @@ def test_an_index_that_is_declared_while_a_write_is_prepared_gets_that_write(
         writer.commit({a.key: a})
     assert names(store, "second", "web") == ["a"]
     assert names(store, "first", "all") == ["a"]
+
+
+def test_an_index_holds_each_value_once_however_often_the_function_gives_it(
+        writer: StoreWriter, store: Store[Thing]) -> None:
+    store.add_index("words", lambda obj: obj.spec["words"].split())
+    fill(writer, thing("a", spec={"words": "s1 s1 s2"}))
+    fill(writer, thing("a", 2, spec={"words": "s2 s2"}))
+    assert (names(store, "words", "s1"), names(store, "words", "s2")) == ([], ["a"])
+    writer.commit({("default", "a"): None})
+    assert names(store, "words", "s2") == []
+
+
+class Touchy:
+    """A value that cannot be compared with others."""
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("do not compare me")
+
+
+def test_a_value_that_cannot_be_compared_costs_its_bucket_and_nothing_else(
+        writer: StoreWriter, store: Store[Thing], caplog: pytest.LogCaptureFixture) -> None:
+    store.add_index("touchy", lambda obj: [Touchy(), obj.name])
+    mirror = Reflector(writer)
+    for name in ("a", "b", "c"):
+        assert len(mirror.feed(Apply(thing(name)))) == 1
+    mirror.feed(Apply(thing("d")), Delete(thing("d")), Delete(thing("a", 2)))
+    assert {obj.name for obj in store} == {"b", "c"}
+    assert [names(store, "touchy", name) for name in ("a", "b", "c")] == [[], ["b"], ["c"]]
+    assert caplog.text.count("cannot be compared with others") == 2  # of b and c; a was alone
+
+
+def test_indexes_of_one_user_are_not_those_of_another_and_go_with_it(writer: StoreWriter) -> None:
+    one, other = (Store(THING, Thing.from_record, writer.state) for _ in range(2))
+    one.add_index("by", lambda obj: obj.name)
+    other.add_index("by", lambda obj: "all")
+    fill(writer, thing("a"), thing("b"))
+    assert (names(one, "by", "a"), names(other, "by", "all")) == (["a"], ["a", "b"])
+    one.drop_indexes()
+    assert [scope is other for scope, _ in writer.state.indexes.functions] == [True]
+    writer.commit({("default", "c"): thing("c")})
+    assert "c" in names(other, "by", "all")

@@ -370,6 +370,34 @@ def test_a_defect_inside_leads_to_a_new_list_and_is_logged(
     assert {obj.name for obj in world.watch.store} == {"a", "b"}
 
 
+def test_after_a_defect_that_came_between_store_and_subscribers_they_hear_what_became_of_each_state_before(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """No list shows that an object was deleted, or once named another owner, when the store knows it already."""
+    world = World([page(1, A, B, thing("c", 22)), page(50, thing("a", 31), thing("c", 32))],
+                  [[[modified(thing("a", 30)), deleted(thing("b", 31)), modified(thing("a", 31))],
+                    [modified(thing("c", 32))]], [[]]])
+    states: list[str] = []
+
+    def look(event: Event[Any]) -> Iterable[ReconcileRequest]:
+        if isinstance(event, Apply) and event.previous is not None:
+            states.append(f"{event.obj.name}: {event.previous.resource_version} -> {event.obj.resource_version}")
+        elif isinstance(event, Delete):
+            states.append(f"{event.obj.name}: gone")
+        return ()
+
+    def defect(self: Subscriber, changes: object) -> None:
+        monkeypatch.undo()
+        raise ZeroDivisionError("defect")
+
+    world.watch.step()
+    world.watch.step()
+    world.watch.subscribe(look, lambda requests: None)
+    monkeypatch.setattr(Subscriber, "deliver", defect)
+    world.run()
+    assert {"a: 20 -> 31", "b: gone"} <= set(states)
+    assert {obj.name: obj.resource_version for obj in world.watch.store} == {"a": "31", "c": "32"}
+
+
 def test_run_steps_in_its_thread_until_the_token_is_set() -> None:
     clock = SimClock()
     stop = StopToken(clock=clock)

@@ -1,0 +1,99 @@
+"""A web page that shows which Pods run on a node: a store with an index inside a WSGI application, no controller.
+
+    python examples/pod_inventory.py [--port 8000] [--namespace NAMESPACE]      until Ctrl-C
+
+    GET /              how many Pods each node has
+    GET /nodes/NODE    the Pods of a node
+    GET /healthz       200 while the store is up to date, 503 and why when it is not
+
+Each answer is made from memory. An application server calls `inventory` once when it starts and leaves the block when
+it stops; the watch ends with it. Two of them on one client share one watch.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+from wsgiref.simple_server import WSGIServer, make_server
+
+from kubectl_runtime import Api, Client, KubeError, StoreNotReady, WatchedStore, strip_managed_fields, watch_store
+from kubectl_runtime.resources import Pod
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication
+
+MAX_AGE = 180.0
+"""Seconds. On a quiet cluster something arrives about once a minute, so this is two misses."""
+FIRST_LIST = 30.0
+
+
+def node_of(pod: Pod) -> str | None:
+    name: str | None = pod.get("spec", {}).get("nodeName")
+    return name
+
+
+@contextmanager
+def inventory(pods: Api[Pod]) -> Iterator[WSGIApplication]:
+    """The application, while its store is kept up to date."""
+    with watch_store(pods, indexes={"node": node_of}, modify=strip_managed_fields) as store:
+        yield lambda environ, start: _answer(store, environ, start)
+
+
+def _answer(store: WatchedStore[Pod], environ: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
+    status, content = _page(store, unquote(environ.get("PATH_INFO") or "/"))
+    body = json.dumps(content, indent=2).encode() + b"\n"
+    start(f"{status.value} {status.phrase}", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+def _page(store: WatchedStore[Pod], path: str) -> tuple[HTTPStatus, Any]:
+    if path == "/healthz":
+        state = store.watch_state
+        fresh = not store.is_stale(MAX_AGE)
+        return (HTTPStatus.OK if fresh else HTTPStatus.SERVICE_UNAVAILABLE,
+                {"fresh": fresh, "watch": state.phase, "error": state.last_error})
+    try:
+        store.wait_until_ready(FIRST_LIST)  # only the first requests of a process ever wait
+    except StoreNotReady as error:
+        return HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)}
+    if path == "/":
+        size = store.size
+        nodes = Counter(node_of(pod) or "(none)" for pod in store)
+        return HTTPStatus.OK, {"pods": size.objects, "bytes": size.bytes, "nodes": dict(sorted(nodes.items()))}
+    if path.startswith("/nodes/"):
+        found = store.by_index("node", path.removeprefix("/nodes/"))
+        return HTTPStatus.OK, sorted(f"{pod.namespace}/{pod.name}" for pod in found)
+    return HTTPStatus.NOT_FOUND, {"error": f"nothing is at {path}"}
+
+
+def serve(pods: Api[Pod], port: int) -> None:
+    """Blocks until it is interrupted."""
+    with inventory(pods) as application, make_server("127.0.0.1", port, application, WSGIServer) as server:
+        print(f"http://127.0.0.1:{server.server_port}/", flush=True)
+        server.serve_forever()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--port", type=int, default=8000, help="0 takes any that is free")
+    parser.add_argument("--namespace", "-n", help="only this namespace; all of them without it")
+    args = parser.parse_args()
+    try:
+        with Client.try_default() as client:
+            serve(Api.namespaced(client, Pod, args.namespace) if args.namespace else Api.all(client, Pod), args.port)
+    except KeyboardInterrupt:
+        print("stopped")
+    except KubeError as error:  # no cluster is configured, or not in a way that can work
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

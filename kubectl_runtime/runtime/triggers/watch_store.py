@@ -1,0 +1,145 @@
+"""`watch_store`: a store that is kept up to date by a watch, without a controller.
+
+    with watch_store(Api.all(client, Pod), indexes={"node": node_of}) as pods:
+        pods.wait_until_ready(10)
+        pods.by_index("node", "worker-1")
+
+    made       nothing is requested, reads find nothing
+    entered    a thread watches, the one of whoever watches the same with this client already
+    left       the watch ends if nobody else uses it; the store keeps answering with what it knew last. So does one
+               whose client is closed
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar
+
+from kubectl_runtime.client.api.writes import OwnWrites
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.base.observer import NO_OBSERVER
+from kubectl_runtime.core.codec.prune import Modify
+from kubectl_runtime.runtime.reflector.store import Store
+from kubectl_runtime.runtime.triggers.shared_watches import Share, shared_watches
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, named_after
+from kubectl_runtime.runtime.usercode import guarded_logger
+from kubectl_runtime.runtime.watcher.event import Event
+from kubectl_runtime.runtime.watcher.readers import reader_of
+from kubectl_runtime.runtime.watcher.watch_api import WatchApi, as_configured
+from kubectl_runtime.runtime.watcher.watch_state import Phase, WatchState
+from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, WatcherConfig
+
+log = guarded_logger(__name__)
+
+K = TypeVar("K")
+
+IndexFunctions = Mapping[str, Callable[[K], Iterable[Hashable] | Hashable | None]]
+
+JOIN_SECONDS = 2.0
+"""How long leaving waits for the thread of the watch, which takes a millisecond unless user code holds it up."""
+
+
+class Size(NamedTuple):
+    """How much a store holds."""
+
+    objects: int
+    bytes: int
+    """Of JSON as it was received, less what `modify` took away; objects that are kept as declared fields have none."""
+
+
+class WatchedStore(Store[K]):
+    """A `Store` and the watch behind it. Made by `watch_store`. Safe to use from any thread."""
+
+    def __init__(self, share: Share, kind: type[K], client: Any, clock: Clock, *, own_writes: bool) -> None:
+        """`client`: of the Api, if it has one."""
+        stored = share.watch.stored
+        super().__init__(stored.resource, reader_of(kind), stored, own_writes=own_writes)
+        self._share = share
+        self._client = client
+        self._clock = clock
+        self._forget: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> Self:
+        self._share.start()
+        on_close = getattr(self._client, "on_close", None)
+        if on_close is not None:
+            self._forget = on_close(lambda: self._share.release("its client was closed"))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End its watch, unless somebody else uses it. Waits for the watch's thread, 2 s at most. Safe to repeat, and
+        from any thread."""
+        self._forget()
+        self._share.release("its store was closed")
+        self.drop_indexes()
+        thread = self._share.thread
+        if thread is not None and self._share.ends and thread is not threading.current_thread():
+            thread.join(JOIN_SECONDS)
+            if thread.is_alive():
+                log.warning("%s does not end within %.0f s of its store's close", thread.name, JOIN_SECONDS)
+
+    @property
+    def watch_state(self) -> WatchState:
+        """What the watch does, since when, and its last error."""
+        return self._share.watch.state
+
+    def is_stale(self, max_age: Duration) -> bool:
+        """Whether nothing has proved for longer than `max_age` that this is what the server has.
+
+        A page, an event and a bookmark prove it; bookmarks come about once a minute, so where nothing changes a shorter
+        time says nothing. True before the first complete list, and from the end of the watch on.
+        """
+        state = self.watch_state
+        if not self.is_ready or state.phase is Phase.STOPPED or state.last_event is None:
+            return True
+        return bool(self._clock.monotonic() - state.last_event > seconds(max_age))
+
+    def subscribe(self, function: Callable[[Event[K]], object]) -> Callable[[], None]:
+        """Have `function` called with each event from now on; returns how to end that.
+
+        It first gets, before this returns, an `Apply` of every stored object and `InitDone`, if there is a complete
+        list; then `Apply` and `Delete` of each change and `InitDone` after each list, by the watch's thread. It must
+        not block; over 100 ms is logged by name, and what it raises is logged and ends nothing. Objects are its own.
+        """
+        def subscription(event: Event[Any]) -> Iterable[ReconcileRequest]:
+            function(event)
+            return ()
+
+        return self._share.subscribe(named_after(function, subscription), lambda _: None, read=self._read)
+
+    @property
+    def size(self) -> Size:
+        """How much the watch holds. Takes time in proportion to it (0.1 µs an object)."""
+        stored = self._share.watch.stored
+        with stored.condition:
+            records = [*stored.records.values()]
+        return Size(len(records), sum(len(record.raw) for record in records))
+
+
+def watch_store(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *,
+                indexes: IndexFunctions[K] | None = None, modify: Modify | None = None) -> WatchedStore[K]:
+    """A store of the objects of `api`, for a `with` block. Blocks nowhere: `wait_until_ready` does.
+
+    `indexes`: functions as `Store.add_index` takes them, by name; more can be added later. `modify` prunes each object
+    before it is stored, such as `strip_managed_fields`. One watch serves all users of the client who want the same (see
+    `WatcherConfig.shared`). What this client wrote is read as it was answered, unless its `own_writes` are off.
+    """
+    client = getattr(api, "client", None)
+    clock = getattr(client, "clock", SYSTEM_CLOCK)
+    own_writes = getattr(client, "own_writes", OwnWrites.OVERLAY) is not OwnWrites.OFF
+    kind = as_configured(api, config).kind
+    share = shared_watches(api).take(api, config, modify=modify, clock=clock,
+                                     observer=getattr(client, "observer", NO_OBSERVER))
+    found: WatchedStore[K] = WatchedStore(share, kind, client, clock, own_writes=own_writes)
+    try:
+        for name, function in (indexes or {}).items():
+            found.add_index(name, function)
+    except BaseException:
+        found.close()
+        raise
+    return found

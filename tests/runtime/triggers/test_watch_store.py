@@ -1,0 +1,164 @@
+"""A store without a controller, and the watches that several users share, over real sockets."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.codec.prune import strip_managed_fields
+from kubectl_runtime.core.requests.patch import Patch
+from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.runtime.reflector.store import StoreNotReady
+from kubectl_runtime.runtime.triggers.shared_watches import SharedWatches
+from kubectl_runtime.runtime.triggers.watch_store import watch_store
+from kubectl_runtime.runtime.watcher.watch_state import Phase
+from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
+
+LIMIT = 20
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with ApiServer() as server, server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def maps(client: Client) -> Api[ConfigMap]:
+    return Api.namespaced(client, ConfigMap, "default")
+
+
+def config_map(name: str, **labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": labels}, "data": {"k": "v"}}
+
+
+def watch_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("watch ")]
+
+
+def test_a_store_by_itself_has_indexes_subscriptions_a_size_and_an_end(maps: Api[ConfigMap]) -> None:
+    maps.create(config_map("a", app="web"))
+    heard: list[str] = []
+    changed = threading.Condition()
+
+    def hear(event: Any) -> None:
+        with changed:
+            heard.append(f"{type(event).__name__} {getattr(getattr(event, 'obj', None), 'name', '')}".strip())
+            changed.notify_all()
+
+    with watch_store(maps, WatcherConfig(label_selector="app"), indexes={"app": lambda obj: obj.labels["app"]},
+                     modify=strip_managed_fields) as store:
+        forget = store.subscribe(hear)
+        store.wait_until_ready(LIMIT)
+        assert [obj.name for obj in store.by_index("app", "web")] == ["a"]
+        assert store.size.objects == 1
+        assert b"managedFields" not in store.records()[0].raw
+        assert store.size.bytes == len(store.records()[0].raw)
+        maps.create(config_map("b", app="db"))
+        assert [obj.name for obj in store.by_index("app", "db")] == ["b"]  # its own write, seen at once
+        maps.delete("a")
+        with changed:
+            assert changed.wait_for(lambda: "Delete a" in heard, LIMIT)
+        assert heard == ["Apply a", "InitDone", "Apply b", "Delete a"]
+        forget()
+        store.add_index("late", lambda obj: obj.name)
+        assert [obj.name for obj in store.by_index("late", "b")] == ["b"]
+        assert store.watch_state.phase is Phase.WATCHING
+        assert (store.is_stale(60), store.is_stale(0)) == (False, True)
+    assert watch_threads() == []
+    assert store.is_stale(60)
+    assert [obj.name for obj in store.list()] == ["b"]
+    assert store.watch_state.phase is Phase.STOPPED
+
+
+def test_a_store_that_does_not_fill_says_what_the_watch_says() -> None:
+    with ApiServer() as server, server.client() as client:
+        server.faults.on("list").status(403)
+        with watch_store(Api.namespaced(client, ConfigMap, "default")) as store:
+            with pytest.raises(StoreNotReady, match="403 Forbidden"):
+                store.wait_until_ready(1)
+            assert store.is_stale(60)
+            assert "403" in store.watch_state.last_error
+
+
+def test_users_of_one_client_who_want_the_same_share_a_watch_and_the_last_one_ends_it(
+        client: Client, maps: Api[ConfigMap]) -> None:
+    registry = client.shared.get(SharedWatches)
+    maps.create(config_map("a"))
+    by_name = {"by": lambda obj: obj.name}
+    with watch_store(maps, indexes=by_name) as one:
+        one.wait_until_ready(LIMIT)
+        with watch_store(maps, WatcherConfig(page_size=7), indexes={"by": lambda obj: obj.data["k"]}) as two:
+            two.wait_until_ready(0)
+            assert ([obj.name for obj in one.by_index("by", "a")], [obj.name for obj in two.by_index("by", "v")]) == (
+                ["a"], ["a"])
+            assert (len(registry), watch_threads()) == (1, ["watch configmaps in namespace default"])
+            with watch_store(maps, WatcherConfig(label_selector="x")), watch_store(maps.with_metadata_only()), \
+                    watch_store(maps, modify=strip_managed_fields), watch_store(maps, WatcherConfig(shared=False)):
+                assert (len(registry), len(watch_threads())) == (4, 5)
+        assert len(registry) == 1
+        assert one.watch_state.phase is Phase.WATCHING
+    assert (len(registry), watch_threads()) == (0, [])
+
+
+def test_modify_functions_that_are_equal_share_a_watch(client: Client, maps: Api[ConfigMap]) -> None:
+    class Prune:
+        def __init__(self, key: str) -> None:
+            self.key = key
+
+        def __eq__(self, other: object) -> bool:
+            if self.key == "touchy":
+                raise ValueError("do not compare me")
+            return isinstance(other, Prune) and other.key == self.key
+
+        def __hash__(self) -> int:
+            return 0
+
+        def __call__(self, obj: ConfigMap) -> None:
+            obj.data.clear()
+
+    registry = client.shared.get(SharedWatches)
+    with watch_store(maps, modify=Prune("a")), watch_store(maps, modify=Prune("a")):
+        assert len(registry) == 1
+        with watch_store(maps, modify=Prune("b")), watch_store(maps, modify=Prune("touchy")):
+            assert len(registry) == 3
+
+
+def test_a_subscriber_that_raises_or_is_slow_is_named_and_the_others_hear_all(
+        maps: Api[ConfigMap], caplog: pytest.LogCaptureFixture) -> None:
+    heard = threading.Event()
+
+    def careless(event: Any) -> None:
+        raise ValueError("no")
+
+    with watch_store(maps) as one, watch_store(maps) as two:
+        one.wait_until_ready(LIMIT)
+        one.subscribe(careless)
+        two.subscribe(lambda event: heard.set() if getattr(event, "obj", None) is not None else None)
+        maps.create(config_map("a"))
+        assert heard.wait(LIMIT)
+        maps.patch("a", Patch.merge({"data": {"k": "w"}}))
+    assert "careless" in caplog.text
+
+
+def test_a_wrong_index_leaves_no_watch_behind(client: Client, maps: Api[ConfigMap]) -> None:
+    with pytest.raises(AttributeError):
+        watch_store(maps, indexes=5)  # type: ignore[arg-type]
+    assert len(client.shared.get(SharedWatches)) == 0
+
+
+def test_a_store_whose_client_is_closed_says_so_and_its_watch_ends(client: Client, maps: Api[ConfigMap]) -> None:
+    with watch_store(maps) as store:
+        store.wait_until_ready(LIMIT)
+        client.close()
+        for thread in threading.enumerate():
+            if thread.name.startswith("watch "):
+                thread.join(LIMIT)
+        assert (store.is_stale(60), store.has_ended, watch_threads()) == (True, True, [])
+    with watch_store(maps) as late, pytest.raises(StoreNotReady):
+        late.wait_until_ready(1)
