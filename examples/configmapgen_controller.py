@@ -80,7 +80,8 @@ def controller(client: Client) -> Controller[ConfigMapGenerator]:
 
 
 def operator(client: Client) -> BoundController[ConfigMapGenerator]:
-    """What `kubectl-runtime run configmapgen_controller:operator` runs, as examples/deploy does."""
+    """What `kubectl-runtime run configmapgen_controller:operator` runs, as examples/deploy does, and whose rights
+    `kubectl-runtime rbac` prints."""
     return controller(client).bind(Generate())
 
 

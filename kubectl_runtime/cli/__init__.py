@@ -2,6 +2,8 @@
 
     main    the command line: which commands there are, and how a failure ends       cli/main.py
     crd     prints the CustomResourceDefinitions of classes                          cli/crd.py
+    codegen  prints a typed module for somebody else's CustomResourceDefinitions     cli/codegen.py
+    rbac    prints the role that an operator needs                                   cli/rbac.py
     run     runs an operator                                                         cli/run.py, run_options.py
             as this process                                                          cli/operator.py, log_setup.py
             on a server of its own, again and again (--dev)                          cli/dev/

@@ -1,78 +1,90 @@
-"""`kubectl-runtime crd MODULE:CLASS...`: what `CustomResource.crd()` gives, as YAML for `kubectl apply -f -`.
+"""`kubectl-runtime crd MODULE:CLASS...`: the CustomResourceDefinitions of classes, as YAML for `kubectl apply -f -`.
 
-Modules are found as `python -m` finds them: in the current folder, then on Python's path. Either every class is
-printed or none, so that nobody applies half of what was asked for.
+One document for each kind, sorted by name; classes of one kind and several versions make one. The same classes always
+give the same text. Either every class is printed or none, so that nobody applies half of what was asked for. `--check`
+compares with a file instead, as YAML: comments and layout are the file's own.
 """
 from __future__ import annotations
 
 import argparse
-import importlib
-import os
+import difflib
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import msgspec
 
+from kubectl_runtime.cli.places import CommandError, Place, imported, place
 from kubectl_runtime.crd.customresource import CustomResource
-
-
-class CommandError(Exception):
-    """It cannot be done; the text says why, to the person at the terminal."""
+from kubectl_runtime.crd.merge import definitions_of
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.add_argument("classes", nargs="+", type=_place, metavar="MODULE:CLASS",
+    parser.add_argument("classes", nargs="+", type=place, metavar="MODULE:CLASS",
                         help="a CustomResource class, such as my_package.kinds:Widget")
+    parser.add_argument("--check", type=Path, metavar="FILE", help="print nothing, but fail with the difference if the "
+                        "definitions in FILE are not those of the classes")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the definitions; returns the exit status."""
+    """Print or check the definitions; returns the exit status."""
     try:
-        text = definitions(options.classes)
+        found = definitions(options.classes)
+        if options.check is not None:
+            return _check(options.check, found, options.classes)
     except CommandError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(text, end="")
+    print(_text(found), end="")
     return 0
 
 
-def definitions(places: Iterable[tuple[str, str]]) -> str:
-    """The CustomResourceDefinitions of these (module, class) pairs, as YAML documents. Raises CommandError."""
+def definitions(places: Iterable[Place]) -> list[dict[str, Any]]:
+    """The definitions of these classes, one for each kind, sorted by name. Raises CommandError."""
+    kinds = []
+    for where in places:
+        kind = _kind(imported(where.module), where.name)
+        try:
+            kind.crd()
+        except TypeError as error:
+            raise CommandError(f"{where} has no definition: {error}") from None
+        kinds.append(kind)
+    try:
+        return [msgspec.to_builtins(found) for found in definitions_of(dict.fromkeys(kinds))]
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+def _text(found: list[dict[str, Any]]) -> str:
     from kubectl_runtime.manifests.writer import documents_to_yaml
 
-    found = [_definition(module, name) for module, name in places]
     return documents_to_yaml(found, sort_keys=False, width=120)
 
 
-def _place(text: str) -> tuple[str, str]:
-    module, _, name = text.partition(":")
-    if not all(part.isidentifier() for part in module.split(".")) or not name.isidentifier():
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form MODULE:CLASS, such as my_package.kinds:Widget")
-    return module, name
+def _check(file: Path, found: list[dict[str, Any]], classes: list[Place]) -> int:
+    from kubectl_runtime.manifests.problems import ManifestError
+    from kubectl_runtime.manifests.sources import read_objects
 
-
-def _definition(module: str, name: str) -> Any:
-    kind = _kind(_imported(module), name)
     try:
-        return msgspec.to_builtins(kind.crd())
-    except TypeError as error:
-        raise CommandError(f"{module}:{name} has no definition: {error}") from None
+        written = [crd for crd, _ in read_objects(file) if crd.get("kind") == "CustomResourceDefinition"]
+    except (OSError, ManifestError) as error:
+        raise CommandError(f"{file}: {error}") from None
+    written.sort(key=lambda crd: str((crd.get("metadata") or {}).get("name")))
+    if written == found:
+        return 0
+    before, after = (_canonical(crds).splitlines() for crds in (written, found))
+    print(*difflib.unified_diff(before, after, str(file), "the classes", lineterm=""), sep="\n")
+    command = " ".join(("kubectl-runtime crd", *map(str, classes)))
+    raise CommandError(f"{file} is not what the classes say; this writes it anew: {command} > {file}")
 
 
-def _imported(name: str) -> ModuleType:
-    if os.getcwd() not in sys.path:  # of the console script only; `python -m` has put it there
-        sys.path.insert(0, os.getcwd())
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            raise CommandError(f"there is no module {error.name!r} in {os.getcwd()} or on Python's path") from None
-        raise CommandError(f"{name} cannot be imported: {error}") from error
-    except (Exception, SystemExit) as error:  # whatever the module does when it is imported
-        raise CommandError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
+def _canonical(crds: list[dict[str, Any]]) -> str:
+    from kubectl_runtime.manifests.writer import documents_to_yaml
+
+    return documents_to_yaml(crds, width=120)
 
 
 def _kind(module: ModuleType, name: str) -> type[CustomResource]:

@@ -1,6 +1,8 @@
 """The command line of `kubectl-runtime`.
 
     kubectl-runtime crd MODULE:CLASS...    CustomResourceDefinitions as YAML on standard output
+    kubectl-runtime codegen FILE...        a typed module for somebody else's definitions, on standard output
+    kubectl-runtime rbac MODULE:NAME       the rights that an operator needs, as YAML on standard output
     kubectl-runtime run MODULE:NAME        an operator, until a signal; --dev: on an API server of its own
     kubectl-runtime server [OPTIONS]       an embedded API server for tests and demos, until a signal
     kubectl-runtime --version
@@ -23,6 +25,8 @@ PROGRAM = "kubectl-runtime"
 
 _COMMANDS = {
     "crd": ("kubectl_runtime.cli.crd", "print the CustomResourceDefinitions of classes, as YAML"),
+    "codegen": ("kubectl_runtime.cli.codegen", "print a typed Python module for somebody else's definitions"),
+    "rbac": ("kubectl_runtime.cli.rbac", "print the role that an operator needs, as YAML"),
     "run": ("kubectl_runtime.cli.run", "run an operator, on a cluster or on an API server of its own"),
     "server": ("kubectl_runtime.testing.__main__", "run an embedded Kubernetes API server until a signal"),
 }

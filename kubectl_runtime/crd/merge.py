@@ -1,8 +1,14 @@
-"""`merge_crds`: several classes of one kind, one for each version, as one CustomResourceDefinition."""
+"""`merge_crds`: several classes of one kind, one for each version, as one CustomResourceDefinition.
+
+`definitions_of` does so for whatever classes there are: one definition for each kind.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 from typing import Any
+
+from kubectl_runtime.crd.customresource import CustomResource
 
 
 def merge_crds(crds: Iterable[dict[str, Any]], stored: str) -> dict[str, Any]:
@@ -35,3 +41,24 @@ def merge_crds(crds: Iterable[dict[str, Any]], stored: str) -> dict[str, Any]:
     ordered = [stored, *(version for version in versions if version != stored)]
     merged = [{**versions[version]["spec"]["versions"][0], "storage": version == stored} for version in ordered]
     return {**root, "spec": {**root["spec"], "versions": merged}}
+
+
+def definitions_of(kinds: Iterable[type[CustomResource]]) -> list[dict[str, Any]]:
+    """The definitions of classes, sorted by name: one for each kind, with the versions of all its classes. The version
+    that is stored is the one whose class says `storage`.
+
+    Raises ValueError where not exactly one class of a kind says so, and as `merge_crds`; TypeError as
+    `CustomResource.crd`.
+    """
+    found = []
+    for name, group in groupby(sorted(kinds, key=lambda kind: kind.crd_name()), key=lambda kind: kind.crd_name()):
+        versions = list(group)
+        if len(versions) == 1:
+            found.append(versions[0].crd())
+            continue
+        stored = [kind.api_resource.version for kind in versions if kind.crd_options.storage]
+        if len(set(stored)) != 1:
+            raise ValueError(f"{', '.join(kind.__name__ for kind in versions)} are versions of {name}: one of them has "
+                             "to be the stored one, the others say storage=False")
+        found.append(merge_crds([kind.crd() for kind in versions], stored[0]))
+    return found

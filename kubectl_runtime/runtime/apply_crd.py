@@ -1,5 +1,7 @@
 """`apply_crd`: install the definition of one's own kind, and be sure that the kind can be used.
 
+    compare it with the one     what it takes away is logged; a downgrade is refused unless it is allowed
+    that is there
     apply the definition        one that is being deleted is waited for, and applied again once it is gone
     until it is Established     the server has accepted its names
     until it is served          the server's discovery names the kind: a CRD is established a moment before
@@ -9,7 +11,10 @@ servers each learns of a kind by itself; this one speaks for the one that answer
 """
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 
@@ -18,41 +23,94 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Clock, Duration
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, TransportError
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.gvk import ApiResource, Scope
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.crd.compare import Loss, losses
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.runtime.conditions import is_crd_established, is_deleted
 from kubectl_runtime.runtime.wait import WaitStopped, WaitTimeout, await_condition, positive_seconds
 
+log = logging.getLogger(__name__)
+
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 """Seconds between two looks at discovery, doubling: it follows within milliseconds, or seconds on a busy cluster."""
 
 
-def apply_crd(client: Client, kind: type[CustomResource], *, timeout: Duration = 30,
-              field_manager: str = "kubectl_runtime", force: bool = False,
+_MOST_LOSSES = 20
+"""How many the log tells one by one."""
+
+
+class DowngradeError(KubeError):
+    """The definition on the server is newer than the one to apply; `losses` says what would be taken away."""
+
+    def __init__(self, message: str, losses: list[Loss]) -> None:
+        super().__init__(message)
+        self.losses = losses
+
+
+def apply_crd(client: Client, kind: type[CustomResource] | Mapping[str, Any], *, timeout: Duration = 30,
+              field_manager: str = "kubectl_runtime", force: bool = False, allow_downgrade: bool = False,
               stop: StopToken | None = None) -> CustomResourceDefinition:
     """Apply the CustomResourceDefinition of `kind` and block until objects of it can be made; the definition.
+
+    `kind`: a class, or a definition as a dict, of `merge_crds` say. What the definition takes away from the one on the
+    server is logged as one warning: versions, subresources, fields, values. A definition whose newest or stored version
+    is older than that on the server's is refused with DowngradeError before anything is sent, unless `allow_downgrade`:
+    most likely it belongs to an older program.
 
     `timeout`: seconds or `timedelta`, for all of it. Raises WaitTimeout and WaitStopped, whose text has the conditions
     that the definition has come to (`NamesAccepted=False (KindConflict)`, say), ApiError when it is refused or another
     manager owns a field of it and `force` does not take it, TypeError for a type without a schema. Needs the verbs
-    create, patch, list and watch on customresourcedefinitions.
+    create, get, patch, list and watch on customresourcedefinitions.
     """
-    if not (isinstance(kind, type) and issubclass(kind, CustomResource)):
-        raise RequestError(f"{kind!r} is no CustomResource class, so it has no definition to apply")
-    left = TimeLeft(client.clock, positive_seconds(timeout, f"apply the definition of {kind.__name__}"))
+    definition, resources = _definition(kind)
+    name = definition["metadata"]["name"]
+    left = TimeLeft(client.clock, positive_seconds(timeout, f"apply the definition {name}"))
     crds = Api.all(client, CustomResourceDefinition)
-    definition = kind.crd()
+    _look_before(crds.get_opt(name), definition, allow_downgrade=allow_downgrade)
     crd = crds.apply(definition, field_manager=field_manager, force=force)
     while crd.deletion_timestamp is not None:
         await_condition(crds, crd.name, is_deleted(crd.uid), timeout=left.seconds(), stop=stop)
         crd = crds.apply(definition, field_manager=field_manager, force=force)
     established = await_condition(crds, crd.name, is_crd_established, timeout=left.seconds(), stop=stop)
     assert established is not None  # what does not exist is not established
-    await_served(client, kind.api_resource, established, left, stop)
+    for resource in resources:
+        await_served(client, resource, established, left, stop)
     return established
+
+
+def _definition(kind: type[CustomResource] | Mapping[str, Any]) -> tuple[dict[str, Any], list[ApiResource]]:
+    """The definition, and what it serves. Raises RequestError."""
+    if isinstance(kind, Mapping):
+        definition = dict(kind)
+    elif isinstance(kind, type) and issubclass(kind, CustomResource):
+        definition = kind.crd()
+    else:
+        raise RequestError(f"{kind!r} is no CustomResource class, so it has no definition to apply")
+    try:
+        definition["metadata"]["name"]
+        spec = definition["spec"]
+        return definition, [ApiResource(spec["group"], version["name"], spec["names"]["kind"], spec["names"]["plural"],
+                                        Scope(spec["scope"])) for version in spec["versions"] if version["served"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise RequestError(f"this is no CustomResourceDefinition: {error!r}") from None
+
+
+def _look_before(there: CustomResourceDefinition | None, definition: dict[str, Any], *, allow_downgrade: bool) -> None:
+    """Warn of what is taken away from the definition that is there. Raises DowngradeError."""
+    if there is None or there.deletion_timestamp is not None:
+        return
+    found = losses(there.to_dict(), definition)
+    if not found:
+        return
+    told = "".join(f"\n    {loss}" for loss in found[:_MOST_LOSSES])
+    more = f"\n    and {len(found) - _MOST_LOSSES} more" if len(found) > _MOST_LOSSES else ""
+    if any(loss.kind == "downgrade" for loss in found) and not allow_downgrade:
+        raise DowngradeError(f"apply {there.ref}: the definition on the server is newer; allow_downgrade=True applies "
+                             f"the older one all the same, which takes away:{told}{more}", found)
+    log.warning("apply %s takes away what the definition on the server has:%s%s", there.ref, told, more)
 
 
 class TimeLeft:

@@ -30,6 +30,10 @@ class Widget(Base, group="example.com", version="v1", kind="Widget"):
 class Gadget(Base, group="example.com", version="v1", kind="Gadget"):
     spec: Spec
 
+class GadgetV1(Gadget, group="example.com", version="v1", kind="Gadget", storage=False): ...
+
+class GadgetV2(Gadget, group="example.com", version="v2", kind="Gadget"): ...
+
 class Odd(CustomResource, group="example.com", version="v1", kind="Odd"):
     spec: "Later"
 
@@ -52,15 +56,44 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("folder")
-def test_crd_prints_one_document_for_each_class_in_the_order_given(capsys: pytest.CaptureFixture[str]) -> None:
+def test_crd_prints_one_document_for_each_kind_sorted_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["crd", "cli_kinds:Widget", "cli_kinds:Gadget"]) == 0
-    documents = list(yaml.safe_load_all(capsys.readouterr().out))
-    assert documents == [sys.modules["cli_kinds"].Widget.crd(), sys.modules["cli_kinds"].Gadget.crd()]
+    printed = capsys.readouterr().out
+    kinds = sys.modules["cli_kinds"]
+    assert list(yaml.safe_load_all(printed)) == [kinds.Gadget.crd(), kinds.Widget.crd()]
+    assert main(["crd", "cli_kinds:Gadget", "cli_kinds:Widget", "cli_kinds:Gadget"]) == 0
+    assert capsys.readouterr().out == printed
+
+
+@pytest.mark.usefixtures("folder")
+def test_crd_puts_the_versions_of_one_kind_together(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["crd", "cli_kinds:Gadget", "cli_kinds:GadgetV2"]) == 1
+    assert "Gadget, GadgetV2 are versions of gadgets.example.com: one of them has to be" in capsys.readouterr().err
+    assert main(["crd", "cli_kinds:GadgetV1", "cli_kinds:GadgetV2"]) == 0
+    document = yaml.safe_load(capsys.readouterr().out)
+    assert [(version["name"], version["storage"]) for version in document["spec"]["versions"]] == [
+        ("v2", True), ("v1", False)]
+
+
+def test_crd_check_compares_a_file_with_the_classes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place, file = "cli_kinds:Widget", folder / "crd.yaml"
+    assert main(["crd", place]) == 0
+    file.write_text(f"# a comment\n{capsys.readouterr().out}---\nkind: Namespace\nmetadata: {{name: other}}\n")
+    assert main(["crd", place, "--check", str(file)]) == 0
+    assert capsys.readouterr().out == ""
+    file.write_text(file.read_text().replace("integer", "string"))
+    assert main(["crd", place, "--check", str(file)]) == 1
+    printed = capsys.readouterr()
+    changed = [line.split() for line in printed.out.splitlines() if line[:2] in ("- ", "+ ")]
+    assert changed == [["-", "type:", "string"], ["+", "type:", "integer"]]
+    assert f"kubectl-runtime crd {place} > {file}" in printed.err
+    assert main(["crd", place, "--check", str(folder / "absent.yaml")]) == 1
+    assert "absent.yaml" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("place", "said"), [
-    ("cli_kinds:Nothing", "cli_kinds has no Nothing; its custom resources: Gadget, Odd, Widget"),
+    ("cli_kinds:Nothing", "cli_kinds has no Nothing; its custom resources: Gadget, GadgetV1, GadgetV2, Odd, Widget"),
     ("cli_kinds:Plain", "cli_kinds:Plain is no custom resource, which is a class made with class Name("),
     ("cli_kinds:Base", "cli_kinds:Base is no custom resource, which is a class made with class Name("),
     ("cli_kinds:Odd", "cli_kinds:Odd has no definition: Odd.spec: complex has no structural schema"),
@@ -82,8 +115,8 @@ def test_what_cannot_be_printed_is_said_and_nothing_is_printed(
     ([], "required: COMMAND"),
     (["crds"], "invalid choice: 'crds'"),
     (["crd"], "required: MODULE:CLASS"),
-    (["crd", "examples/kinds.py:Widget"], "is not of the form MODULE:CLASS"),
-    (["crd", "kinds"], "'kinds' is not of the form MODULE:CLASS, such as my_package.kinds:Widget"),
+    (["crd", "examples/kinds.py:Widget"], "a module is named as `import` does: examples.kinds:Widget"),
+    (["crd", "kinds"], "'kinds' is not of the form MODULE:NAME"),
     (["server", "--controllers"], "expected one argument"),
 ])
 def test_a_wrong_command_line_ends_with_status_2(
@@ -114,3 +147,28 @@ def test_server_serves_until_a_signal() -> None:
         assert server.until("ready").startswith("ready http://127.0.0.1:")
         server.send(signal.SIGTERM)
         assert server.end() == 0
+
+
+def test_codegen_prints_a_module_for_a_file_of_definitions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["crd", "cli_kinds:Widget", "cli_kinds:Gadget"]) == 0
+    file = folder / "crds.yaml"
+    file.write_text(f"kind: Namespace\nmetadata: {{name: other}}\n---\n{capsys.readouterr().out}")
+    assert main(["codegen", str(file)]) == 0
+    text = capsys.readouterr().out
+    assert 'class Widget(Resource, group="example.com", version="v1", kind="Widget", plural="widgets"):' in text
+    assert "class GadgetSpec(msgspec.Struct, kw_only=True):\n    size: int" in text
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["absent.yaml"], "absent.yaml"), (["cli_kinds.py"], "cli_kinds.py"),
+    (["empty.yaml"], "no CustomResourceDefinition"),
+    (["crd.yaml", "--version", "v9"], "widgets.example.com has no version v9; its versions: v1")])
+def test_codegen_says_what_a_module_cannot_be_made_of(
+        arguments: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "empty.yaml").write_text("")
+    main(["crd", "cli_kinds:Widget"])
+    (folder / "crd.yaml").write_text(capsys.readouterr().out)
+    assert main(["codegen", *arguments]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert said in printed.err

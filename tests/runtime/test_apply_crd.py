@@ -5,8 +5,9 @@ import json
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import pytest
 import requests
 
@@ -19,8 +20,9 @@ from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.crd.customresource import CustomResource
+from kubectl_runtime.crd.merge import merge_crds
 from kubectl_runtime.resources import ConfigMap, CustomResourceDefinition
-from kubectl_runtime.runtime.apply_crd import apply_crd
+from kubectl_runtime.runtime.apply_crd import DowngradeError, apply_crd
 from kubectl_runtime.runtime.wait import WaitStopped, WaitTimeout
 from kubectl_runtime.testing.clock import SimClock
 
@@ -164,4 +166,99 @@ def test_what_cannot_work_is_refused_before_anything_is_sent(client: Client, ser
     for no_time in (0, -1, float("nan"), "30"):
         with pytest.raises(RequestError, match="timeout="):
             apply_crd(client, Gadget, timeout=no_time)  # type: ignore[arg-type]
+    assert len(server.requests) == 0
+
+
+class BoxSpec(msgspec.Struct):
+    size: int
+    color: Literal["red", "blue"] = "red"
+    note: str = ""
+
+
+class SmallBoxSpec(msgspec.Struct):
+    size: Annotated[int, msgspec.Meta(le=3)]
+    color: Literal["red"] = "red"
+
+
+class Box(CustomResource, group="crd.example.com", version="v1", kind="Box"):
+    spec: BoxSpec
+
+
+class SmallBox(CustomResource, group="crd.example.com", version="v1", kind="Box"):
+    spec: SmallBoxSpec
+
+
+class BoxV2(CustomResource, group="crd.example.com", version="v2", kind="Box"):
+    spec: BoxSpec
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_a_schema_that_takes_less_is_applied_with_one_warning_that_shows_the_difference(
+        client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    apply_crd(client, Box)
+    apply_crd(client, Box)
+    assert warnings(caplog) == []
+    apply_crd(client, SmallBox)
+    assert [line.strip() for line in warnings(caplog)[0].splitlines()] == [
+        "apply CustomResourceDefinition.v1.apiextensions.k8s.io/boxes.crd.example.com takes away what the definition "
+        "on the server has:",
+        "spec.versions[v1].spec.size: maximum is 3, and was none",
+        'spec.versions[v1].spec.color: "blue" is not taken any more',
+        "spec.versions[v1].spec.note: is gone: it is pruned from every object that is written"]
+    caplog.clear()
+    apply_crd(client, Box)
+    assert warnings(caplog) == []
+
+
+BOTH = merge_crds([Box.crd(), BoxV2.crd()], "v2")
+
+
+def test_an_older_definition_is_refused_before_anything_is_sent_unless_it_is_allowed(
+        client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    established = apply_crd(client, BOTH)
+    with pytest.raises(DowngradeError, match=r"the definition on the server is newer; allow_downgrade=True") as caught:
+        apply_crd(client, merge_crds([Box.crd(), BoxV2.crd()], "v1"))
+    assert [str(loss) for loss in caught.value.losses] == [
+        "spec.versions: objects are stored as v2, and would be as v1"]
+    crds = Api.all(client, CustomResourceDefinition)
+    assert crds.get(established.name).resource_version == established.resource_version
+    assert warnings(caplog) == []
+    apply_crd(client, merge_crds([Box.crd(), BoxV2.crd()], "v1"), allow_downgrade=True)
+    assert "objects are stored as v2, and would be as v1" in warnings(caplog)[0]
+
+
+def test_a_version_in_which_objects_are_stored_is_warned_of_and_kept_by_the_server(
+        client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    apply_crd(client, Box)
+    with pytest.raises(ApiError, match="storedVersions"):
+        apply_crd(client, BoxV2)
+    assert "spec.versions[v1]: is gone, but objects are stored in it" in warnings(caplog)[0]
+
+
+def test_all_served_versions_of_a_merged_definition_can_be_used(client: Client) -> None:
+    apply_crd(client, BOTH)
+    Api.namespaced(client, Box, "default").create(Box(name="a", spec=BoxSpec(size=9)))
+    assert Api.namespaced(client, BoxV2, "default").get("a").spec.size == 9
+
+
+def test_a_warning_of_many_losses_says_how_many_more_there_are(
+        client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    many = Box.crd()
+    properties = many["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    properties.update({f"x{number:02}": {"type": "string"} for number in range(25)})
+    apply_crd(client, many)
+    apply_crd(client, Box)
+    assert len(warnings(caplog)[0].splitlines()) == 22
+    assert warnings(caplog)[0].endswith("and 5 more")
+
+
+@pytest.mark.parametrize("wrong", [{}, {"metadata": {"name": "a"}}, {"metadata": {"name": "a"}, "spec": {
+    "group": "g", "scope": "Other", "names": {"kind": "K", "plural": "ks"},
+    "versions": [{"name": "v1", "served": True}]}}])
+def test_a_dict_that_is_no_definition_is_refused(client: Client, server: ApiServer, wrong: Any) -> None:
+    with pytest.raises(RequestError, match="this is no CustomResourceDefinition"):
+        apply_crd(client, wrong)
     assert len(server.requests) == 0

@@ -74,6 +74,8 @@ def test_kinds_can_be_used_when_they_are_installed_and_follow_a_change(client: C
     tool = Api.all(client, CustomResourceDefinition).get("tools.tools.example.com")
     assert [(version["name"], version["storage"]) for version in tool["spec"]["versions"]] == [
         ("v1", True), ("v1beta1", False)]
+    with pytest.raises(CommandError, match=r"v1 was previously a storage version(.|\n)*with a server that is empty"):
+        install_kinds(client, [OldTool])
     install_kinds(client, [PartWithColour])
     parts = Api.default_namespaced(client, PartWithColour)
     parts.create(PartWithColour(name="b", spec=Wide(2, "red")))
@@ -82,11 +84,9 @@ def test_kinds_can_be_used_when_they_are_installed_and_follow_a_change(client: C
 
 
 @pytest.mark.parametrize(("kinds", "said"), [
-    ([Part, PartWithColour], r":Part and .*:PartWithColour both define version v1 of parts\.parts\.example\.com: let "
-                             "one of them be a Resource"),
-    ([Tool, RivalTool], r":Tool, .*:RivalTool are versions of tools\.tools\.example\.com: storage=True has to be said "
-                        "of one of them"),
-    ([Odd], r":Odd has no definition: Odd\.spec: complex"),
+    ([Part, PartWithColour], r":Part, .*:PartWithColour cannot be made: .* two definitions are of version v1"),
+    ([Tool, RivalTool], r"Tool, RivalTool are versions of tools\.tools\.example\.com: one of them has to be the"),
+    ([Odd], r":Odd cannot be made: Odd\.spec: complex"),
 ])
 def test_classes_that_make_no_definition_are_told(client: Client, kinds: list[type[CustomResource]], said: str) -> None:
     with pytest.raises(CommandError, match=said):

@@ -1,0 +1,46 @@
+"""`kubectl-runtime codegen FILE...`: a typed Python module for somebody else's CustomResourceDefinitions.
+
+    kubectl get crd certificates.cert-manager.io -o yaml | kubectl-runtime codegen - > certificates.py
+
+Of files with other objects beside them only the definitions are taken.
+"""
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from kubectl_runtime.cli.places import CommandError
+from kubectl_runtime.crd.codegen import CodegenError, module_of
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a file or folder with CustomResourceDefinitions; - "
+                        "is standard input")
+    parser.add_argument("--version", metavar="VERSION", help="which version of the kinds (default: the stored one)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the module; returns the exit status."""
+    try:
+        text = _module(options.files, options.version)
+    except CommandError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(text, end="")
+    return 0
+
+
+def _module(files: list[str], version: str | None) -> str:
+    from kubectl_runtime.manifests.problems import ManifestError
+    from kubectl_runtime.manifests.sources import read_objects
+
+    try:
+        found = [content for file in files for content, _ in read_objects(file if file == "-" else Path(file))
+                 if content.get("kind") == "CustomResourceDefinition"]
+        return module_of(found, version)
+    except (OSError, ManifestError) as error:
+        raise CommandError(str(error)) from None
+    except CodegenError as error:
+        raise CommandError(f"{', '.join(files)}: {error}") from None

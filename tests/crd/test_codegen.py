@@ -1,0 +1,252 @@
+"""Typed modules for definitions of others: they type-check, and objects are read, changed and written without loss."""
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.meta.gvk import Scope
+from kubectl_runtime.crd.codegen import CodegenError, module_of
+from kubectl_runtime.manifests.sources import read_objects
+from kubectl_runtime.runtime.apply_crd import apply_crd
+from kubectl_runtime.testing import ApiServer
+
+FOREIGN = Path(__file__).parent / "foreign"
+DEFINITIONS = {crd["spec"]["names"]["kind"]: crd for crd, _ in read_objects(FOREIGN / "definitions.yaml")}
+OBJECTS = {obj["kind"]: obj for obj, _ in read_objects(FOREIGN / "objects.yaml")}
+
+
+def loaded(text: str, folder: Path, name: str = "generated") -> ModuleType:
+    (folder / f"{name}.py").write_text(text)
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # types are resolved in the module that defines them
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    yield loaded(module_of(DEFINITIONS.values()), tmp_path_factory.mktemp("generated"), "foreign_kinds")
+    del sys.modules["foreign_kinds"]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with ApiServer() as server, server.client() as client:
+        for crd in DEFINITIONS.values():
+            apply_crd(client, crd)
+        yield client
+
+
+def change_certificate(spec: Any) -> None:
+    spec.dns_names.append("new.example.org")
+    spec.private_key.algorithm = "RSA"
+    spec.email_sans = None
+
+
+def change_application(spec: Any) -> None:
+    spec.source.helm.values_object["image"]["tag"] = 2.0
+    spec.source.target_revision = "v2"
+    spec.source.kustomize.replicas[1].count = 4
+
+
+def change_monitor(spec: Any) -> None:
+    spec.endpoints[0].target_port = "web"
+    spec.endpoints[0].params["match[]"].append("c")
+    spec.selector.match_expressions[0].values = ["c", "d"]
+
+
+def change_alerts(spec: Any) -> None:
+    spec.route.continue_ = False
+    spec.route.routes[0]["routes"][0]["receiver"] = "deepest"
+    spec.mute_time_intervals[0].time_intervals[0].days_of_month[0].end = -2
+
+
+def change_route(spec: Any) -> None:
+    spec.rules[0].filters[0].request_header_modifier.add[1].value = "3"
+    spec.rules[0].matches[0].path.type = "RegularExpression"
+    spec.rules[0].timeouts.request = "2h"
+
+
+def change_service(spec: Any) -> None:
+    spec.http[0].match[0].headers["end-user"].exact = "john"
+    spec.http[0].fault.delay.percentage.value = 0.25
+    spec.http[0].route[1].weight = 70
+
+
+def change_scaler(spec: Any) -> None:
+    spec.triggers[0].metadata["lagThreshold"] = "6"
+    spec.advanced.horizontal_pod_autoscaler_config.behavior.scale_down.tolerance = 1
+    spec.max_replica_count = None
+
+
+def change_pipeline(spec: Any) -> None:
+    spec.params[1].default = ["c"]
+    spec.tasks[0].when[0].cel = "false"
+    spec.tasks[1].from_ = ["a", "c"]
+
+
+# what the change is on the wire: (path, value), None: the key is gone
+CHANGES: dict[str, tuple[Callable[[Any], None], list[tuple[tuple[Any, ...], Any]]]] = {
+    "Certificate": (change_certificate, [
+        (("dnsNames",), ["example.org", "www.example.org", "example.org", "new.example.org"]),
+        (("privateKey", "algorithm"), "RSA"), (("emailSANs",), None)]),
+    "Application": (change_application, [
+        (("source", "helm", "valuesObject", "image", "tag"), 2.0), (("source", "targetRevision"), "v2"),
+        (("source", "kustomize", "replicas", 1, "count"), 4)]),
+    "ServiceMonitor": (change_monitor, [
+        (("endpoints", 0, "targetPort"), "web"), (("endpoints", 0, "params", "match[]"), ["a", "b", "c"]),
+        (("selector", "matchExpressions", 0, "values"), ["c", "d"])]),
+    "AlertmanagerConfig": (change_alerts, [
+        (("route", "continue"), False), (("route", "routes", 0, "routes", 0, "receiver"), "deepest"),
+        (("muteTimeIntervals", 0, "timeIntervals", 0, "daysOfMonth", 0, "end"), -2)]),
+    "HTTPRoute": (change_route, [
+        (("rules", 0, "filters", 0, "requestHeaderModifier", "add", 1, "value"), "3"),
+        (("rules", 0, "matches", 0, "path", "type"), "RegularExpression"),
+        (("rules", 0, "timeouts", "request"), "2h")]),
+    "VirtualService": (change_service, [
+        (("http", 0, "match", 0, "headers", "end-user", "exact"), "john"),
+        (("http", 0, "fault", "delay", "percentage", "value"), 0.25), (("http", 0, "route", 1, "weight"), 70)]),
+    "ScaledObject": (change_scaler, [
+        (("triggers", 0, "metadata", "lagThreshold"), "6"), (("maxReplicaCount",), None),
+        (("advanced", "horizontalPodAutoscalerConfig", "behavior", "scaleDown", "tolerance"), 1)]),
+    "Pipeline": (change_pipeline, [
+        (("params", 1, "default"), ["c"]), (("tasks", 0, "when", 0, "cel"), "false"),
+        (("tasks", 1, "from"), ["a", "c"])]),
+}
+
+
+def with_changes(spec: Any, changes: list[tuple[tuple[Any, ...], Any]]) -> Any:
+    wanted = deepcopy(spec)
+    for path, value in changes:
+        place = wanted
+        for part in path[:-1]:
+            place = place[part]
+        if value is None:
+            del place[path[-1]]
+        else:
+            place[path[-1]] = value
+    return wanted
+
+
+def test_there_is_an_object_and_a_change_for_each_definition() -> None:
+    assert DEFINITIONS.keys() == OBJECTS.keys() == CHANGES.keys()
+
+
+@pytest.mark.parametrize("kind", DEFINITIONS)
+def test_an_object_is_read_changed_and_written_back_without_loss(client: Client, generated: ModuleType,
+                                                                 kind: str) -> None:
+    api = Api.namespaced(client, getattr(generated, kind), "default")
+    stored = api.create(OBJECTS[kind]).to_dict()
+    obj = api.get("example")
+    change, wanted = CHANGES[kind]
+    change(obj.spec)
+    written = api.replace(obj).to_dict()
+    assert written["spec"] == with_changes(stored["spec"], wanted)
+    rest = {"spec", "metadata"}
+    assert {key: value for key, value in written.items() if key not in rest} == {
+        key: value for key, value in stored.items() if key not in rest}
+    unchanged = api.get("example")
+    _ = unchanged.spec
+    assert api.replace(unchanged).resource_version == unchanged.resource_version
+
+
+def test_the_module_passes_mypy_strict_and_so_does_its_use(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
+    (tmp_path / "foreign_kinds.py").write_text(module_of(DEFINITIONS.values()))
+    (tmp_path / "use.py").write_text('''
+from foreign_kinds import Certificate, CertificateSpec, CertificateSpecIssuerRef, HTTPRoute, ServiceMonitor
+
+made: CertificateSpec = CertificateSpec(issuer_ref=CertificateSpecIssuerRef(name="ca"), secret_name="tls", is_ca=True)
+obj = Certificate(name="a", spec=made)
+obj.spec.dns_names = [*(obj.spec.dns_names or ()), "example.org"]
+route: HTTPRoute = HTTPRoute(name="a")
+names: list[str | None] = [rule.name for rule in route.spec.rules or ()]
+assert route.status is None or route.status.parents[0].parent_ref.name
+
+
+def port(monitor: ServiceMonitor) -> int | str | None:
+    return monitor.spec.endpoints[0].target_port
+''')
+    (tmp_path / "wrong.py").write_text("from foreign_kinds import Certificate\n\n\ndef f(obj: Certificate) -> int:\n"
+                                       "    obj.spec.usages = ['unknown']\n    return obj.spec.dns_names\n")
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache")]
+    done = subprocess.run([*command, "foreign_kinds.py", "use.py"], cwd=tmp_path, capture_output=True, text=True,
+                          timeout=110, check=False)
+    assert done.returncode == 0, done.stdout
+    wrong = subprocess.run([*command, "wrong.py"], cwd=tmp_path, capture_output=True, text=True, timeout=110,
+                           check=False)
+    assert wrong.stdout.count("error:") == 2, wrong.stdout
+
+
+def test_the_text_is_always_the_same_and_no_line_of_code_is_too_long() -> None:
+    text = module_of(DEFINITIONS.values())
+    assert text == module_of(deepcopy(list(DEFINITIONS.values())))
+    assert max(map(len, text.splitlines())) <= 120
+    assert text.startswith('"""Generated by `kubectl-runtime codegen`:\n\n    Certificate of cert-manager.io/v1\n')
+
+
+def definition(schema: Any, **more: Any) -> dict[str, Any]:
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {"kind": "CustomResourceDefinition", "metadata": {"name": "things.example.com"}, "spec": {
+        "group": "example.com", "scope": "Cluster", "names": {"kind": "Thing", "plural": "things"},
+        "versions": [version], **more}}
+
+
+ODD_NAMES = ["class", "list", "str", "x-y.z", "snake_case", "2fast", "clusterIPs", "HTTPGet", "fooBar", "foo-bar",
+             "from", "_", "externalURLs", "datetime", "msgspec", "Ünicode", "self", "a1B2"]
+
+
+def test_keys_that_are_no_names_of_attributes_are_kept(tmp_path: Path) -> None:
+    fields = {name: {"type": "integer"} for name in ODD_NAMES}
+    only = {"type": "object", "properties": {"snake_case": {"type": "string"}}}
+    module = loaded(module_of([definition({"type": "object", "properties": {"spec": {
+        "type": "object", "properties": {**fields, "only": only}}, "data": {"type": "object"},
+        "name": {"type": "string"}, "labels": {"type": "object"}}})]), tmp_path)
+    content = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"},
+               "spec": {**{name: number for number, name in enumerate(ODD_NAMES)}, "only": {"snake_case": "s"}},
+               "data": {"x": 1}, "labels": {"own": "l"}, "name": "n"}
+    obj = module.Thing.from_dict(content)
+    assert {name: getattr(obj.spec, name) for name in type(obj.spec).__struct_fields__ if name != "only"} == dict(zip(
+        ["class_", "list_", "str_", "x_y_z", "snake_case_", "field_2fast", "cluster_ips", "http_get", "foo_bar",
+         "foo_bar_", "from_", "field", "external_urls", "datetime_", "msgspec_", "nicode", "self", "a1_b2"],
+        range(len(ODD_NAMES)), strict=True))
+    assert obj.spec.only.snake_case_ == "s"
+    assert obj.data == {"x": 1}
+    assert (obj["name"], obj["labels"], module.Thing.api_resource.scope) == ("n", {"own": "l"}, Scope.CLUSTER)
+    obj.spec.class_ = 7
+    assert obj.to_dict() == {**content, "spec": {**content["spec"], "class": 7}}  # type: ignore[dict-item]
+
+
+def test_the_stored_version_is_taken_unless_another_one_is_wanted() -> None:
+    def version(name: str, field: str) -> dict[str, Any]:
+        return {"name": name, "served": True, "storage": name == "v2", "schema": {"openAPIV3Schema": {
+            "type": "object", "properties": {"spec": {"type": "object", "properties": {field: {"type": "string"}}}}}}}
+
+    crd = definition({}, versions=[version("v1", "old"), version("v2", "new")])
+    assert "new: str" in module_of([crd])
+    assert "new: str" not in module_of([crd], "v1")
+    assert 'version="v1"' in module_of([crd], "v1")
+    with pytest.raises(CodegenError, match=r"things\.example\.com has no version v3; its versions: v1, v2"):
+        module_of([crd], "v3")
+
+
+@pytest.mark.parametrize(("crds", "problem"), [
+    ([], "there is no CustomResourceDefinition"),
+    ([{"kind": "Pod", "metadata": {"name": "a"}}], "Pod a is no CustomResourceDefinition: KeyError"),
+    ([definition(None)], "things.example.com has no schema for v1")])
+def test_what_a_module_cannot_be_made_of_is_told(crds: list[Any], problem: str) -> None:
+    with pytest.raises(CodegenError, match=problem):
+        module_of(crds)
