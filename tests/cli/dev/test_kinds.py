@@ -42,6 +42,10 @@ class Tool(CustomResource, group="tools.example.com", version="v1", kind="Tool")
     spec: Wide
 
 
+class NewPart(CustomResource, group="parts.example.com", version="v2", kind="Part"):
+    spec: Spec
+
+
 class RivalTool(CustomResource, group="tools.example.com", version="v2", kind="Tool"):
     spec: Wide
 
@@ -75,7 +79,7 @@ def test_kinds_can_be_used_when_they_are_installed_and_follow_a_change(client: C
     assert [(version["name"], version["storage"]) for version in tool["spec"]["versions"]] == [
         ("v1", True), ("v1beta1", False)]
     with pytest.raises(CommandError, match=r"v1 was previously a storage version(.|\n)*with a server that is empty"):
-        install_kinds(client, [OldTool])
+        install_kinds(client, [NewPart])
     install_kinds(client, [PartWithColour])
     parts = Api.default_namespaced(client, PartWithColour)
     parts.create(PartWithColour(name="b", spec=Wide(2, "red")))
