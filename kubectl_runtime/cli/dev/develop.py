@@ -34,6 +34,8 @@ from kubectl_runtime.core.base.version import VERSION
 from kubectl_runtime.runtime.controller.signals import SAME_STOP
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 
+_AS_TOLD = (128 + signal.SIGTERM, 128 + signal.SIGINT)
+"""How the operator ends when it is told so before it has anything to end. A terminal tells it by itself."""
 FOLDER = ".kubectl-runtime"
 LOOK = 0.5
 """Seconds between two looks at the sources; longer where a look itself takes long."""
@@ -115,7 +117,7 @@ class _Development:
             if passed > HINT and not hinted:
                 hinted = True
                 _say("--- runs in progress are waited for; Ctrl-C again does not wait ---")
-        return 0 if status == 128 + signal.SIGTERM else status  # told before it had anything to end
+        return 0 if status in _AS_TOLD else status
 
     def _heard(self, timeout: float) -> int | None:
         with contextlib.suppress(Empty):

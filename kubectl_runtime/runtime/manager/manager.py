@@ -40,7 +40,8 @@ D = TypeVar("D")
 class Manager:
     """Runs what is added to it: once, by `run`, which blocks, or `start`, which does not.
 
-    Safe to use from any thread. What is added later starts at once.
+    Safe to use from any thread. What is added later starts at once. Where `leader` or `serve` is not given, a command
+    line may give it (`manager_defaults`).
     """
 
     def __init__(self, client: Client, *, leader: LeaderElection | None = None,

@@ -88,11 +88,9 @@ def test_kinds_can_be_used_when_they_are_installed_and_follow_a_change(client: C
 
 
 @pytest.mark.parametrize(("kinds", "said"), [
-    ([Part, PartWithColour], r":Part and .*:PartWithColour both define version v1 of parts\.parts\.example\.com: let "
-                             "one of them be a Resource"),
-    ([Tool, RivalTool], r":Tool, .*:RivalTool are versions of tools\.tools\.example\.com: storage=True has to be said "
-                        "of one of them"),
-    ([Odd], r":Odd has no definition: Odd\.spec: complex"),
+    ([Part, PartWithColour], r":Part, .*:PartWithColour cannot be made: .* two definitions are of version v1"),
+    ([Tool, RivalTool], r"Tool, RivalTool are versions of tools\.tools\.example\.com: one of them has to be the"),
+    ([Odd], r":Odd cannot be made: Odd\.spec: complex"),
 ])
 def test_classes_that_make_no_definition_are_told(client: Client, kinds: list[type[CustomResource]], said: str) -> None:
     with pytest.raises(CommandError, match=said):
