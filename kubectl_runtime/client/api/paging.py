@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+from msgspec.structs import replace
 
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.codec.record import Record

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.codec.record import Record
@@ -12,8 +13,7 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(msgspec.Struct, frozen=True):
     """One write that the server answered. `verb`: create, replace, patch, apply or delete; `subresource`: `status`, …
 
     `resource_version` and `uid` are of the object as answered, empty when the answer was no object. `record` is that
@@ -27,7 +27,10 @@ class Write:
     uid: str = ""
     record: Record | None = None
     subresource: str | None = None
-    sent: bytes | None = field(default=None, repr=False)
+    sent: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"<Write {self.verb} of {self.ref} at {self.resource_version or 'no version'}>"  # not what was sent
 
 
 WriteObserver = Callable[[Write], None]

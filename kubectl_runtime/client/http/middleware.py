@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from math import inf
 
+import msgspec
 from requests.models import Response
 
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
@@ -40,8 +41,7 @@ _WARN_AT = 4
 """The retry of a call that is reported, about two seconds after its beginning."""
 
 
-@dataclass(slots=True)
-class Call:
+class Call(msgspec.Struct):
     """One request on its way to the server. `deadline` is a point on the client's clock, in seconds.
 
     `streaming`: the answer's body stays open (unless it is an error), and `read_timeout` limits each silence in it.
@@ -55,9 +55,12 @@ class Call:
     streaming: bool = False
     read_timeout: float | None = None
     url: str = ""
-    headers: dict[str, str | tuple[str, ...]] = field(default_factory=dict, repr=False)
+    headers: dict[str, str | tuple[str, ...]] = msgspec.field(default_factory=dict)
     attempt: int = 0
     send_by: float = inf
+
+    def __repr__(self) -> str:
+        return f"<Call {self.request!r}, attempt {self.attempt}>"  # not its headers, which hold credentials
 
 
 @dataclass(slots=True)

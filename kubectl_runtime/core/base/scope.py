@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
+
+import msgspec
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.stop import StopToken
 
 
-@dataclass(frozen=True, slots=True)
-class CallScope:
+class CallScope(msgspec.Struct, frozen=True):
     """The tokens of one thread's calls. Immutable; may be entered by any number of threads."""
 
     stop: StopToken

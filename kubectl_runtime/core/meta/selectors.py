@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
@@ -29,8 +28,7 @@ from kubectl_runtime.core.meta.models import from_model, is_model
 _OPERATORS = {"In": "in", "NotIn": "notin", "=": "=", "!=": "!=", "Exists": "exists", "DoesNotExist": "!"}
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """One requirement on one label; `operator` is `=`, `!=`, `in`, `notin`, `exists`, `!`, `gt` or `lt`.
 
     Raises RequestError for another operator, and for a key or a value that no label can have: rendered, it might say
@@ -86,8 +84,7 @@ _MATCHERS: dict[str, Callable[[str | None, tuple[str, ...]], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(msgspec.Struct, frozen=True):
     """A label selector: all of its requirements must hold. Immutable; `str()` is what requests carry."""
 
     requirements: tuple[Requirement, ...] = ()

@@ -9,8 +9,9 @@ a preferred holder) stays. A failure is logged when its text changes, not each t
 """
 from __future__ import annotations
 
-from dataclasses import replace
 from http import HTTPStatus
+
+from msgspec.structs import replace
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.http.failures import KindNotServedError
