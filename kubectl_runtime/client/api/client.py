@@ -11,9 +11,9 @@ import copy
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+import msgspec
 import requests
 
 from kubectl_runtime.client.api.layers import innermost, stack_of
@@ -56,8 +56,7 @@ SPARE_CONNECTIONS = 4
 """Pooled connections beyond one for each worker: lists of watches, leases, health checks."""
 
 
-@dataclass(frozen=True)
-class _Connections:
+class _Connections(msgspec.Struct, frozen=True):
     """The adapters of one process with one certificate; replaced whole."""
 
     process: int
