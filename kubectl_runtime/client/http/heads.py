@@ -8,12 +8,15 @@ standard library's ways, as it came. The limits are the standard library's.
 from __future__ import annotations
 
 import http.client
+import re
 from http import HTTPStatus
 from typing import Any
 
 from urllib3 import HTTPHeaderDict
 
 _MOST_LINES = 100
+_is_status = re.compile(r"HTTP/1\.1 ([1-9][0-9]{2})(?<!100)(| [^\r\n]*)").fullmatch
+_LINES = re.compile(r"^([^\s:][^:\r\n]*):[ \t]*([^\r\n]*?)[ \t]*\r\n", re.MULTILINE)
 
 Head = tuple[int, str, HTTPHeaderDict]
 """Status, reason, headers."""
@@ -54,19 +57,16 @@ def answer_head(file: Any) -> Head | None:
     end = seen.find(b"\r\n\r\n")
     if end < 0:
         return None
-    first, *lines = seen[:end].decode("latin-1").split("\r\n")
-    code = first[9:12]
-    if not (first.startswith("HTTP/1.1 ") and code.isascii() and code.isdigit() and first[12:13] in (" ", "")
-            and code >= "101" and len(lines) < _MOST_LINES):
+    first, _, rest = seen[:end + 2].decode("latin-1").partition("\r\n")
+    status = _is_status(first)
+    lines: list[tuple[str, str]] = _LINES.findall(rest)
+    if status is None or not len(lines) == rest.count("\n") < _MOST_LINES:
         return None
     headers = HTTPHeaderDict()
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or not name or name[0] in " \t" or "\n" in line or "\r" in line:
-            return None
-        headers.add(name, value.strip(" \t"))
+    for name, value in lines:
+        headers.add(name, value)
     file.read(end + 4)
-    return int(code), first[13:].strip(), headers
+    return int(status[1]), status[2].strip(), headers
 
 
 def _length(text: str | None) -> int | None:

@@ -84,7 +84,7 @@ class Request(msgspec.Struct, frozen=True):
     @property
     def target(self) -> str:
         """Path and query, encoded."""
-        return f"{self.path}?{urlencode(self.query, quote_via=quote)}" if self.query else self.path
+        return f"{self.path}?{_encoded(self.query)}" if self.query else self.path
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -118,6 +118,12 @@ class Place(msgspec.Struct, frozen=True):
     def words(self, verb: str, name: object = None, subresource: str | None = None) -> str:
         """`get deployments.apps/scale default/a`."""
         return _words(self.resource, self.namespace, verb, name, subresource)
+
+
+@lru_cache(maxsize=1024)
+def _encoded(query: tuple[tuple[str, str], ...]) -> str:
+    """A program sends few different ones, but for the tokens of its pages."""
+    return urlencode(query, quote_via=quote)
 
 
 @lru_cache(maxsize=1024)
