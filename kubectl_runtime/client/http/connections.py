@@ -26,8 +26,9 @@ Options = Sequence[tuple[int, int, int | bytes]]
 
 _WITHOUT_BODY = frozenset(("GET", "DELETE"))
 """Methods whose requests say no length when they have no body."""
+_FRAMING = frozenset(("host", "transfer-encoding"))
 _is_usual = re.compile(r"[A-Z]+ /[\x21-\x7e]* HTTP/1\.1\r\nHost: [^\r\n]+\r\n"
-                       r"(?:(?!(?:Host|Transfer-Encoding):)[A-Z0-9-]+: [^\r\n\0]*\r\n)+\r\n", re.IGNORECASE).fullmatch
+                       r"(?:[A-Za-z0-9-]+: [^\r\n\0]*\r\n)+\r\n").fullmatch
 
 
 def dial(host: str, port: int, timeout: float | None, source: tuple[str, int] | None,
@@ -69,6 +70,9 @@ def request_head(method: str, url: str, host: str, headers: Mapping[str, str]) -
     something to, or refuse."""
     if "User-Agent" not in headers or "Accept-Encoding" not in headers:
         return None
+    for name, value in headers.items():
+        if type(value) is not str or name.lower() in _FRAMING:
+            return None
     lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
     head = f"{method} {url} HTTP/1.1\r\nHost: {host}\r\n{''.join(lines)}\r\n"
     # A line break within a name or value would make a line of its own, which looks as good as the others.

@@ -218,6 +218,8 @@ def _innermost(error: BaseException) -> BaseException:
 
 def _text(error: BaseException) -> str:
     """What an exception says, without the object addresses that urllib3 puts in."""
+    if isinstance(error, urllib3.exceptions.NameResolutionError):
+        return str(error).rpartition("] ")[2].removesuffix(")") or str(error)
     if isinstance(error, urllib3.exceptions.NewConnectionError):
         return str(error).rpartition("] ")[2] or str(error)
     if isinstance(error, OSError) and error.strerror:

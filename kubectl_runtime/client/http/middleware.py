@@ -31,6 +31,7 @@ from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
 from kubectl_runtime.client.http.failures import ConnectionFailed, decode_status
 from kubectl_runtime.client.http.retry import Failure, RetryPolicy, retry_after
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.request import Request, Retry
@@ -79,10 +80,12 @@ Layer = Callable[[Send], Send]
 
 
 def stacked(layers: Iterable[Layer], exchange: Send) -> Send:
-    """The layers around `exchange`, the first one outermost."""
+    """The layers around `exchange`, the first one outermost. Raises ConfigError for one that gives nothing to call."""
     send = exchange
     for layer in reversed(list(layers)):
         send = layer(send)
+        if not callable(send):
+            raise ConfigError(f"a layer takes Send and returns Send: {layer!r} returned a {type(send).__name__}")
     return send
 
 

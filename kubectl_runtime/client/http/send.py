@@ -16,6 +16,7 @@ import urllib3
 from requests.models import PreparedRequest, Response
 from requests.structures import CaseInsensitiveDict
 
+from kubectl_runtime.client.config.config import UNLIMITED
 from kubectl_runtime.client.http.failures import ConnectionFailed, transport_error
 from kubectl_runtime.client.http.interrupt import Interrupt
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
@@ -23,7 +24,7 @@ from kubectl_runtime.client.http.reachability import Reachability
 from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.client.http.session import Adapters, SessionRules
 from kubectl_runtime.core.base.clock import Clock, seconds
-from kubectl_runtime.core.base.errors import RequestTimeout
+from kubectl_runtime.core.base.errors import RequestError, RequestTimeout
 from kubectl_runtime.core.base.scope import call_scope
 
 _PIECE = 1 << 18
@@ -42,7 +43,7 @@ def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Cl
 
     def send(call: Call) -> Answer:
         now = clock.monotonic()
-        left = call.deadline - now
+        left = min(call.deadline - now, UNLIMITED)
         if left <= 0:
             raise RequestTimeout(f"{call.request.operation}: its time was up before it could be sent to {server}")
         limit = call.read_timeout if call.streaming else left
@@ -63,6 +64,13 @@ def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Cl
             if interrupt.stopped:
                 raise _given_up(call, interrupt) from None
             raise transport_error(error, call.request.operation, server, config.origin, limit) from None
+        except (ValueError, TypeError) as error:
+            if rules.session is not None:  # the user's adapter or hook
+                raise
+            # A layer's work: what the client itself puts there was checked before. Headers are not shown.
+            unsendable = isinstance(error, UnicodeError) or "header" in str(error).lower()
+            raise RequestError(f"{call.request.operation}: it cannot be sent as a layer has changed it: "
+                               f"{'a header is no text that a header can carry' if unsendable else error}") from None
         if interrupt.stopped:  # what looks like an answer may be the beginning of one
             response.close()
             raise _given_up(call, interrupt)

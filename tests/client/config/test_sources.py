@@ -83,6 +83,7 @@ class TestKubeconfigs:
         ({"server": "https://geheim@h"}, {}, r"clusters\[0\].cluster.server: the server URL holds a user name"),
         ({"server": "https://h?a=geheim"}, {}, r"clusters\[0\].cluster.server: "),
         ({"server": "https://h\n"}, {}, r"clusters\[0\].cluster.server: "),
+        ({"server": f"https://{'a' * 70}.example"}, {}, r"clusters\[0\].cluster.server: the server URL"),
         ({"tls-server-name": "a b"}, {}, r"clusters\[0\].cluster: tls-server-name is 'a b'"),
         ({"proxy-url": "http://u:geheim@[p"}, {}, r"clusters\[0\].cluster.proxy-url is not a proxy URL"),
         ({"proxy-url": "ftp://p"}, {}, r"clusters\[0\].cluster.proxy-url has to begin with"),
