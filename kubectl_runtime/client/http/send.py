@@ -7,6 +7,7 @@ ends a read that waits, not a write.
 from __future__ import annotations
 
 import http.client
+import io
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,12 +18,14 @@ from requests.models import PreparedRequest, Response
 from requests.structures import CaseInsensitiveDict
 
 from kubectl_runtime.client.config.config import UNLIMITED
+from kubectl_runtime.client.http.chunked import ChunkedDecoder, FramingError
 from kubectl_runtime.client.http.failures import ConnectionFailed, transport_error
 from kubectl_runtime.client.http.interrupt import Interrupt
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.client.http.reachability import Reachability
 from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.client.http.session import Adapters, SessionRules
+from kubectl_runtime.client.http.streams import raw_file
 from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.errors import RequestError, RequestTimeout
 from kubectl_runtime.core.base.scope import call_scope
@@ -129,6 +132,8 @@ def _body(response: Response, call: Call, clock: Clock, *, whole: bool) -> bytes
             return response.content
         if (plain := _plain_body(raw)) is not None:
             return _read_plain(raw, plain, call, clock)
+        if raw.chunked and (file := raw_file(raw)) is not None:
+            return _read_chunked(raw, file, call, clock)
         pieces = []
         while piece := raw.read1(_PIECE, decode_content=True):
             pieces.append(piece)
@@ -162,6 +167,25 @@ def _read_plain(raw: urllib3.HTTPResponse, inner: http.client.HTTPResponse, call
         pieces.append(piece)
         if inner.length and clock.monotonic() >= call.deadline:
             raise TimeoutError
+    inner.close()
+    raw.release_conn()
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _read_chunked(raw: urllib3.HTTPResponse, file: io.BufferedReader, call: Call, clock: Clock) -> bytes:
+    """The same for a body in chunks: API servers send whatever is larger than two kilobytes in chunks of that size."""
+    decoder, pieces = ChunkedDecoder(), []
+    try:
+        while not decoder.finished:
+            data = file.read1(_PIECE)
+            if not data:
+                decoder.end()
+            pieces.append(decoder.feed(data))
+            if not decoder.finished and clock.monotonic() >= call.deadline:
+                raise TimeoutError
+    except FramingError as error:
+        raise urllib3.exceptions.ProtocolError(str(error)) from None
+    inner: Any = raw._original_response
     inner.close()
     raw.release_conn()
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
