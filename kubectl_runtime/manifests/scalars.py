@@ -112,7 +112,8 @@ def _number(text: str) -> int | float | str:
     plain = text.replace("_", "")
     if match := _INTEGER.fullmatch(plain):
         base = match.lastgroup or "d"
-        value = int(match[base], _BASES[base])
+        digits = match[base].lstrip("0") or "0"
+        value = int(digits, _BASES[base]) if len(digits) <= 64 else _MOST_UNSIGNED + 1  # int() refuses 4,300 of them
         value = -value if match["sign"] == "-" else value
         if _LEAST <= value <= (_MOST if match["sign"] else _MOST_UNSIGNED):
             return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,12 @@ def operator(namespace, tmp_path):
         process = subprocess.Popen([sys.executable, "-m", "kopf", "run", "--standalone", "--verbose",
                                     "--namespace", namespace, str(OPERATOR)], stdout=output, stderr=subprocess.STDOUT)
         try:
+            # Its imports alone take 20 s where the processors are busy; patience begins when it is there.
+            give_up = time.monotonic() + 80
+            while "Starting the watch-stream for widgets" not in log.read_text(encoding="utf-8"):
+                assert process.poll() is None, log.read_text(encoding="utf-8")
+                assert time.monotonic() < give_up, log.read_text(encoding="utf-8")
+                time.sleep(0.1)
             yield process
             process.terminate()
             assert process.wait(20) == 0, log.read_text(encoding="utf-8")

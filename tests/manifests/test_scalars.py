@@ -29,6 +29,7 @@ SCALARS = [
     ("1_.5", 1.5), ("1.e3", 1000), ("5.", 5), ("1234567890123456789.0", 1234567890123456800), ("9e18", 9 * 10**18),
     ("0x1ffffffffffffffff", "0x1ffffffffffffffff"),
     ("+0xffffffffffffffff", "+0xffffffffffffffff"), ("9223372036854775807", 2**63 - 1)]
+MANY = [("9" * 5000, "9" * 5000), ("0o" + "0" * 5000 + "17", 15), ("-0x" + "f" * 5000, "-0x" + "f" * 5000)]
 BEYOND = [("12345678901234567890", 12345678901234567890.0), ("-9223372036854775809", -(2.0**63)),
           ("0xffffffffffffffff", 2.0**64)]
 KEYS = {"y": "true", "No": "false", "on": "true", "FALSE": "false", "1": "1", "0x10": "16", "010": "8", "1_000": "1000",
@@ -48,11 +49,16 @@ REFUSED = [
     ("{<<: ~}", "map merge requires"), ('"\\ud800"', "found invalid Unicode character escape code"),
     (".inf", "json: unsupported value: +Inf"), ("-.INF", "json: unsupported value: -Inf"),
     (".nan", "json: unsupported value: NaN"), ("&x [*x]", "value contains itself")]
-GOOD = [*SCALARS, *BEYOND, *MERGES, *((f"{{{key}: 1}}", {text: 1}) for key, text in KEYS.items())]
+GOOD = [*SCALARS, *MANY, *BEYOND, *MERGES, *((f"{{{key}: 1}}", {text: 1}) for key, text in KEYS.items())]
 
 
 def same(found, value):
     return (json.dumps(found, sort_keys=True), type(found)) == (json.dumps(value, sort_keys=True), type(value))
+
+
+@pytest.mark.parametrize(("text", "value"), MANY, ids=["more digits than Python reads", "zeros", "hexadecimal"])
+def test_numbers_of_any_length(text, value):
+    assert decode_yaml(f"a: {text}".encode())["a"] == value
 
 
 @pytest.mark.parametrize(("text", "value"), [*SCALARS, *MERGES])

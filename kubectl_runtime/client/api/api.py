@@ -17,8 +17,9 @@ comes as an `InvalidObject`. An Api holds no state: use it from any thread.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import replace
 from typing import Any, TypeVar, overload
+
+from msgspec.structs import replace
 
 from kubectl_runtime.client.api.api_base import checked_timeout
 from kubectl_runtime.client.api.client import Client

@@ -10,9 +10,9 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+import msgspec
 import requests
 
 from kubectl_runtime.client.api.layers import innermost, stack_of
@@ -57,8 +57,7 @@ SPARE_CONNECTIONS = 4
 """Pooled connections beyond one for each worker: lists of watches, leases, health checks."""
 
 
-@dataclass(frozen=True)
-class _Connections:
+class _Connections(msgspec.Struct, frozen=True):
     """The adapters of one process with one certificate; replaced whole."""
 
     process: int

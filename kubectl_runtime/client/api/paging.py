@@ -9,8 +9,10 @@ Only `continue` says whether there is more; `remainingItemCount` is not looked a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+from msgspec.structs import replace
 
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.guarded_log import guarded_logger

@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
 
 from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
@@ -25,8 +26,7 @@ class OwnWrites(Enum):
     """Reads show what the watch has shown, be it older than the write."""
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(msgspec.Struct, frozen=True):
     """One write that the server answered. `verb`: create, replace, patch, apply or delete; `subresource`: `status`, …
 
     `resource_version` and `uid` are of the object as answered, empty when the answer was no object. `record` is that
@@ -40,7 +40,10 @@ class Write:
     uid: str = ""
     record: Record | None = None
     subresource: str | None = None
-    sent: bytes | None = field(default=None, repr=False)
+    sent: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"<Write {self.verb} of {self.ref} at {self.resource_version or 'no version'}>"  # not what was sent
 
 
 WriteObserver = Callable[[Write], None]

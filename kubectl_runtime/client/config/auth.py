@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError
 from kubectl_runtime.core.base.forks import ForkSafeLock
@@ -91,10 +93,12 @@ class FixedCredentials:
         return f"<{self._kind}>"
 
 
-@dataclass(frozen=True)
-class _Token:
-    header: str = field(repr=False)
+class _Token(msgspec.Struct, frozen=True):
+    header: str
     read_at: float
+
+    def __repr__(self) -> str:
+        return f"<token read at {self.read_at}>"
 
 
 class TokenFile:

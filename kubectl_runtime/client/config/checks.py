@@ -85,7 +85,8 @@ def checked_url(url: str, origin: str, *, tls: bool) -> str:
         raise ConfigError(f"{origin}: the server URL holds a user name: use username= and password=")
     try:
         parse_url(url)
-    except LocationParseError:
+        parts.hostname.encode("idna")  # as connecting will: labels have a length
+    except (LocationParseError, UnicodeError):
         raise ConfigError(f"{origin}: the server URL must look like https://host:port/path, "
                           "and its host is a name or an address") from None
     return parts.scheme + url[len(parts.scheme):]

@@ -14,10 +14,12 @@ import os
 from pathlib import Path
 from typing import Any, NoReturn
 
-from kubectl_runtime.client.config.auth import Credentials, checked_header
-from kubectl_runtime.client.config.impersonation import Impersonation
+from kubectl_runtime.client.config.auth import Credentials, FixedCredentials, checked_header
+from kubectl_runtime.client.config.checks import check_server_name, checked_url
+from kubectl_runtime.client.config.impersonation import Impersonation, faults
 from kubectl_runtime.client.config.kubeconfig import Entry, Kubeconfig
 from kubectl_runtime.client.config.kubeconfig_types import Cluster, User, decoded
+from kubectl_runtime.client.config.proxies import check_proxy
 from kubectl_runtime.core.base.errors import AuthError, ConfigError
 
 EXTENSION = "client.authentication.k8s.io/exec"
@@ -37,7 +39,7 @@ def settings_of(kubeconfig: Kubeconfig, context: str | None = None) -> dict[str,
     has_certificate = bool(certificate or who.client_certificate_data)
     # A key without its certificate is not looked at, as by kubectl.
     key = _file(user, "client-key", who.client_key, who.client_key_data) if has_certificate else None
-    _check_cluster(cluster)
+    _check_cluster(cluster, tls=bool(ca_file or content.certificate_authority_data or has_certificate))
     _check_user(user, has_certificate)
     return {
         "cluster_url": content.server or "",
@@ -57,7 +59,7 @@ def settings_of(kubeconfig: Kubeconfig, context: str | None = None) -> dict[str,
         "token_file": _absolute(user, who.token_file),
         "username": (who.username or "") if who.username or who.password else None,
         "password": who.password,
-        "impersonate": _impersonation(who),
+        "impersonate": _impersonation(user),
         "proxy_url": content.proxy_url or None,
         "compression": not content.disable_compression,
     }
@@ -84,13 +86,19 @@ def _select(kubeconfig: Kubeconfig, name: str) -> tuple[Entry[Cluster], Entry[Us
     return cluster, user, context.content.namespace or "default"
 
 
-def _check_cluster(cluster: Entry[Cluster]) -> None:
+def _check_cluster(cluster: Entry[Cluster], *, tls: bool) -> None:
+    """What a Config would refuse as well, in words that name the field. `tls`: there is TLS data."""
     content = cluster.content
     if not content.server:
         _refuse(cluster, "server", "is missing")
+    checked_url(content.server, f"{cluster.place}.server", tls=tls)
+    if content.tls_server_name:
+        check_server_name(content.tls_server_name, cluster.place)
     proxy = content.proxy_url
     if proxy and not proxy.startswith(_PROXY_SCHEMES):
         _refuse(cluster, "proxy-url", f"has to begin with one of {', '.join(_PROXY_SCHEMES)}")
+    if proxy:
+        check_proxy(proxy, f"{cluster.place}.proxy-url")
     if content.insecure_skip_tls_verify and (content.certificate_authority or content.certificate_authority_data):
         _refuse(cluster, "insecure-skip-tls-verify",
                 "is true beside a certificate authority, which it would leave unused: keep one of the two")
@@ -104,6 +112,10 @@ def _check_user(user: Entry[User], has_certificate: bool) -> None:
         checked_header(who.token.strip() if who.token else "", "the token")
     except AuthError as error:
         _refuse(user, "token", f"is of no use: {error}")
+    try:
+        FixedCredentials.basic(who.username or "", who.password or "")
+    except AuthError as error:
+        _refuse(user, "username", f"and password are of no use: {error}")
     if has_certificate and not (who.client_key or who.client_key_data):
         _refuse(user, "client-key", "is missing: a client certificate needs both the certificate and its key")
     if who.exec_ is not None and who.auth_provider is not None:
@@ -150,11 +162,20 @@ def _exec_cluster(cluster: Cluster) -> dict[str, Any]:
     return {key: value for key, value in told.items() if value}
 
 
-def _impersonation(who: User) -> Impersonation | None:
+def _impersonation(user: Entry[User]) -> Impersonation | None:
+    who = user.content
     if not who.as_:
         return None
+    groups = tuple(group or "" for group in who.as_groups or ())
     extra = {key: tuple(value or "" for value in values or ()) for key, values in (who.as_user_extra or {}).items()}
-    return Impersonation(who.as_, tuple(group or "" for group in who.as_groups or ()), who.as_uid or "", extra)
+    for field, problem in faults(who.as_, groups, who.as_uid or "", extra):
+        name = next(known for known in _ACTING_AS if field.startswith(known))
+        _refuse(user, _ACTING_AS[name] + field.removeprefix(name), problem)
+    return Impersonation(who.as_, groups, who.as_uid or "", extra)
+
+
+_ACTING_AS = {"user": "as", "groups": "as-groups", "uid": "as-uid", "extra": "as-user-extra"}
+"""Where a kubeconfig says the fields of an Impersonation."""
 
 
 def _file(entry: Entry[Any], field: str, path: str | None, data: str | None) -> str | None:

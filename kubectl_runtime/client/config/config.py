@@ -22,7 +22,7 @@ from kubectl_runtime.client.config.files import CertificateFiles, FollowedFile
 from kubectl_runtime.client.config.impersonation import Impersonation
 from kubectl_runtime.client.config.proxies import check_proxy, is_loopback_url
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
-from kubectl_runtime.core.base.errors import ConfigError
+from kubectl_runtime.core.base.errors import AuthError, ConfigError, RequestError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ class Config:
         check_credentials(self.auth, self.origin)
         if self.tls_server_name is not None:
             check_server_name(self.tls_server_name, self.origin)
-        tls = bool(self.ca_file or self.ca_data or self.client_certificate_file or self.client_certificate_data)
-        object.__setattr__(self, "cluster_url", checked_url(self.cluster_url, self.origin, tls=tls))
+        object.__setattr__(self, "cluster_url", checked_url(self.cluster_url, self.origin, tls=self.has_tls_data))
         certificate = self.client_certificate_file or self.client_certificate_data
         if bool(certificate) != bool(self.client_key_file or self.client_key_data):
             raise ConfigError(f"{self.origin}: a client certificate needs both the certificate and its key")
@@ -106,6 +105,11 @@ class Config:
                             "Config(allow_plain_http_credentials=True) where that is safe", self.origin,
                             self.cluster_url)
             object.__setattr__(self, "headers", kept)
+
+    @property
+    def has_tls_data(self) -> bool:
+        """Whether a CA or a client certificate is given: what makes a URL without a scheme https."""
+        return bool(self.ca_file or self.ca_data or self.client_certificate_file or self.client_certificate_data)
 
     @property
     def withholds_credentials(self) -> bool:
@@ -151,10 +155,13 @@ class Config:
             return self.auth
         if self.token_file:
             return TokenFile(self.token_file, fallback=self.token, clock=clock)
-        if self.token:
-            return FixedCredentials.token(self.token)
-        if self.username is not None:
-            return FixedCredentials.basic(self.username, self.password or "")
+        try:
+            if self.token:
+                return FixedCredentials.token(self.token)
+            if self.username is not None:
+                return FixedCredentials.basic(self.username, self.password or "")
+        except AuthError as error:
+            raise AuthError(f"{self.origin}: {error}") from None
         return None
 
     @classmethod
@@ -263,9 +270,12 @@ def _overridden(config: Config, environ: Mapping[str, str]) -> Config:
         "OVERRIDE_URL", "IMPERSONATE_USER", "IMPERSONATE_GROUP"))
     changes: dict[str, Any] = {}
     if url:
-        changes["cluster_url"] = url
+        changes["cluster_url"] = checked_url(url, f"{_OVERRIDE}OVERRIDE_URL", tls=config.has_tls_data)
     if user:
-        changes["impersonate"] = Impersonation(user, tuple(group for group in groups.split(",") if group))
+        try:
+            changes["impersonate"] = Impersonation(user, tuple(group for group in groups.split(",") if group))
+        except RequestError as error:
+            raise ConfigError(f"{_OVERRIDE}IMPERSONATE_USER and {_OVERRIDE}IMPERSONATE_GROUP: {error}") from None
     elif groups:
         raise ConfigError(f"{_OVERRIDE}IMPERSONATE_GROUP is set without {_OVERRIDE}IMPERSONATE_USER")
     if not changes:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
+
+import msgspec
+from msgspec import field
 
 from kubectl_runtime.client.config.kubeconfig_types import Cluster, Context, User, typed
 from kubectl_runtime.core.base.errors import ConfigError
@@ -27,8 +29,7 @@ class UnreadableError(ConfigError):
     """The system does not let this process read a file that may be there."""
 
 
-@dataclass(frozen=True)
-class Entry(Generic[Content]):
+class Entry(msgspec.Struct, Generic[Content], frozen=True):
     """A cluster, user or context and where it stands: `place` is file and field, for messages; relative paths in it
     count from `folder`.
     """
@@ -38,8 +39,7 @@ class Entry(Generic[Content]):
     folder: Path
 
 
-@dataclass
-class Kubeconfig:
+class Kubeconfig(msgspec.Struct):
     """The merged content of some kubeconfigs. Its repr shows names only."""
 
     clusters: dict[str, Entry[Cluster]] = field(default_factory=dict)

@@ -16,7 +16,7 @@ import msgspec
 
 from kubectl_runtime.core.base.errors import ConfigError
 
-_WRONG = re.compile(r"Expected `(?P<expected>[^`]+)`, got `(?P<found>[^`]+)`(?: - at `(?P<path>[^`]+)`)?")
+_WRONG = r"Expected `(?P<expected>[^`]+)`, got `(?P<found>[^`]+)`(?: - at `(?P<path>[^`]+)`)?"
 _WORDS = {"str": "a text", "bool": "true or false", "array": "a list", "object": "a mapping", "int": "a number",
           "float": "a number", "null": "null"}
 
@@ -153,7 +153,7 @@ def decoded(data: str | None, place: str) -> bytes | None:
 
 def _explained(error: msgspec.ValidationError) -> str:
     """msgspec's error in words; only the types that it names are taken over, never a value."""
-    match = _WRONG.match(str(error))
+    match = re.match(_WRONG, str(error))
     if match is None:
         return "a field has a wrong type"
     field = (match["path"] or "$").removeprefix("$").removeprefix(".")

@@ -10,22 +10,23 @@ from __future__ import annotations
 import queue
 import socket
 import ssl
-import sys
 from collections import deque
 from collections.abc import Mapping
+from functools import cache, cached_property
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
+import urllib3.exceptions
 from requests.adapters import HTTPAdapter
+from requests.cookies import RequestsCookieJar
 from requests.models import PreparedRequest, Response
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
-from urllib3.response import HTTPResponse
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager, Timeout
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import ProtocolError, ProxyError, SSLError
 
-from kubectl_runtime.client.http.connect import dial
-from kubectl_runtime.client.http.heads import QuickResponse, quick_answer
-from kubectl_runtime.client.http.interrupt import released, waits_on
+from kubectl_runtime.client.http.connections import ApiConnection, ApiTlsConnection
+from kubectl_runtime.client.http.interrupt import released
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.core.base.forks import ForkSafeLock
 
@@ -70,83 +71,71 @@ class _IdleConnections:
         return len(self._idle)
 
 
-class _HttpConnection(HTTPConnection):
-    response_class = QuickResponse
-
-    def _new_conn(self) -> socket.socket:
-        return _connected(self)
-
-    def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
-        waits_on(self.sock)
-        return quick_answer(self)
-
-
-class _HttpsConnection(HTTPSConnection):
-    """Takes its context from a `TlsSource` each time it connects, so that files which were replaced count."""
-
-    response_class = QuickResponse
-
-    def __init__(self, *arguments: Any, ssl_context: TlsSource, **options: Any) -> None:
-        self._tls = ssl_context
-        super().__init__(*arguments, ssl_context=ssl_context.current(), **options)
-
-    def _new_conn(self) -> socket.socket:
-        return _connected(self)
-
-    def connect(self) -> None:
-        self.ssl_context = self._tls.current()
-        try:
-            super().connect()
-        except ssl.SSLError as error:
-            self._tls.explain(error)
-            raise
-
-    def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
-        waits_on(self.sock)
-        try:
-            return quick_answer(self)
-        except ssl.SSLError as error:  # the server's view of our certificate comes only now
-            self._tls.explain(error)
-            raise
-
-
-def _connected(connection: Any) -> socket.socket:
-    """What urllib3's connections do to connect, in a way that can be interrupted."""
-    try:
-        made = dial(connection._dns_host, connection.port, connection.timeout, connection.source_address,
-                    connection.socket_options)
-    except socket.gaierror as error:
-        raise NameResolutionError(connection.host, connection, error) from error
-    except TimeoutError as error:
-        raise ConnectTimeoutError(
-            connection, f"Connection to {connection.host} timed out. (connect timeout={connection.timeout})") from error
-    except OSError as error:
-        raise NewConnectionError(connection, f"Failed to establish a new connection: {error}") from error
-    sys.audit("http.client.connect", connection, connection.host, connection.port)
-    return made
-
-
-def _given_back(connection: Any) -> Any:
-    """`connection`, closed if an interrupt shut it down: in the pool it would break the next request."""
-    if released() and connection is not None:
-        connection.close()
-    return connection
-
-
-class _HttpPool(HTTPConnectionPool):
-    ConnectionCls = _HttpConnection
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = ApiConnection
     QueueCls = _IdleConnections  # type: ignore[assignment] # what urllib3 uses of a LifoQueue
 
+    def urlopen(self, method: str, url: str, body: Any = None, headers: Any = None,  # type: ignore[override]
+                retries: Any = None, *more: Any, **options: Any) -> Any:
+        """As the base class, for what `HTTPAdapter.send` asks of a client's adapter: one attempt, whose answer is not
+        read yet and leads nowhere else."""
+        timeout = options.get("timeout")
+        if more or options.get("chunked") or self.proxy is not None or not isinstance(timeout, Timeout):
+            return super().urlopen(method, url, body, headers, retries, *more, **options)
+        connection = self._get_conn()
+        try:
+            return self._make_request(connection, method, url, body=body, headers=headers, timeout=timeout,
+                                      retries=retries, response_conn=connection, preload_content=False,
+                                      decode_content=False)
+        except BaseException as error:
+            connection.close()
+            self._put_conn(None)
+            if not isinstance(error, _FAILED):
+                raise
+            if isinstance(error, ssl.SSLError):  # ssl.CertificateError is one
+                reason: Exception = SSLError(error)
+            elif isinstance(error, OSError | HTTPException):
+                reason = ProtocolError("Connection aborted.", error)
+            else:
+                reason = error
+            retries.increment(method, url, error=reason, _pool=self, _stacktrace=error.__traceback__)  # which raises
+            raise
+
+    def _get_timeout(self, timeout: Any) -> Timeout:
+        """The timeout of one request, which needs no copy of its own."""
+        return timeout if isinstance(timeout, Timeout) else super()._get_timeout(timeout)
+
     def _put_conn(self, conn: Any) -> None:
-        super()._put_conn(_given_back(conn))
+        """Back into the pool, but closed if an interrupt shut it down: it would break the next request."""
+        if released() and conn is not None:
+            conn.close()
+        super()._put_conn(conn)
 
 
-class _HttpsPool(HTTPSConnectionPool):
-    ConnectionCls = _HttpsConnection
-    QueueCls = _IdleConnections  # type: ignore[assignment] # what urllib3 uses of a LifoQueue
+class _TlsPool(_Pool, HTTPSConnectionPool):
+    ConnectionCls = ApiTlsConnection  # type: ignore[assignment] # it takes a TlsSource for a context
 
-    def _put_conn(self, conn: Any) -> None:
-        super()._put_conn(_given_back(conn))
+
+_FAILED = (urllib3.exceptions.TimeoutError, HTTPException, OSError, ProtocolError, SSLError, ProxyError)
+"""What a connection may raise."""
+
+
+class _Answer(Response):
+    """A response whose jar of cookies, in which nothing is, is made when somebody looks: it costs most."""
+
+    def __init__(self) -> None:
+        self.__dict__.update(_blank())
+        self.history = []
+
+    @cached_property
+    def cookies(self) -> RequestsCookieJar:  # type: ignore[override] # an attribute of the base class
+        return RequestsCookieJar()
+
+
+@cache
+def _blank() -> dict[str, Any]:
+    """What requests gives to every response."""
+    return {name: value for name, value in vars(Response()).items() if name not in ("cookies", "headers", "history")}
 
 
 class ApiAdapter(HTTPAdapter):
@@ -209,7 +198,7 @@ class ApiAdapter(HTTPAdapter):
 
     def build_response(self, req: PreparedRequest, resp: Any) -> Response:
         """As the base class, without cookies."""
-        response = Response()
+        response = _Answer()
         response.status_code = resp.status
         response.headers = resp.headers  # as insensitive to case as requests' own mapping, and already there
         response.raw = resp
@@ -221,4 +210,4 @@ class ApiAdapter(HTTPAdapter):
 
 
 def _use_our_pools(manager: PoolManager) -> None:
-    manager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+    manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}

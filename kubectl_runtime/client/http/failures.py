@@ -32,11 +32,11 @@ _TELLING_NAMES_ONLY = frozenset((
     HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE,
     HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
 """Answers whose message, unless somebody's admission rule wrote it, names the object and fields but quotes nothing."""
-_WRITTEN_BY_USERS = re.compile(r"admission webhook|AdmissionPolicy").search
+_WRITTEN_BY_USERS = r"admission webhook|AdmissionPolicy"
 _WRITES = frozenset(("create", "replace", "patch", "apply"))
 _UNSERVED = "the server could not find the requested resource"
 _LONGEST = 1024
-_TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
+_TITLE = r"(?is)<title[^>]*>(.*?)</title>"
 
 
 class ConnectionFailed(TransportError):
@@ -112,7 +112,7 @@ def _is_of_secrets(request: Request) -> bool:
 
 
 def _tells_names_only(status: Status, code: int) -> bool:
-    return code in _TELLING_NAMES_ONLY and not _WRITTEN_BY_USERS(status.message or "")
+    return code in _TELLING_NAMES_ONLY and not re.search(_WRITTEN_BY_USERS, status.message or "")
 
 
 def _without_values(status: Status) -> Status:
@@ -151,7 +151,7 @@ def _message(code: int, headers: Mapping[str, str], body: bytes) -> str:
                 "redirects are not followed: correct the server URL")
     text = body[:64 * _LONGEST].decode("utf-8", "replace").strip()
     if text[:200].lower().lstrip().startswith(("<!doctype", "<html", "<head", "<?xml")):
-        title = _TITLE.search(text)
+        title = re.search(_TITLE, text)
         said = f": {' '.join(title.group(1).split())[:200]}" if title else ""
         return f"HTTP {code} {phrase} with a web page{said} (is a proxy or another server in the way?)"
     return text[:_LONGEST] if text else f"HTTP {code} {phrase} without a body"
@@ -218,6 +218,8 @@ def _innermost(error: BaseException) -> BaseException:
 
 def _text(error: BaseException) -> str:
     """What an exception says, without the object addresses that urllib3 puts in."""
+    if isinstance(error, urllib3.exceptions.NameResolutionError):
+        return str(error).rpartition("] ")[2].removesuffix(")") or str(error)
     if isinstance(error, urllib3.exceptions.NewConnectionError):
         return str(error).rpartition("] ")[2] or str(error)
     if isinstance(error, OSError) and error.strerror:

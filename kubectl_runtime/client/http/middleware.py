@@ -24,12 +24,14 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from math import inf
 
+import msgspec
 from requests.models import Response
 
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
 from kubectl_runtime.client.http.failures import ConnectionFailed, decode_status
 from kubectl_runtime.client.http.retry import Failure, RetryPolicy, retry_after
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
@@ -41,8 +43,7 @@ _WARN_AT = 4
 """The retry of a call that is reported, about two seconds after its beginning."""
 
 
-@dataclass(slots=True)
-class Call:
+class Call(msgspec.Struct):
     """One request on its way to the server. `deadline` is a point on the client's clock, in seconds.
 
     `streaming`: the answer's body stays open (unless it is an error), and `read_timeout` limits each silence in it.
@@ -56,9 +57,12 @@ class Call:
     streaming: bool = False
     read_timeout: float | None = None
     url: str = ""
-    headers: dict[str, str | tuple[str, ...]] = field(default_factory=dict, repr=False)
+    headers: dict[str, str | tuple[str, ...]] = msgspec.field(default_factory=dict)
     attempt: int = 0
     send_by: float = inf
+
+    def __repr__(self) -> str:
+        return f"<Call {self.request!r}, attempt {self.attempt}>"  # not its headers, which hold credentials
 
 
 @dataclass(slots=True)
@@ -77,10 +81,12 @@ Layer = Callable[[Send], Send]
 
 
 def stacked(layers: Iterable[Layer], exchange: Send) -> Send:
-    """The layers around `exchange`, the first one outermost."""
+    """The layers around `exchange`, the first one outermost. Raises ConfigError for one that gives nothing to call."""
     send = exchange
     for layer in reversed(list(layers)):
         send = layer(send)
+        if not callable(send):
+            raise ConfigError(f"a layer takes Send and returns Send: {layer!r} returned a {type(send).__name__}")
     return send
 
 

@@ -7,7 +7,7 @@ begun; the call's stop token ends it.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from kubectl_runtime.client.http.failures import ConnectionFailed
 from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send
@@ -20,8 +20,7 @@ _ROUNDING = 1e-9
 """Relative; sums of fractions of a second must not come out a hair too early, which would let one more through."""
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimit:
+class RateLimit(msgspec.Struct, frozen=True):
     """`qps`: attempts a second in the long run. `burst`: how many may go at once after a pause. Raises ConfigError."""
 
     qps: float

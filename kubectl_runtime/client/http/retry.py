@@ -23,6 +23,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
+import msgspec
+
 from kubectl_runtime.core.base.backoff import ExponentialBackoff
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
@@ -33,8 +35,7 @@ _REFUSED_UNREAD = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UN
 _JITTER = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """How an attempt failed. `code`: the HTTP status, None when no answer came.
 
     `sent`: a byte of the request may have reached the server. `answered`: a byte of an answer came.

@@ -7,6 +7,7 @@ ends a read that waits, not a write.
 from __future__ import annotations
 
 import http.client
+import io
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,14 +17,17 @@ import urllib3
 from requests.models import PreparedRequest, Response
 from requests.structures import CaseInsensitiveDict
 
+from kubectl_runtime.client.config.config import UNLIMITED
+from kubectl_runtime.client.http.chunked import ChunkedDecoder, FramingError
 from kubectl_runtime.client.http.failures import ConnectionFailed, transport_error
 from kubectl_runtime.client.http.interrupt import Interrupt
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.client.http.reachability import Reachability
 from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.client.http.session import Adapters, SessionRules
+from kubectl_runtime.client.http.streams import raw_file
 from kubectl_runtime.core.base.clock import Clock, seconds
-from kubectl_runtime.core.base.errors import RequestTimeout
+from kubectl_runtime.core.base.errors import RequestError, RequestTimeout
 from kubectl_runtime.core.base.scope import call_scope
 
 _PIECE = 1 << 18
@@ -42,7 +46,7 @@ def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Cl
 
     def send(call: Call) -> Answer:
         now = clock.monotonic()
-        left = call.deadline - now
+        left = min(call.deadline - now, UNLIMITED)
         if left <= 0:
             raise RequestTimeout(f"{call.request.operation}: its time was up before it could be sent to {server}")
         limit = call.read_timeout if call.streaming else left
@@ -63,6 +67,13 @@ def exchange(rules: SessionRules, adapters: Callable[[str], Adapters], clock: Cl
             if interrupt.stopped:
                 raise _given_up(call, interrupt) from None
             raise transport_error(error, call.request.operation, server, config.origin, limit) from None
+        except (ValueError, TypeError) as error:
+            if rules.session is not None:  # the user's adapter or hook
+                raise
+            # A layer's work: what the client itself puts there was checked before. Headers are not shown.
+            unsendable = isinstance(error, UnicodeError) or "header" in str(error).lower()
+            raise RequestError(f"{call.request.operation}: it cannot be sent as a layer has changed it: "
+                               f"{'a header is no text that a header can carry' if unsendable else error}") from None
         if interrupt.stopped:  # what looks like an answer may be the beginning of one
             response.close()
             raise _given_up(call, interrupt)
@@ -121,6 +132,8 @@ def _body(response: Response, call: Call, clock: Clock, *, whole: bool) -> bytes
             return response.content
         if (plain := _plain_body(raw)) is not None:
             return _read_plain(raw, plain, call, clock)
+        if raw.chunked and (file := raw_file(raw)) is not None:
+            return _read_chunked(raw, file, call, clock)
         pieces = []
         while piece := raw.read1(_PIECE, decode_content=True):
             pieces.append(piece)
@@ -154,6 +167,25 @@ def _read_plain(raw: urllib3.HTTPResponse, inner: http.client.HTTPResponse, call
         pieces.append(piece)
         if inner.length and clock.monotonic() >= call.deadline:
             raise TimeoutError
+    inner.close()
+    raw.release_conn()
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _read_chunked(raw: urllib3.HTTPResponse, file: io.BufferedReader, call: Call, clock: Clock) -> bytes:
+    """The same for a body in chunks: API servers send whatever is larger than two kilobytes in chunks of that size."""
+    decoder, pieces = ChunkedDecoder(), []
+    try:
+        while not decoder.finished:
+            data = file.read1(_PIECE)
+            if not data:
+                decoder.end()
+            pieces.append(decoder.feed(data))
+            if not decoder.finished and clock.monotonic() >= call.deadline:
+                raise TimeoutError
+    except FramingError as error:
+        raise urllib3.exceptions.ProtocolError(str(error)) from None
+    inner: Any = raw._original_response
     inner.close()
     raw.release_conn()
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import requests
 from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.auth import HTTPBasicAuth
@@ -151,8 +152,7 @@ class SessionRules:
         return response
 
 
-@dataclass(frozen=True)
-class Adapters:
+class Adapters(msgspec.Struct, frozen=True):
     """The two adapters of a client, and what their `send` is given with each request. `owned`: ours to close."""
 
     calls: BaseAdapter

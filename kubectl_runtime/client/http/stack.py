@@ -12,7 +12,8 @@ second one that follows a 401. Layers given as a list stand innermost, the first
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from kubectl_runtime.client.http.middleware import Layer, Send, stacked
 from kubectl_runtime.core.base.errors import ConfigError
@@ -20,8 +21,7 @@ from kubectl_runtime.core.base.errors import ConfigError
 BASE_URL, RETRY, AUTH, HEADERS, RATE_LIMIT = "base url", "retry", "auth", "headers", "rate limit"
 
 
-@dataclass(frozen=True)
-class Stack:
+class Stack(msgspec.Struct, frozen=True):
     """Layers with their names, outermost first; a built-in one that this client does not need is None."""
 
     entries: tuple[tuple[str, Layer | None], ...]

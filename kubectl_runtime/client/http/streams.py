@@ -62,7 +62,7 @@ class ByteStream:
         Blocks until something arrives, the connection ends, the stream is shut down, or the read timeout passes.
         Raises TransportError when the connection breaks off, RequestTimeout after too long a silence.
         """
-        file = _raw_file(self._response.raw)
+        file = raw_file(self._response.raw)
         pieces = self._foreign() if file is None else self._direct(file)
         try:
             for piece in pieces:
@@ -156,7 +156,7 @@ _BROKEN = (OSError, FramingError, ValueError, urllib3.exceptions.HTTPError, http
 """What a broken connection may raise; ValueError when the file was closed under the reader."""
 
 
-def _raw_file(raw: Any) -> io.BufferedReader | None:
+def raw_file(raw: Any) -> io.BufferedReader | None:
     """The file below urllib3 and http.client, when the body can be read from it as it stands."""
     inner = getattr(raw, "_fp", None)
     if not isinstance(raw, urllib3.HTTPResponse) or not isinstance(inner, http.client.HTTPResponse):

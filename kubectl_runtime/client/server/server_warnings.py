@@ -8,7 +8,7 @@ from kubectl_runtime.core.base.guarded_log import guarded_logger
 
 log = guarded_logger(__name__)
 
-_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+_WARNING = r'299 \S+ "((?:[^"\\]|\\.)*)"'
 _REMEMBERED = 1000
 
 
@@ -22,7 +22,7 @@ class ServerWarnings:
     def tell(self, header: str, operation: str) -> None:
         """Log the warnings in `header`, which came with the answer to `operation`, that were not logged before. After a
         thousand texts, which memory bears, one more line says that further ones are not shown."""
-        for text in _WARNING.findall(header):
+        for text in re.findall(_WARNING, header):
             with self._lock:
                 number = len(self._told)
                 known = text in self._told or number > _REMEMBERED

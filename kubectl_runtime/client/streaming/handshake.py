@@ -12,10 +12,11 @@ import hashlib
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+from msgspec.structs import replace
 from requests.models import Response
 
 from kubectl_runtime.core.base.errors import TransportError

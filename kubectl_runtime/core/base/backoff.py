@@ -9,14 +9,14 @@ are forgiven, is the business of whoever uses it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 
 
-@dataclass(frozen=True, slots=True)
-class ExponentialBackoff:
+class ExponentialBackoff(msgspec.Struct, frozen=True):
     """See the module. Durations are seconds or `timedelta`; `maximum` may be infinite.
 
     Raises RequestError when a number makes no sense.

@@ -54,7 +54,9 @@ def to_plain(value: Any, hint: Any = Any, *, omit: Omit = Omit.NOTHING, path: st
         return _fields_to_plain(value, omit, path)
     if isinstance(value, Mapping):
         item = _values_of(hint)
-        return {to_plain(key): to_plain(entry, item, omit=omit, path=f"{path}.{key}") for key, entry in value.items()}
+        text = item is Any or not _is_bytes(item)
+        return {key if type(key) is str else to_plain(key): entry if text and type(entry) is str else to_plain(
+            entry, item, omit=omit, path=f"{path}.{key}") for key, entry in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return _items_to_plain(value, hint, omit, path)
     return _leaf(value, hint, path)
@@ -68,7 +70,7 @@ def _items_to_plain(value: Any, hint: Any, omit: Omit, path: str) -> list[Any]:
     plain = [to_plain(entry, item, omit=omit, path=f"{path}[{index}]") for index, entry in enumerate(value)]
     if omit is Omit.DEFAULTS and (keys := map_keys(hint)):
         for entry, sent in zip(value, plain, strict=True):
-            if isinstance(sent, dict) and is_record_type(type(entry)):
+            if isinstance(sent, dict) and not sent.keys() >= set(keys) and is_record_type(type(entry)):
                 whole = _fields_to_plain(entry, Omit.NOTHING, path)
                 sent.update((key, whole[key]) for key in keys if key in whole)
     return plain
@@ -116,15 +118,16 @@ def _named(hint: Any) -> str:
 def _fields_to_plain(value: Any, omit: Omit, path: str) -> dict[str, Any]:
     cls: Any = type(value)
     plain: dict[str, Any] = {}
-    for name, key, hint, default, required in _layout(cls, omit):
+    for name, key, hint, default, required, text in _layout(cls, omit):
         item = getattr(value, name)
         if item is None or item is _UNSET:
             if required and item is None:
                 plain[key] = None
             continue
-        if default is not _UNSET and type(default) is type(item) and default == item:
+        kind = type(item)
+        if default is not _UNSET and type(default) is kind and default == item:
             continue
-        plain[key] = item if type(item) is int or type(item) is bool else to_plain(
+        plain[key] = item if (kind is str and text) or kind is int or kind is bool else to_plain(
             item, hint, omit=omit, path=f"{path}.{key}")
     return plain
 
@@ -133,17 +136,21 @@ _UNSET: Any = msgspec.UNSET
 
 
 @cache
-def _layout(cls: Any, omit: Omit) -> tuple[tuple[str, str, Any, Any, bool], ...]:
-    """Attribute name, wire key, type, the default that is left out (UNSET for none), and whether it has no default at
-    all, for a Struct or dataclass."""
+def _layout(cls: Any, omit: Omit) -> tuple[tuple[str, str, Any, Any, bool, bool], ...]:
+    """Of each field of a Struct or dataclass: attribute name, wire key, type, the default that is left out (UNSET for
+    none), whether it has no default at all, and whether text goes as it is."""
     known = defaults_of(cls)
     defaults = known if omit is Omit.DEFAULTS or (omit is Omit.DECLARED and _omits_defaults(cls)) else {}
     try:
         hints = field_types(cls)
     except TypeError:  # a local class: what it declares cannot be looked at
         hints = {}
-    return tuple((name, key, hashable(hints.get(key, Any)), defaults.get(name, msgspec.UNSET), name not in known)
-                 for name, key in wire_names(cls).items())
+    found = []
+    for name, key in wire_names(cls).items():
+        hint = hashable(hints.get(key, Any))
+        found.append((name, key, hint, defaults.get(name, msgspec.UNSET), name not in known,
+                      hint is Any or not _is_bytes(hint)))
+    return tuple(found)
 
 
 def _omits_defaults(cls: Any) -> bool:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
+
+import msgspec
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.stop import StopToken
 
 
-@dataclass(frozen=True, slots=True)
-class CallScope:
+class CallScope(msgspec.Struct, frozen=True):
     """The tokens of one thread's calls. Immutable; may be entered by any number of threads."""
 
     stop: StopToken
@@ -46,7 +46,8 @@ class FirstOf(StopToken):
 
     def __init__(self, *tokens: StopToken, clock: Clock) -> None:
         """`clock`: for waits with a timeout."""
-        super().__init__(clock=clock)
+        # Not the base class's way: it has no state of its own, so no lock; one is made for each call within a run.
+        self._clock = clock
         self._tokens = tokens
 
     @property
@@ -69,6 +70,9 @@ class FirstOf(StopToken):
         finally:
             forget()
 
+    def renew(self) -> None:
+        """Nothing: it has no lock."""
+
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
         """As `StopToken.on_set`; the callback may be called once for each token that is set."""
         each = [token.on_set(callback) for token in self._tokens]
@@ -78,3 +82,6 @@ class FirstOf(StopToken):
                 take_back()
 
         return forget
+
+    def __repr__(self) -> str:
+        return f"<FirstOf {', '.join(map(repr, self._tokens))}>"

@@ -27,7 +27,8 @@ class StopToken:
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
         """A token that is not set."""
         self._clock = clock
-        self._condition = threading.Condition()
+        self._lock = threading.RLock()
+        self._condition = threading.Condition(self._lock)
         self._stopped = False
         self._reason = ""
         self._callbacks: dict[object, Callable[[], None]] = {}
@@ -35,7 +36,8 @@ class StopToken:
 
     def renew(self) -> None:
         """Be free of whoever holds its lock. For the child of a fork alone."""
-        self._condition = threading.Condition()
+        self._lock = threading.RLock()
+        self._condition = threading.Condition(self._lock)
 
     @property
     def reason(self) -> str:
@@ -74,7 +76,7 @@ class StopToken:
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have `callback` called when the token is set (now, if it is); returns a function that takes it back."""
         key = object()
-        with self._condition:
+        with self._lock:  # the condition's own; each call that waits for the network comes here twice
             stopped = self._stopped
             if not stopped:
                 self._callbacks[key] = callback
@@ -82,7 +84,7 @@ class StopToken:
             _call([callback])
 
         def forget() -> None:
-            with self._condition:
+            with self._lock:
                 self._callbacks.pop(key, None)
 
         return forget

@@ -26,12 +26,12 @@ class _Event(msgspec.Struct):
 _S = rb'\s*'
 _TEXT = rb'"(?:[^"\\]|\\.)*"'
 _BEFORE_METADATA = rb'(?:"(?:kind|apiVersion)"%b:%b%b%b,%b)*"metadata"%b:%b' % (_S, _S, _TEXT, _S, _S, _S, _S)
-_METADATA = re.compile(rb'%b\{%b%b' % (_S, _S, _BEFORE_METADATA))
-_EVENT_TYPE = re.compile(rb'%b\{%b"type"%b:%b"([A-Z]+)"' % (_S, _S, _S, _S))
-_EVENT_METADATA = re.compile(
-    _EVENT_TYPE.pattern + rb'%b,%b"object"%b:%b\{%b%b' % (_S, _S, _S, _S, _S, _BEFORE_METADATA))
-_TOKEN = re.compile(_TEXT + rb'|[\[\]{},]')
-_ITEMS = re.compile(rb'"items"%b:%b\[' % (_S, _S))
+_METADATA = rb'%b\{%b%b' % (_S, _S, _BEFORE_METADATA)
+_EVENT_TYPE = rb'%b\{%b"type"%b:%b"([A-Z]+)"' % (_S, _S, _S, _S)
+_EVENT_METADATA = _EVENT_TYPE + rb'%b,%b"object"%b:%b\{%b%b' % (_S, _S, _S, _S, _S, _BEFORE_METADATA)
+_TOKEN = _TEXT + rb'|[\[\]{},]'
+_ITEMS = rb'"items"%b:%b\[' % (_S, _S)
+# Patterns are compiled, and kept, by `re` when they are needed, which is when something is broken.
 
 
 def event_type(line: bytes) -> str | None:
@@ -39,7 +39,7 @@ def event_type(line: bytes) -> str | None:
     try:
         found = msgspec.json.decode(line, type=_Event).type
     except DECODE_FAILURES:
-        match = _EVENT_TYPE.match(line)
+        match = re.match(_EVENT_TYPE, line)
         found = match[1].decode() if match else None
     return found if isinstance(found, str) else None
 
@@ -56,9 +56,9 @@ def metadata(raw: bytes, *, enveloped: bool) -> Any:
         return _leading_metadata(raw, _EVENT_METADATA if enveloped else _METADATA)
 
 
-def _leading_metadata(raw: bytes, pattern: re.Pattern[bytes]) -> Any:
+def _leading_metadata(raw: bytes, pattern: bytes) -> Any:
     """The metadata that stands where API servers write it, before the part that cannot be parsed."""
-    found = pattern.match(raw)
+    found = re.match(pattern, raw)
     if not found:
         return None
     try:
@@ -90,7 +90,7 @@ def split_page(page: bytes) -> tuple[bytes, list[bytes]] | None:
         return None
     items: list[bytes] = []
     depth, start = 0, begin
-    for token in _TOKEN.finditer(page, begin):
+    for token in re.compile(_TOKEN).finditer(page, begin):
         mark = token[0]
         if depth == 0 and mark in (b",", b"]"):
             if piece := page[start:token.start()].strip():
@@ -108,12 +108,12 @@ def split_page(page: bytes) -> tuple[bytes, list[bytes]] | None:
 def _items_begin(page: bytes) -> int | None:
     """Where the list of the top level's `items` begins, behind its bracket."""
     depth = 0
-    for token in _TOKEN.finditer(page):
+    for token in re.compile(_TOKEN).finditer(page):
         mark = token[0]
         if mark in (b"[", b"{"):
             depth += 1
         elif mark in (b"]", b"}"):
             depth -= 1
-        elif depth == 1 and mark == b'"items"' and (found := _ITEMS.match(page, token.start())):
+        elif depth == 1 and mark == b'"items"' and (found := re.compile(_ITEMS).match(page, token.start())):
             return found.end()
     return None

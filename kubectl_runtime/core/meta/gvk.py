@@ -1,9 +1,11 @@
 """Names of types: group, version, kind, plural and scope."""
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
+
+import msgspec
+import msgspec.structs
 
 from kubectl_runtime.core.base.errors import RequestError
 
@@ -15,8 +17,7 @@ class Scope(Enum):
     CLUSTER = "Cluster"
 
 
-@dataclass(frozen=True, slots=True)
-class GroupVersionKind:
+class GroupVersionKind(msgspec.Struct, frozen=True):
     """A kind in one version of its API group; the core group is the empty text."""
 
     group: str
@@ -35,8 +36,7 @@ class GroupVersionKind:
         return join_api_version(self.group, self.version)
 
 
-@dataclass(frozen=True, slots=True)
-class ApiResource:
+class ApiResource(msgspec.Struct, frozen=True):
     """What a client must know of a kind to reach it: `kind` arguments take one of these or a resource class."""
 
     group: str
@@ -78,7 +78,7 @@ class ApiResource:
 
     def with_version(self, version: str) -> ApiResource:
         """The same kind in another version of its group."""
-        return replace(self, version=version)
+        return msgspec.structs.replace(self, version=version)
 
 
 class HasApiResource(Protocol):

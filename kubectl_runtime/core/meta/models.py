@@ -16,8 +16,8 @@ from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 
 M = TypeVar("M")
-_LIST = re.compile(r"list\[(.*)\]$")
-_MAP = re.compile(r"dict\((?:[^,]*), (.*)\)$")
+_LIST = r"list\[(.*)\]$"
+_MAP = r"dict\((?:[^,]*), (.*)\)$"
 
 
 def is_model(value: object) -> bool:
@@ -67,9 +67,9 @@ def _convert(plain: Any, declared: str, models: Any) -> Any:
         return plain
     if declared == "datetime":
         return parse_time(plain)
-    if found := _LIST.match(declared):
+    if found := re.match(_LIST, declared):
         return [_convert(item, found[1], models) for item in plain]
-    if found := _MAP.match(declared):
+    if found := re.match(_MAP, declared):
         return {key: _convert(item, found[1], models) for key, item in plain.items()}
     inner = getattr(models, declared, None)
     return plain if inner is None else _build(plain, inner, models)

@@ -11,8 +11,8 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 DECODE_FAILURES = (msgspec.MsgspecError, UnicodeError, RecursionError)
 """What msgspec raises for bytes from outside: wrong types or syntax, invalid UTF-8, too many levels."""
 
-_PATH = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
-_VALUE = re.compile(r"Invalid (?:enum )?value .*", re.DOTALL)
+_PATH = r" - at `(?:key in )?(\$[^`]*)`$"
+_VALUE = r"(?s)Invalid (?:enum )?value .*"
 
 
 class DecodeError(KubeError):
@@ -39,11 +39,11 @@ def problem_of(failure: Exception, *, enveloped: bool = False, at: str = "$") ->
     if isinstance(failure, UnicodeError):
         return at, f"{at} is not valid UTF-8"
     message = str(failure)
-    found = _PATH.search(message)
+    found = re.search(_PATH, message)
     path = found[1] if found else "$"
     if found:
         message = message[: found.start()]
     if enveloped:
         path = path.replace("$.object", "$", 1)
     path = at + path[1:]
-    return path, f"{path}: {_VALUE.sub('the value is not one of those allowed', message)}"
+    return path, f"{path}: {re.sub(_VALUE, 'the value is not one of those allowed', message)}"

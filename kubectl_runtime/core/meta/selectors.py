@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
@@ -29,8 +28,7 @@ from kubectl_runtime.core.meta.models import from_model, is_model
 _OPERATORS = {"In": "in", "NotIn": "notin", "=": "=", "!=": "!=", "Exists": "exists", "DoesNotExist": "!"}
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """One requirement on one label; `operator` is `=`, `!=`, `in`, `notin`, `exists`, `!`, `gt` or `lt`.
 
     Raises RequestError for another operator, and for a key or a value that no label can have: rendered, it might say
@@ -44,10 +42,10 @@ class Requirement:
     def __post_init__(self) -> None:
         if self.operator not in _MATCHERS:
             raise RequestError(f"label {self.key!r}: {self.operator!r} is none of {', '.join(_MATCHERS)}")
-        if not isinstance(self.key, str) or not _IS_KEY(self.key):
+        if not isinstance(self.key, str) or not re.fullmatch(_KEY, self.key):
             raise RequestError(f"{self.key!r} is no key of a label")
         for value in self.values:
-            if not isinstance(value, str) or not _IS_VALUE(value):
+            if not isinstance(value, str) or not re.fullmatch(_VALUE, value):
                 raise RequestError(f"label {self.key!r}: {value!r} is no value of a label")
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -86,8 +84,7 @@ _MATCHERS: dict[str, Callable[[str | None, tuple[str, ...]], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(msgspec.Struct, frozen=True):
     """A label selector: all of its requirements must hold. Immutable; `str()` is what requests carry."""
 
     requirements: tuple[Requirement, ...] = ()
@@ -226,22 +223,21 @@ def _split(text: str) -> list[str]:
 
 _KEY = r"(?:[A-Za-z0-9][A-Za-z0-9.-]*/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?"
-_IS_KEY = re.compile(_KEY).fullmatch
-_IS_VALUE = re.compile(_VALUE).fullmatch
-_COMPARISON = re.compile(rf"({_KEY})\s*(==|=|!=|>|<)\s*({_VALUE})$")
-_SET = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)$")
-_EXISTENCE = re.compile(rf"(!?)\s*({_KEY})$")
+_COMPARISON = rf"({_KEY})\s*(==|=|!=|>|<)\s*({_VALUE})$"
+_SET = rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)$"
+_EXISTENCE = rf"(!?)\s*({_KEY})$"
+"""Texts, which `re` compiles and keeps when they are first needed: most programs start without selectors."""
 _SIGNS = {"==": "=", "=": "=", "!=": "!=", ">": "gt", "<": "lt"}
 
 
 def _parse_requirement(part: str) -> Requirement:
-    if found := _COMPARISON.match(part):
+    if found := re.match(_COMPARISON, part):
         return Requirement(found[1], _SIGNS[found[2]], (found[3],))
-    if found := _SET.match(part):
+    if found := re.match(_SET, part):
         values = tuple(value.strip() for value in found[3].split(","))
-        if all(map(_IS_VALUE, values)):
+        if all(re.fullmatch(_VALUE, value) for value in values):
             return Requirement(found[1], found[2], values)
-    if found := _EXISTENCE.match(part):
+    if found := re.match(_EXISTENCE, part):
         return Requirement(found[2], "!" if found[1] else "exists")
     raise RequestError(f"malformed label selector: {part!r} is neither key, !key, key=value, key!=value, "
                        "key in (…), key notin (…), key>n nor key<n")

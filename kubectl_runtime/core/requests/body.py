@@ -16,7 +16,7 @@ from kubectl_runtime.core.objects.partial import is_partial
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.patch import JSON, Patch
 
-_MODEL = re.compile(r"V\d+(?:(?:alpha|beta)\d+)?([A-Z]\w*)")
+_MODEL = r"V\d+(?:(?:alpha|beta)\d+)?([A-Z]\w*)"
 
 
 def plain_body(body: Any, *, defaults: bool = True) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def apply_body(body: Any, resource: ApiResource, name: str | None, namespace: st
 def _check_model(body: Any, resource: ApiResource) -> None:
     """Models of the official client do not say their kind unless told to; their class does."""
     cls = type(body)
-    found = _MODEL.fullmatch(cls.__name__) if cls.__module__.startswith("kubernetes.") else None
+    found = re.fullmatch(_MODEL, cls.__name__) if cls.__module__.startswith("kubernetes.") else None
     if found is not None and found[1] != resource.kind:
         raise RequestError(f"the body is a {cls.__name__}, but the request is for a {resource.kind}")
 

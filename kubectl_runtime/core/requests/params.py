@@ -6,8 +6,10 @@ keywords, or as one of these values, not both (`core.requests.choice`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, Self
+
+import msgspec
+from msgspec.structs import force_setattr, replace
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
@@ -22,8 +24,7 @@ Propagation = Literal["Background", "Foreground", "Orphan"]
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
 
 
-@dataclass(frozen=True, slots=True)
-class GetParams:
+class GetParams(msgspec.Struct, frozen=True):
     """`resource_version`: "0" takes any version, from the server's cache; None the most recent."""
 
     resource_version: str | None = None
@@ -33,8 +34,7 @@ class GetParams:
             yield "resourceVersion", self.resource_version
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListParams:
+class ListParams(msgspec.Struct, frozen=True, kw_only=True):
     """Which objects, how many at once, and how fresh. The defaults list everything, at the most recent version."""
 
     label_selector: LabelSelection | None = None
@@ -79,8 +79,7 @@ class ListParams:
             yield "resourceVersionMatch", self.resource_version_match
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchParams:
+class WatchParams(msgspec.Struct, frozen=True, kw_only=True):
     """`timeout`: how long the server keeps the watch open; any length (the watcher's own is random in [232, 290] s)."""
 
     label_selector: LabelSelection | None = None
@@ -105,8 +104,7 @@ class WatchParams:
             yield "resourceVersionMatch", "NotOlderThan"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostParams:
+class PostParams(msgspec.Struct, frozen=True, kw_only=True):
     """Of create and replace. `dry_run`: the server checks and answers, but stores nothing."""
 
     dry_run: bool = False
@@ -122,8 +120,7 @@ class PostParams:
         yield from _writing(self.dry_run, self.field_manager, self.field_validation)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PatchParams:
+class PatchParams(msgspec.Struct, frozen=True, kw_only=True):
     """Of patch. `force` takes fields from other managers, and exists for server-side apply only."""
 
     dry_run: bool = False
@@ -154,16 +151,14 @@ class PatchParams:
             yield "force", "true"
 
 
-@dataclass(frozen=True, slots=True)
-class Preconditions:
+class Preconditions(msgspec.Struct, frozen=True):
     """The object is deleted only if it still has this uid and version."""
 
     uid: str | None = None
     resource_version: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteParams:
+class DeleteParams(msgspec.Struct, frozen=True, kw_only=True):
     """Of delete. `grace_period_seconds` 0 deletes at once; None takes the kind's default."""
 
     dry_run: bool = False
@@ -219,10 +214,11 @@ class _Selecting(Protocol):
 
 
 def keep_selections(params: _Selecting) -> None:
-    """For `__post_init__` of a frozen dataclass: its selectors in forms that are immutable, hashable and compare by
-    what they say, whatever was given. Raises RequestError for what is no selector."""
-    object.__setattr__(params, "label_selector", label_selection(params.label_selector))
-    object.__setattr__(params, "field_selector", field_selection(params.field_selector))
+    """For `__post_init__` of a frozen Struct or dataclass: its selectors in forms that are immutable, hashable and
+    compare by what they say, whatever was given. Raises RequestError for what is no selector."""
+    keep: Any = force_setattr if isinstance(params, msgspec.Struct) else object.__setattr__
+    keep(params, "label_selector", label_selection(params.label_selector))
+    keep(params, "field_selector", field_selection(params.field_selector))
 
 
 def _selection(params: ListParams | WatchParams) -> Query:

@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from kubectl_runtime.core.base.errors import RequestError
 
@@ -13,8 +14,7 @@ JSON = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Patch:
+class Patch(msgspec.Struct, frozen=True):
     """A patch and how the server is to read it. Made by the four class methods."""
 
     content_type: str

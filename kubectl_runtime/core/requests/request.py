@@ -6,13 +6,14 @@ name. `name` may be the object itself, or its ObjectRef.
 """
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlencode
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.encode import encode_plain
@@ -46,8 +47,7 @@ class Retry(Enum):
     """The caller has a backoff of its own, and wants to know of every failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One HTTP request below the server's base URL.
 
     `resource` is None for what is about no kind (discovery, the server's version); then `said` says it in words.
@@ -62,9 +62,12 @@ class Request:
     name: str | None = None
     query: tuple[tuple[str, str], ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
-    body: bytes | None = field(default=None, repr=False)
+    body: bytes | None = None
     retry: Retry = Retry.SAFE
     subresource: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Request {self.method} {self.target}: {self.operation}>"  # not its body, which may be a Secret
 
     @property
     def operation(self) -> str:
@@ -81,11 +84,10 @@ class Request:
     @property
     def target(self) -> str:
         """Path and query, encoded."""
-        return f"{self.path}?{urlencode(self.query, quote_via=quote)}" if self.query else self.path
+        return f"{self.path}?{_encoded(self.query)}" if self.query else self.path
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where requests for a resource go: the whole cluster, or one namespace. `metadata_only` asks for metadata alone.
 
     Raises RequestError for a namespace on a cluster-scoped kind, and for what cannot be part of a path.
@@ -94,7 +96,7 @@ class Place:
     resource: ApiResource
     namespace: str | None = None
     metadata_only: bool = False
-    _collection: str = field(init=False, repr=False, compare=False)
+    _collection: str = ""
 
     def __post_init__(self) -> None:
         resource, namespace = self.resource, self.namespace
@@ -104,7 +106,7 @@ class Place:
             raise RequestError(f"{resource.kind}: the namespace is empty; None (Api.all) means all of them")
         root, plural = _root(resource.group, resource.version, resource.plural)
         within = "" if namespace is None else f"/namespaces/{segment(namespace, 'namespace')}"
-        object.__setattr__(self, "_collection", f"{root}{within}/{plural}")
+        force_setattr(self, "_collection", f"{root}{within}/{plural}")
 
     def path(self, name: str | None = None, subresource: str | None = None) -> str:
         """`/apis/apps/v1/namespaces/default/deployments/a/scale`. Raises RequestError for what cannot be a name."""
@@ -116,6 +118,12 @@ class Place:
     def words(self, verb: str, name: object = None, subresource: str | None = None) -> str:
         """`get deployments.apps/scale default/a`."""
         return _words(self.resource, self.namespace, verb, name, subresource)
+
+
+@lru_cache(maxsize=1024)
+def _encoded(query: tuple[tuple[str, str], ...]) -> str:
+    """A program sends few different ones, but for the tokens of its pages."""
+    return urlencode(query, quote_via=quote)
 
 
 @lru_cache(maxsize=1024)
@@ -152,7 +160,7 @@ def watch(place: Place, params: WatchParams | None = None, resource_version: str
     version = (("resourceVersion", resource_version),) if resource_version else ()
     request = _on_kind(place, "GET", "watch", query=(("watch", "true"), *chosen.query(), *version), many=True,
                        retry=retry)
-    return dataclasses.replace(request, headers=(*request.headers, ("Accept-Encoding", "identity")))
+    return msgspec.structs.replace(request, headers=(*request.headers, ("Accept-Encoding", "identity")))
 
 
 def create(place: Place, body: Any, params: PostParams | None = None, *, name: Named | None = None,

@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError, AuthError, RequestError, TransportError

@@ -63,6 +63,36 @@ def test_an_answer_that_breaks_off_in_its_head_is_no_answer(request_: Request, h
         assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("size", [1, 2048, 300_000])
+def test_an_answer_in_chunks_comes_whole_and_its_connection_serves_the_next_call(size: int) -> None:
+    body = bytes(range(256)) * 3000
+
+    def chunks(peer: Peer, _: Received) -> None:
+        peer.start_stream()
+        for begin in range(0, len(body) if size > 1 else 500, size):
+            peer.chunk(body[begin:begin + size])
+        peer.send(b"0\r\nX-Trailer: a\r\n\r\n")
+
+    with WireServer(answering(chunks, chunks)) as server, server.client(client=FAST) as client:
+        for _ in range(2):
+            assert client.request(GET) == (body if size > 1 else body[:500])
+    assert {request.connection for request in server.requests} == {server.requests[0].connection}
+
+
+@pytest.mark.parametrize("end", [b"", b"5\r\nab", b"5\r\nabcdeXX", b"zz\r\n", b"0\r\n"])
+def test_an_answer_in_chunks_that_breaks_off_is_none(end: bytes) -> None:
+    def cut(peer: Peer, _: Received) -> None:
+        peer.start_stream()
+        peer.chunk(b'{"a": ')
+        peer.send(end)
+        peer.close()
+
+    with WireServer(answering(cut)) as server, server.client(client=FAST) as client:
+        with pytest.raises(TransportError, match="was lost"):
+            client.request(GET)
+        assert len(server.requests) == 1, "an answer had begun"
+
+
 @pytest.mark.parametrize("head",
                          [b"204 No Content\r\n", b"200 OK\r\nContent-Length: 0\r\n",
                           b"200 OK\r\nTransfer-Encoding: chunked\r\n"])
@@ -200,6 +230,20 @@ class TestDeadlines:
                                            body=b"x" * 30_000_000))
             finally:
                 released.set()
+
+    def test_a_server_that_trickles_chunks_is_one_too(self) -> None:
+        def trickle(peer: Peer, _: Received) -> None:
+            peer.start_stream()
+            pause = threading.Event()
+            for _ in range(1000):
+                peer.chunk(b"x")
+                pause.wait(0.02)
+
+        with WireServer(answering(trickle)) as server, server.client(timeout=0.2) as client:
+            begin = time.monotonic()
+            with pytest.raises(RequestTimeout):
+                client.request(GET)
+        assert time.monotonic() - begin < 2
 
     def test_a_server_that_trickles_is_one_too(self) -> None:
         def trickle(peer: Peer, _: Received) -> None:

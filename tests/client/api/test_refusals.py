@@ -1,6 +1,7 @@
 """What a refused or lost call says and does: remedies, warnings, retries, Secrets, headers, sockets."""
 from __future__ import annotations
 
+import http.client
 import logging
 import threading
 import time
@@ -9,7 +10,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from urllib3.connection import HTTPConnection
 
 from kubectl_runtime import (
     Api,
@@ -22,7 +22,10 @@ from kubectl_runtime import (
     TransportError,
 )
 from kubectl_runtime.client.config.config import Impersonation
-from kubectl_runtime.client.http.heads import quick_answer
+from kubectl_runtime.client.http.adapters import ApiAdapter
+from kubectl_runtime.client.http.connections import request_head
+from kubectl_runtime.client.http.middleware import Answer, Call, Send
+from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import ConfigMap, Secret
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status
@@ -229,8 +232,58 @@ def test_heads_of_every_form_are_read(head: bytes) -> None:
     assert b"Folded" not in head or answer.headers["x-folded"].split() == ["a", "b"]
 
 
-def test_where_urllib3_has_no_options_to_look_at_it_reads_the_answer_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = HTTPConnection("127.0.0.1", 1)
-    del made._response_options
-    monkeypatch.setattr(HTTPConnection, "getresponse", lambda connection: ("read by urllib3", connection))
-    assert quick_answer(made) == ("read by urllib3", made)
+@pytest.mark.parametrize("pieces", [1, 7, 40])
+def test_a_head_may_come_in_pieces(pieces: int) -> None:
+    whole = b"HTTP/1.1 200 OK\r\nX-Name: a: b\r\nContent-Length: 2\r\n\r\n{}"
+
+    def serve(peer: Peer) -> None:
+        peer.receive()
+        for begin in range(0, len(whole), pieces):
+            peer.send(whole[begin:begin + pieces])
+            time.sleep(0.001)  # so that they are packets of their own
+
+    with WireServer(serve) as server, server.client(client={"retry": RetryPolicy.never()}) as client:
+        answer = client.answer(Request("GET", "/version", "get", None, "get the version"))
+    assert (answer.status, answer.body, answer.headers["x-name"]) == (200, b"{}", "a: b")
+
+
+@pytest.mark.parametrize(("method", "url", "headers"), [
+    ("GET", "/a", {"X-Evil": "1\r\nX-Admin: yes"}), ("GET", "/a", {"X-Evil\r\nX-Admin": "yes"}),
+    ("GET", "/a", {"X-Evil": "1\n"}), ("GET", "/a", {"X-Evil": "1\0"}), ("GET", "/a b", {}),
+    ("GET", "/a\r\nX-Admin: yes", {}), ("GET", "/a HTTP/1.1\r\nX-Admin: yes\r\nX:", {}), ("G\r\nET", "/a", {}),
+    ("GET", "http://proxied/a", {}), ("GET", "/a", {"host": "other"}), ("GET", "/a", {"transfer-encoding": "chunked"})])
+def test_a_head_that_is_more_than_it_says_is_left_to_the_standard_library(
+        method: str, url: str, headers: dict[str, str]) -> None:
+    usual = {"User-Agent": "me", "Accept-Encoding": "identity"}
+    assert request_head("GET", "/a?b=c%20d", "h:1", usual) == \
+        b"GET /a?b=c%20d HTTP/1.1\r\nHost: h:1\r\nUser-Agent: me\r\nAccept-Encoding: identity\r\n\r\n"
+    assert request_head(method, url, "h:1", {**usual, **headers}) is None
+
+
+@pytest.mark.parametrize("wrong", [{"X-Evil": "1\r\nX-Admin: yes"}, {"X-Evil\r\nX-Admin": "yes"}, {"X-Evil": "用"},
+                                   {"X-Evil": None}, {"X-Evil": ["a", "b"]}])
+def test_what_a_layer_puts_into_a_header_is_refused_where_no_header_can_carry_it(wrong: dict[str, Any]) -> None:
+    def evil(send: Send) -> Send:
+        def changed(call: Call) -> Answer:
+            call.headers.update(wrong)
+            return send(call)
+        return changed
+
+    with WireServer(answering(OBJECT)) as server, server.client(client={"layers": [evil]}) as client:
+        with pytest.raises(RequestError, match="get configmaps default/a: it cannot be sent as a layer") as error:
+            maps(client).get("a")
+    assert server.requests == []
+    assert "Admin" not in str(error.value)
+
+
+@pytest.mark.parametrize(("url", "host"), [
+    ("http://127.0.0.1:8080", "127.0.0.1:8080"), ("http://127.0.0.1", "127.0.0.1"), ("http://[::1]", "[::1]"),
+    ("http://[::1]:8080", "[::1]:8080"), ("http://a.example", "a.example"), ("https://a.example:443", "a.example"),
+    ("https://a.example:444", "a.example:444"), ("http://a.example:443", "a.example:443")])
+def test_the_host_header_is_the_urls_host_with_a_port_that_is_not_the_schemes_own(url: str, host: str) -> None:
+    adapter = ApiAdapter(url, size=1, tls=TlsSource(ca=None, insecure=True))
+    connection: Any = adapter._pool._new_conn()
+    assert connection._host_header() == host
+    http.client.HTTPConnection.putrequest(connection, "GET", "/", skip_accept_encoding=True)
+    assert connection._buffer[1] == f"Host: {host}".encode()
+    adapter.close()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Config, ConfigError, NotConfiguredError, RequestError
+from kubectl_runtime import AuthError, Config, ConfigError, NotConfiguredError, RequestError
 from kubectl_runtime.client.config import kubeconfig
 from kubectl_runtime.client.config.config import UNLIMITED
 from kubectl_runtime.client.config.impersonation import Impersonation
@@ -76,6 +76,37 @@ class TestKubeconfigs:
         made = kubeconfig.Kubeconfig.from_dict(document(token="geheim", password="geheim"))
         assert "geheim" not in repr(made)
         assert "geheim" not in repr(made.users)
+
+    @pytest.mark.parametrize(("cluster", "user", "said"), [
+        ({"server": "ftp://h"}, {}, r"clusters\[0\].cluster.server: the server URL"),
+        ({"server": "h:6443"}, {}, r"clusters\[0\].cluster.server: the server URL 'h:6443' has no scheme"),
+        ({"server": "https://geheim@h"}, {}, r"clusters\[0\].cluster.server: the server URL holds a user name"),
+        ({"server": "https://h?a=geheim"}, {}, r"clusters\[0\].cluster.server: "),
+        ({"server": "https://h\n"}, {}, r"clusters\[0\].cluster.server: "),
+        ({"server": f"https://{'a' * 70}.example"}, {}, r"clusters\[0\].cluster.server: the server URL"),
+        ({"tls-server-name": "a b"}, {}, r"clusters\[0\].cluster: tls-server-name is 'a b'"),
+        ({"proxy-url": "http://u:geheim@[p"}, {}, r"clusters\[0\].cluster.proxy-url is not a proxy URL"),
+        ({"proxy-url": "ftp://p"}, {}, r"clusters\[0\].cluster.proxy-url has to begin with"),
+        ({}, {"username": "a:b", "password": "geheim"}, r"users\[0\].user.username and password are of no use"),
+        ({}, {"token": "geheim\nx"}, r"users\[0\].user.token is of no use"),
+        ({}, {"as": "jane\r\nX-Evil: geheim"}, r"users\[0\].user.as cannot be sent in a header"),
+        ({}, {"as": " jane"}, r"users\[0\].user.as begins or ends with a blank"),
+        ({}, {"as": "jane", "as-groups": ["a", ""]}, r"users\[0\].user.as-groups\[1\] is empty"),
+        ({}, {"as": "jane", "as-groups": [None]}, r"users\[0\].user.as-groups\[0\] is empty"),
+        ({}, {"as": "jane", "as-groups": ["g\t"]}, r"users\[0\].user.as-groups\[0\] begins or ends"),
+        ({}, {"as": "jane", "as-uid": "1\n"}, r"users\[0\].user.as-uid cannot be sent in a header"),
+        ({}, {"as": "jane", "as-user-extra": {"": ["v"]}}, r"users\[0\].user.as-user-extra has the key ''"),
+        ({}, {"as": "jane", "as-user-extra": {"k": ["v", "\0"]}}, r"as-user-extra\['k'\]\[1\] cannot be sent"),
+    ], ids=str)
+    def test_what_cannot_work_is_an_error_that_names_file_and_field_and_no_secret(
+            self, tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], said: str) -> None:
+        content = document(**user)
+        content["clusters"][0]["cluster"].update(cluster)
+        path = write(tmp_path / "config", content)
+        with pytest.raises(ConfigError, match=f"{path}: {said}" if "as-user-extra\\[" not in said else said) as error:
+            Config.from_kubeconfig(path)
+        assert str(path) in str(error.value)
+        assert "geheim" not in str(error.value)
 
     @pytest.mark.parametrize("depth", [200, 100_000])
     def test_a_text_that_is_nested_deeply_is_an_error(self, depth: int) -> None:
@@ -164,6 +195,13 @@ class TestOverrides:
         assert config.impersonate == Impersonation("jane", ("a", "b"))
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
+    @pytest.mark.parametrize(("name", "value"), [
+        ("OVERRIDE_URL", "other:6443"), ("OVERRIDE_URL", "ftp://other"), ("IMPERSONATE_USER", "jane\n"),
+        ("IMPERSONATE_USER", "jane ")])
+    def test_what_cannot_work_is_an_error_that_names_the_variable(self, tmp_path: Path, name: str, value: str) -> None:
+        with pytest.raises(ConfigError, match=f"KUBECTL_RUNTIME_DEBUG_{name}"):
+            self.infer(tmp_path, **{name: value})
+
     def test_a_group_without_a_user_is_an_error(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="IMPERSONATE_GROUP is set without"):
             self.infer(tmp_path, IMPERSONATE_GROUP="a")
@@ -237,7 +275,13 @@ class TestFields:
     @pytest.mark.parametrize("who", [
         ("", ("g",)), ("jane", "admins"), ("jane", (), "", {"scopes": "view"}), ("jane", 5), ("jane", {"g": 1}),
         ("jane", b"g"), ("jane", None), ("jane", (), "", ["scopes"]), ("jane", (), "", None),
-        ("jane", (), "", {"scopes": 5})])
-    def test_acting_as_nobody_or_as_the_letters_of_a_group_is_an_error(self, who: tuple[Any, ...]) -> None:
-        with pytest.raises(RequestError):
+        ("jane", (), "", {"scopes": 5}), (5,), ("jane ",), ("\tjane",), ("jane", (" g",)), ("jane", (5,)),
+        ("jane", (), 5), ("jane", (), "", {"": ("v",)}), ("jane", (), "", {"k\n": ("v",)})])
+    def test_acting_as_nobody_or_as_somebody_else_than_is_said_is_an_error(self, who: tuple[Any, ...]) -> None:
+        with pytest.raises(RequestError, match=r"Impersonation: (user|groups|uid|extra)"):
             Impersonation(*who)
+
+    @pytest.mark.parametrize("given", [{"username": "a:b"}, {"token": "a\nb"}, {"token": " "}])
+    def test_a_credential_that_cannot_be_sent_says_where_it_comes_from(self, given: dict[str, str]) -> None:
+        with pytest.raises(AuthError, match="my settings: "):
+            Config(cluster_url="https://h", origin="my settings", **given).credentials()  # type: ignore[arg-type]

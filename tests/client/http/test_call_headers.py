@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kubectl_runtime import (
     Api,
@@ -112,7 +113,7 @@ class TestHeaders:
 
     def test_headers_of_the_config_are_sent_and_those_of_the_request_win(self) -> None:
         sent = self.headers(
-            Request(**{**{f: getattr(GET, f) for f in GET.__slots__}, "headers": (("Accept", "a/b"),)}),
+            replace(GET, headers=(("Accept", "a/b"),)),
             headers={"x-mine": "1", "accept": "c/d"},
         )
         assert sent.all_of("X-Mine") == ["1"]

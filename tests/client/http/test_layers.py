@@ -51,6 +51,20 @@ class TestStack:
         self.calls(layers, says(503), says(503), says(200, config_map()))
         assert seen == ["outside"] + ["inside", "last"] * 3
 
+    def test_a_layer_that_gives_nothing_to_call_is_a_configuration_error(self) -> None:
+        with pytest.raises(ConfigError, match="returned a NoneType"):
+            Client(Config(cluster_url=URL), layers=[lambda send: None])  # type: ignore[arg-type, return-value]
+
+    @pytest.mark.parametrize("deadline", [float("inf"), 1e18])
+    def test_a_layer_may_take_the_time_limit_away(self, deadline: float) -> None:
+        def patient(send: Send) -> Send:
+            def sent(call: Call) -> Answer:
+                call.deadline = deadline
+                return send(call)
+            return sent
+
+        self.calls([patient], says(200, config_map()))
+
     def test_layers_that_are_put_at_one_place_keep_their_order(self) -> None:
         seen: list[str] = []
         first, second, third = (noting(name, seen) for name in ("1", "2", "3"))

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from kubectl_runtime import ApiResource, RequestTimeout, StopToken, TransportError
-from kubectl_runtime.client.http.streams import ByteStream, LineSplitter, _raw_file
+from kubectl_runtime.client.http.streams import ByteStream, LineSplitter, raw_file
 from kubectl_runtime.core.requests.request import Request
 from tests.client.wire_server import Peer, Serve, WireServer, answering, says
 
@@ -71,7 +71,7 @@ def test_the_direct_reader_is_in_use() -> None:
         server.client() as client,
         client.stream(WATCH) as stream,
     ):
-        assert _raw_file(stream._response.raw) is not None
+        assert raw_file(stream._response.raw) is not None
 
 
 def test_chunked_bodies_over_plain_and_tls(secure: tuple[ssl.SSLContext | None, dict[str, object]]) -> None:

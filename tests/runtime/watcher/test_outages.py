@@ -174,6 +174,36 @@ def test_a_server_that_refuses_for_ever_is_asked_at_most_once_in_ten_seconds_aft
     assert len(world.adapter.since(begun)) / 600 / 3 <= 0.1
 
 
+def test_credentials_that_are_refused_for_two_minutes_are_tried_a_few_times_a_minute_and_then_every_watch_is_back(
+        caplog: pytest.LogCaptureFixture) -> None:
+    world = World(3)
+    for number in range(3):
+        world.put(f"n{number}", "a")
+    refused = world.server.faults.on().status(401)  # from the very first list on, for watch 0 .. 2 alike
+    world.run(120)
+    assert len(world.adapter.times) / 3 <= 12, "attempts a watch in two minutes"
+    assert {watch.state.phase for watch in world.watches} == {Phase.WAITING}
+    assert all("Unauthorized" in watch.state.last_error or "401" in watch.state.last_error for watch in world.watches)
+    assert not any(watch.store.is_ready for watch in world.watches)
+    refused.remove()
+    world.run(61)
+    assert {watch.state.phase for watch in world.watches} == {Phase.WATCHING}
+    assert set(world.heard) == {f"n{number}/a" for number in range(3)}
+    again = world.server.faults.on().status(401)  # and for watches that were well before
+    world.server.drop_connections()
+    begun = world.clock.monotonic()
+    world.run(120)
+    assert len(world.adapter.since(begun)) / 3 <= 12
+    for number in range(3):
+        world.put(f"n{number}", "b")
+    again.remove()
+    world.run(61)
+    assert {f"n{number}/b" for number in range(3)} <= set(world.heard)
+    assert [watch.state.last_error for watch in world.watches] == [""] * 3
+    warned = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert 0 < len(warned) <= 3 * 12, "told, and not in a flood"
+
+
 def test_a_proxy_that_resets_watches_alone_is_not_asked_in_a_tight_loop_by_a_busy_client() -> None:
     world = World(2)
     world.server.faults.on("watch").drop()

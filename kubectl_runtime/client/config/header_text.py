@@ -1,0 +1,36 @@
+"""Which texts a header of HTTP can carry, and in which bytes.
+
+    fault_of("jane")             ""
+    fault_of("a\\r\\nX-Evil: 1")  what is wrong with it, without quoting it
+    as_sent("jänner")            the text whose latin-1 form, which http.client sends, is the UTF-8 form of "jänner"
+"""
+from __future__ import annotations
+
+import re
+
+_UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]").search
+
+
+def fault_of(value: object, *, identity: bool = False) -> str:
+    """What keeps `value` from being sent in a header, in words that follow its name; empty for nothing. Values are not
+    quoted: they may be secret. An `identity` must arrive as it is: not empty, and without blanks at its ends, which are
+    no part of a header, so that the server would see somebody else.
+    """
+    if not isinstance(value, str):
+        return f"is a {type(value).__name__}, where text is expected"
+    if identity and not value:
+        return "is empty"
+    if _UNSENDABLE(value):
+        return "cannot be sent in a header: it has line breaks or other control characters"
+    if identity and value != value.strip(" \t"):
+        return "begins or ends with a blank, which a header cannot carry"
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return "cannot be sent in a header: it is no text that UTF-8 could carry"
+    return ""
+
+
+def as_sent(value: str) -> str:
+    """`value`, which has no fault, as http.client has to be given it."""
+    return value if value.isascii() else value.encode().decode("latin-1")
