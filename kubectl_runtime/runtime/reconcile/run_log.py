@@ -119,8 +119,8 @@ class RunLog:
         if isinstance(run.told, Told) and outcome.result in (RunResult.SUCCESS, RunResult.REQUEUE_AFTER):
             self._recovered(run.told, ctx, now)
         if self._logger.isEnabledFor(logging.DEBUG):
-            self._say(logging.DEBUG, ctx, "%s: ran for %s in %s: %s", said(ctx.ref), ctx.reason or "no reason given",
-                      readable(now - run.started), _result(outcome))
+            self._say(logging.DEBUG, ctx, "%s: ran %s (%s): %s", said(ctx.ref), readable(now - run.started),
+                      ctx.reason or "no reason given", _result(outcome))
 
     def overdue(self, ctx: Context[Any], took: float, timeout: float) -> None:
         """A run has ended that took longer than it was given."""
