@@ -84,7 +84,8 @@ class RunFilter(logging.Filter):
 
 
 class TextFormatter(logging.Formatter):
-    """`time LEVEL logger: message [ID Kind namespace/name]`, the last only inside a run that it does not name yet."""
+    """`time LEVEL logger: message [ID Kind namespace/name]`, the last only inside a run; what of it stands in the
+    message already is left out."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
@@ -95,7 +96,8 @@ class TextFormatter(logging.Formatter):
         if identity is None or identity in text:
             return text
         ref = getattr(record, "ref", None)
-        return f"{text} [{identity} {said(ref)}]" if isinstance(ref, ObjectRef) else f"{text} [{identity}]"
+        named = isinstance(ref, ObjectRef) and said(ref) not in text
+        return f"{text} [{identity} {said(ref)}]" if named else f"{text} [{identity}]"
 
 
 class JsonFormatter(logging.Formatter):

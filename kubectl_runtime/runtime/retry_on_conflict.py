@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, RequestError
-from kubectl_runtime.core.base.scope import FirstOf, call_scope
+from kubectl_runtime.core.base.scope import with_scope
 from kubectl_runtime.core.base.stop import StopToken
 
 T = TypeVar("T")
@@ -66,9 +66,7 @@ def retry_on_conflict(attempt: Callable[[], T], *, backoff: ConflictBackoff = DE
     `stop` is set, and at once whatever else `attempt` raises, conflicts between field managers included. `retry`
     decides which errors are tried again. Waits on `clock`, or that of `stop`; in a controller's run, no longer than it.
     """
-    waiting, dice = stop or StopToken(clock=clock), rng or random.Random()
-    if (scope := call_scope()) is not None:
-        waiting = FirstOf(waiting, scope.stop, clock=clock)
+    waiting, dice = with_scope(stop or StopToken(clock=clock), clock), rng or random.Random()
     for number in range(backoff.steps):
         try:
             return attempt()

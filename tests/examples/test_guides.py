@@ -21,6 +21,7 @@ from tests.examples.programs import LIMIT, ROOT, Program, blocks, environment
 GUIDE = ROOT / "examples" / "guides" / "first-controller.md"
 DELETION_GUIDE = ROOT / "examples" / "guides" / "deletion-and-finalizers.md"
 APPLY_GUIDE = ROOT / "examples" / "guides" / "server-side-apply-and-conditions.md"
+PREDICATES_GUIDE = ROOT / "examples" / "guides" / "predicates-and-triggers.md"
 RELATIONS_GUIDE = ROOT / "examples" / "guides" / "relations.md"
 RESOURCES_GUIDE = ROOT / "examples" / "guides" / "custom-resources.md"
 OBSERVABILITY_GUIDE = ROOT / "examples" / "guides" / "observability.md"
@@ -152,6 +153,17 @@ def test_the_guide_to_custom_resources_is_short_and_its_tests_types_and_commands
     assert "class OvenSpec(" in run(tmp_path, "-m", "kubectl_runtime", "codegen", "crd.yaml").stdout
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
     done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "bakery.py")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_guide_to_predicates_is_short_and_its_tests_and_types_are_right(tmp_path: Path) -> None:
+    assert len(PREDICATES_GUIDE.read_text().splitlines()) <= 150
+    save_blocks(PREDICATES_GUIDE, tmp_path)
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+    pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
+    done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "sites.py")
     assert done.returncode == 0, done.stdout
 
 

@@ -113,11 +113,11 @@ def test_each_record_inside_a_run_carries_the_run_and_none_outside() -> None:
 
 def test_at_debug_there_is_a_line_for_each_run_and_at_info_a_recovery_says_after_how_many_attempts() -> None:
     lines = [json.loads(line) for line in reconciled(io.StringIO(), json_lines=True)]
-    runs = [line["message"] for line in lines if line["level"] == "debug" and ": ran for " in line["message"]]
+    runs = [line["message"] for line in lines if line["level"] == "debug" and ": ran " in line["message"]]
     assert len(runs) == 2
-    assert runs[0].startswith("Parent default/a: ran for object updated in 0 ms: error, again in ")
+    assert runs[0].startswith("Parent default/a: ran 0 ms (object updated): error, again in ")
     assert runs[0].endswith(": TransportError: planned")
-    assert runs[1] == "Parent default/a: ran for error policy requested retry in 0 ms: requeue_after, again in 5 min"
+    assert runs[1] == "Parent default/a: ran 0 ms (error policy requested retry): success, again in 5 min"
     assert [line["message"] for line in lines if "works again" in line["message"]] == [
         next(line["message"] for line in lines
              if line["message"].startswith("Parent default/a: works again after 1 failed attempts in "))]

@@ -18,7 +18,6 @@ each attempt, unless they are put elsewhere in the stack (stack.py).
 """
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -32,6 +31,7 @@ from kubectl_runtime.client.http.failures import ConnectionFailed, decode_status
 from kubectl_runtime.client.http.retry import Failure, RetryPolicy, retry_after
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ConfigError
+from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
@@ -40,7 +40,11 @@ from kubectl_runtime.core.requests.request import Request, Retry
 log = guarded_logger(__name__)
 
 _WARN_AT = 4
-"""The retry of a call that is reported, about two seconds after its beginning."""
+"""The retry from which on a call drags on, about two seconds after its beginning: its caller would learn of the trouble
+only when it gives up."""
+
+_WARN_EVERY = 60.0
+"""Seconds between two warnings of a client, however often its server fails and answers in between."""
 
 
 class Call(msgspec.Struct):
@@ -103,10 +107,52 @@ def base_url(url: str) -> Layer:
     return layer
 
 
+class RetryLog:
+    """What the log says of the retries of one client's calls to one host. Safe to use from any thread.
+
+        a retry                                        DEBUG
+        one of a call that drags on                    WARNING, and no other one before
+        the next answer to any call, after a warning   INFO: how many retries there were, and for how long
+    """
+
+    def __init__(self, clock: Clock, host: str) -> None:
+        self._clock = clock
+        self._host = host
+        self._lock = ForkSafeLock()
+        self._since = -inf
+        self._retries = 0
+        self.told = False
+        """A warning was given, and nothing was answered since."""
+
+    def retried(self, call: Call, failure: object) -> None:
+        """`call` is about to be sent again, because of `failure`."""
+        now = self._clock.monotonic()
+        with self._lock:
+            warn = call.attempt >= _WARN_AT and not self.told and now - self._since >= _WARN_EVERY
+            if warn:
+                self._since, self._retries, self.told = now, 0, True
+            self._retries += 1
+        if warn:
+            log.warning("%s (retry %d); other calls to %s that fail like this are retried without a word until one is "
+                        "answered", failure, call.attempt, self._host or "the server")
+        else:
+            log.debug("%s (retry %d)", failure, call.attempt)
+
+    def answered(self) -> None:
+        """The server has answered a call, after a warning."""
+        with self._lock:
+            told, self.told, retries = self.told, False, self._retries
+        if told:
+            log.info("%s answers again, %.0f s after the warning and after %d retries", self._host or "the server",
+                     self._clock.monotonic() - self._since, retries)
+
+
 def retrying(policy: RetryPolicy, clock: Clock, host: str = "", observer: Observer = NO_OBSERVER) -> Layer:
     """Attempts again as `policy` says, within the call's deadline; waits on its stop token and gives up when that is
     set. `observer` hears of it before the wait.
     """
+
+    retries = RetryLog(clock, host)
 
     def layer(send: Send) -> Send:
         def persistent(call: Call) -> Answer:
@@ -117,6 +163,8 @@ def retrying(policy: RetryPolicy, clock: Clock, host: str = "", observer: Observ
                 try:
                     answer = send(call)
                     if answer.status < HTTPStatus.TOO_MANY_REQUESTS:
+                        if retries.told:
+                            retries.answered()
                         return answer
                     failure = _failure(answer, clock)
                 except ConnectionFailed as lost:
@@ -134,9 +182,7 @@ def retrying(policy: RetryPolicy, clock: Clock, host: str = "", observer: Observ
                     assert answer is not None
                     return answer
                 call.attempt += 1
-                # One warning in a call that drags on: its caller would learn of the trouble only when it gives up.
-                log.log(logging.WARNING if call.attempt == _WARN_AT else logging.DEBUG, "%s (retry %d)",
-                        error or f"{call.request.operation}: HTTP {failure.code}", call.attempt)
+                retries.retried(call, error or f"{call.request.operation}: HTTP {failure.code}")
 
         return persistent
 

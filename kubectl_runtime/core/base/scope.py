@@ -41,6 +41,12 @@ def call_scope() -> CallScope | None:
     return _scope.get()
 
 
+def with_scope(stop: StopToken, clock: Clock) -> StopToken:
+    """`stop`; within a run, what is set as soon as it or the run's end is."""
+    scope = call_scope()
+    return stop if scope is None else FirstOf(stop, scope.stop, clock=clock)
+
+
 class FirstOf(StopToken):
     """Set as soon as one of several tokens is. Costs nothing until somebody waits or asks to be called."""
 

@@ -120,8 +120,8 @@ class RunLog:
         if isinstance(run.told, Told) and outcome.result in (RunResult.SUCCESS, RunResult.REQUEUE_AFTER):
             self._recovered(run.told, ctx, now)
         if self._logger.isEnabledFor(logging.DEBUG):
-            self._say(logging.DEBUG, ctx, "%s: ran for %s in %s: %s", said(ctx.ref), ctx.reason or "no reason given",
-                      readable(now - run.started), _result(outcome))
+            self._say(logging.DEBUG, ctx, "%s: ran %s (%s): %s", said(ctx.ref), readable(now - run.started),
+                      ctx.reason or "no reason given", _result(outcome))
 
     def overdue(self, ctx: Context[Any], took: float, timeout: float) -> None:
         """A run has ended that took longer than it was given."""
@@ -149,8 +149,8 @@ class RunLog:
         with self._lock:
             tell = _crowd(self._failures, told.alike).may_repeat(now)
         if tell:
-            level, what = _kind(error, outcome)
-            self._say(level, ctx, "%s: %s still, %d attempts within %s (%s): %s", said(ctx.ref), what, told.attempts,
+            level, _ = _kind(error, outcome)
+            self._say(level, ctx, "%s: still fails after %d attempts in %s (%s): %s", said(ctx.ref), told.attempts,
                       readable(now - told.since), _again(outcome), told.text)
 
     def _recovered(self, told: Told, ctx: Context[Any], now: float) -> None:
@@ -183,7 +183,7 @@ def _kind(error: BaseException, outcome: Outcome) -> tuple[int, str]:
     """The level at which a failure is told, and what it is."""
     causes = [cause.reason for cause in error.status.causes] if isinstance(error, ApiError) else []
     if OWNED in causes:
-        return logging.WARNING, ("fields belong to somebody else, until you leave them out or take them with "
+        return logging.WARNING, ("applies fields that belong to another manager; leave them out, or take them with "
                                  "force=True")
     if TERMINATING in causes:
         return logging.INFO, "a namespace is being deleted"
@@ -205,6 +205,8 @@ def _alike(alike: Alike) -> str:
 def _result(outcome: Outcome) -> str:
     if outcome.error is not None:
         return f"{outcome.result}, {_again(outcome)}: {described(outcome.error)}"
+    if outcome.result is RunResult.REQUEUE_AFTER:
+        return f"{RunResult.SUCCESS}, {_again(outcome)}"
     return str(outcome.result) if outcome.delay is None else f"{outcome.result}, {_again(outcome)}"
 
 

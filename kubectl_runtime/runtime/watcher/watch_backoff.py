@@ -23,6 +23,7 @@ from typing import TypeVar
 from kubectl_runtime.core.base.backoff import ExponentialBackoff
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.scope import with_scope
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.watcher.event import MAX_RETRY_AFTER, Event, Failed, Idle, Init, InitApply, RawStep
@@ -130,9 +131,12 @@ def backoff(steps: Iterable[RawStep[T]], stop: StopToken, target: WatchTarget, r
     empty text when it is over. Closes `steps` when it is closed.
     """
     state, failures, troubled = Backoff(rule, rng=rng), FailureLog(target), False
+    stop = with_scope(stop, clock)
     with closing_source(steps):
         for step in steps:
             if isinstance(step, Failed):
+                if stop.is_set():
+                    return
                 now = clock.monotonic()
                 delay = state.after(step, now)
                 on_trouble(failures.failed(step, now, delay))

@@ -7,6 +7,8 @@
 
 A stream never raises what a server, a network or an object did. Pull it from one thread, and close it (or let a `for`
 loop run to its end) in that thread; another thread ends it by setting the token, also while it is blocked in a read.
+Within a run of a reconciler it ends with the run's `ctx.stop` as well, as every call of the library does.
+
 After a break the list is made again and `Init` ... `InitDone` come again; deletions during the break show only as
 absence from the new list (a `reflector` finds them).
 """
@@ -20,6 +22,7 @@ from typing import Any, Protocol, TypeVar, overload
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.scope import with_scope
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.selectors import fields
@@ -58,7 +61,7 @@ class MetadataApi(Protocol[K_co]):
 def watch_steps(api: WatchApi[Any], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
                 clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None) -> Iterator[RawStep[Record]]:
     """The raw steps, of records. After a `Failed` the next pull tries again at once: whoever pulls paces it."""
-    stop = stop or StopToken(clock=clock)
+    stop = with_scope(stop or StopToken(clock=clock), clock)
     with closing(WatchDriver(api, config, stop, clock, rng or random.Random())) as driver:
         while not stop.is_set():
             out, wait, _ = driver.advance()
@@ -95,7 +98,7 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
     if config.validate:
         steps = _validated(steps, read)
     if backoff is None:
-        return readers(_without_idle(steps, stop), read)
+        return readers(_without_idle(steps, stop, clock), read)
     target = WatchTarget(api.resource, api.namespace, config.label_text, config.field_text)
     waited = backoff_stage(steps, stop, target, backoff, clock=clock, rng=rng,
                            on_trouble=lambda text: setattr(stream, "trouble", text))
@@ -171,7 +174,8 @@ def _validated(steps: Iterable[RawStep[Record]], read: Callable[[Record], Any]) 
             yield step if isinstance(step, Failed | Idle) else validated(step, read)
 
 
-def _without_idle(steps: Iterable[RawStep[Record]], stop: StopToken) -> Iterator[RawStep[Record]]:
+def _without_idle(steps: Iterable[RawStep[Record]], stop: StopToken, clock: Clock) -> Iterator[RawStep[Record]]:
+    stop = with_scope(stop, clock)
     with closing_source(steps):
         for step in steps:
             if isinstance(step, Idle):

@@ -246,10 +246,10 @@ def test_no_exception_of_a_reconciler_ends_a_thread_and_each_is_logged_once_with
     calls = Calls(answer)
     with Controller(cluster.api(Parent), concurrency=1, backoff=KeyBackoff(jitter=0)).start(calls):
         calls.wait_for(lambda seen: len(seen) == 3)
-    failures = [record for record in caplog.records if "reconcile failed" in record.getMessage()]
+    failures = [record for record in caplog.records if " fail" in record.getMessage()]
     assert len(failures) == 2
     assert "Parent default/a: reconcile failed (attempt 1, again in 5 ms)" in failures[0].getMessage()
-    assert "reconcile failed still, 2 attempts within" in failures[1].getMessage()
+    assert "still fails after 2 attempts in" in failures[1].getMessage()
     assert "(again in 10 ms)" in failures[1].getMessage()
     assert failures[0].exc_info is not None
     assert not failures[1].exc_info
@@ -373,7 +373,7 @@ def test_a_child_that_does_not_decode_is_a_failure_that_its_parent_retries(
     with controller.start(calls, error_policy=policy):
         calls.wait_for(lambda seen: len(seen) == 3)
     assert asked == [DecodeError, DecodeError]
-    assert "Parent default/a: reconcile failed still, 2 attempts" in caplog.text
+    assert "Parent default/a: still fails after 2 attempts" in caplog.text
 
 
 def test_an_object_whose_metadata_does_not_decode_is_never_shown_to_the_reconciler(

@@ -26,6 +26,7 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, SYSTEM_CLOCK
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.base.scope import call_scope
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.conditions import is_created
 from kubectl_runtime.runtime.controller.controller import Controller
@@ -36,6 +37,8 @@ from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE, Shutdown
 from kubectl_runtime.runtime.usercode import guarded_logger
+from kubectl_runtime.runtime.watcher.event import InitApply
+from kubectl_runtime.runtime.watcher.watcher import metadata_watcher, watch_object, watcher
 from kubectl_runtime.testing.clock import SimClock
 from tests.client.wire_server import Peer, WireServer, config_map
 from tests.runtime.controller.stop_phases import PHASES, measure
@@ -333,6 +336,53 @@ def test_the_librarys_own_waits_in_a_run_end_with_the_grace(cluster: FakeCluster
 
 def raised(error: Exception) -> None:
     raise error
+
+
+STREAMS: dict[str, Callable[[Api[ConfigMap]], Iterator[Any]]] = {
+    "one request": lambda api: api.watch(),
+    "a watcher": watcher,
+    "a watcher without backoff": lambda api: watcher(api, backoff=None),
+    "a watcher with a token of its own": lambda api: watcher(api, stop=StopToken()),
+    "an object": lambda api: watch_object(api, "a"),
+    "metadata": metadata_watcher}
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["an open watch", "a server that refuses"])
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS.keys())
+def test_a_stream_that_a_run_reads_ends_with_the_grace(
+        stream: Callable[[Api[ConfigMap]], Iterator[Any]], answers: bool, cluster: FakeCluster) -> None:
+    read = threading.Event()
+
+    def follow(ctx: Context[Any]) -> None:
+        for _ in stream(Api.namespaced(client, ConfigMap, "default")):
+            read.set()
+
+    with ApiServer() as server, server.client() as client:
+        Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name="a"))
+        broken = server.faults.on("list watch", resource="configmaps")
+        if not answers:
+            broken.drop()
+        running, _ = in_a_run(cluster, follow)
+        deadline = time.monotonic() + LIMIT
+        while not (read.is_set() if answers else broken.taken):
+            assert time.monotonic() < deadline
+            threading.Event().wait(0.01)
+        began = time.monotonic()
+        assert running.stop(0.5) == []
+        assert time.monotonic() - began < LIMIT / 2
+
+
+def test_a_stream_outside_of_runs_knows_nothing_of_their_end(cluster: FakeCluster) -> None:
+    """Made in a run, pulled by a thread of the program's own."""
+    streams: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    with ApiServer() as server, server.client() as client:
+        maps, stop = Api.namespaced(client, ConfigMap, "default"), StopToken()
+        running, _ = in_a_run(cluster, lambda ctx: streams.put(watcher(maps, stop=stop)))
+        events = streams.get(timeout=LIMIT)
+        running.stop()
+        maps.create(ConfigMap(name="later"))
+        assert any(isinstance(event, InitApply) and event.obj.name == "later" for event in events)
+        stop.set()
 
 
 def test_a_write_that_is_never_answered_ends_too_and_says_that_nothing_is_known(

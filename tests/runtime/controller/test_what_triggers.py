@@ -279,7 +279,7 @@ def test_on_gone_that_raises_is_logged_and_tried_again(story: Story, caplog: pyt
     story.after(10)
     assert attempts == [1, 2, 3]
     assert "Parent default/a: reconcile failed (attempt 1" in caplog.text
-    assert "Parent default/a: reconcile failed still, 2 attempts" in caplog.text
+    assert "Parent default/a: still fails after 2 attempts" in caplog.text
 
 
 def test_on_gone_runs_for_whatever_asks_for_an_object_that_is_not_there(story: Story) -> None:

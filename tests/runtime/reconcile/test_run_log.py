@@ -59,10 +59,10 @@ def test_another_error_is_told_at_once_and_the_same_one_at_each_doubling(caplog:
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("Parent default/a")]
     assert [line.split("(")[0].strip() for line in lines] == [
         "Parent default/a: reconcile failed",
-        "Parent default/a: reconcile failed still, 2 attempts within 5 ms",
-        "Parent default/a: reconcile failed still, 4 attempts within 35 ms",
+        "Parent default/a: still fails after 2 attempts in 5 ms",
+        "Parent default/a: still fails after 4 attempts in 35 ms",
         "Parent default/a: reconcile failed",
-        "Parent default/a: reconcile failed still, 8 attempts within 635 ms",
+        "Parent default/a: still fails after 8 attempts in 635 ms",
         "Parent default/a: works again after 11 failed attempts in 10.2 s"]
 
 
