@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -23,6 +24,13 @@ class OwnWrites(Enum):
     controller's stores have caught up; after 5 s what they still lack is read from the server."""
     OFF = "off"
     """Reads show what the watch has shown, be it older than the write."""
+
+    @classmethod
+    def checked(cls, value: object) -> OwnWrites:
+        """`value`, if it is one of these. Raises RequestError."""
+        if isinstance(value, cls):
+            return value
+        raise RequestError(f"own_writes is one of {', '.join(map(str, cls))}, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True)

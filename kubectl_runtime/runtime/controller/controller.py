@@ -101,7 +101,7 @@ class Controller(Watched[K]):
         check_api(api, "Controller")
         check_gone(on_gone)
         reader = reader_of(as_configured(apis_of(api)[0], watch).kind)
-        reads = _own_writes_of(api.client) if own_writes is None else own_writes
+        reads = _own_writes_of(api.client) if own_writes is None else OwnWrites.checked(own_writes)
         # Nothing feeds it before the controller starts.
         store = Store(api.resource, reader, StoreState(api.resource, _clock_of(api.client)),
                       own_writes=reads is OwnWrites.OVERLAY)

@@ -180,11 +180,7 @@ class StoreWriter(Generic[K]):
 
     def end(self, reason: str) -> None:
         """Nothing will be written any more: wake those who wait for a complete list. Only the first call counts."""
-        state = self.state
-        with state.condition:
-            if state.ended is None:
-                state.ended = reason
-            state.condition.notify_all()
+        self.state.end(reason)
 
     def _index(self, changes: Changes) -> tuple[int, dict[IndexName, dict[Key, Values]]]:
         indexes = self.state.indexes
