@@ -97,7 +97,8 @@ class StoreWriter(Generic[K]):
                     continue
                 old = self.records()
                 lost = state.overlay.lost(records, old, version, mark)
-                caught_up = state.overlay.listed(records, old, version, mark)
+                vanished = (old[key] for key, record in changes.items() if record is None)
+                caught_up = state.overlay.listed(records, vanished, version, mark)
                 state.records, state.ready = records, True
                 problems = self._set_indexes(changes, values)
                 callbacks, state.on_ready = state.on_ready, ()
