@@ -47,16 +47,17 @@ class Invoker:
     """Runs one controller's reconciler. Safe to use from any thread."""
 
     def __init__(self, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None, store: Store[Any],
-                 environment: Environment[Any], *, on_result: ResultCallback | None = None) -> None:
+                 environment: Environment[Any], *, on_result: ResultCallback | None = None,
+                 on_crowd: Callable[[], object] = lambda: None) -> None:
         """Without an `error_policy` a failing key waits its backoff. `on_result` hears how each run ended that called
-        the reconciler, in the thread of the run."""
+        the reconciler, in the thread of the run. `on_crowd`: see `RunLog`."""
         self._reconcile = reconcile
         self._on_success = success_function(reconcile)
         self._error_policy = error_policy
         self._store = store
         self._environment = environment
         self._on_result = on_result
-        self._log = RunLog(environment.logger, environment.clock)
+        self._log = RunLog(environment.logger, environment.clock, on_crowd)
         self._loops = LoopDetector(environment.logger, environment.clock)
 
     def __call__(self, run: Run) -> Outcome:
