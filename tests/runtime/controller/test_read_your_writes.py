@@ -35,6 +35,7 @@ from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff
 from kubectl_runtime.runtime.watcher.watcher_config import ListSemantic, WatcherConfig
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.thoroughness import examples
 
 FOREVER = Action.await_change()
 
@@ -479,7 +480,7 @@ class Selected:
             assert store_s.get(name) == version
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), HAPPENINGS)
 def test_whatever_happens_no_read_is_older_than_the_last_own_write(
         seed: int, happenings: list[tuple[str, str, int]]) -> None:
