@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class TellingStream(Generator[T, None, None]):
+class TellingStream(Generator[T]):
     """A stream that also tells any thread what keeps it from going on. Else as the generator that it wraps."""
 
     def __init__(self, stream: Generator[T]) -> None:
@@ -16,13 +16,14 @@ class TellingStream(Generator[T, None, None]):
         self.trouble = ""
         """The last failure, as text; empty while all is well. Written by the thread that pulls."""
 
+    def __next__(self) -> T:
+        return next(self._stream)
+
     def send(self, value: None) -> T:
-        """As the stream's; blocks as it does."""
         return self._stream.send(value)
 
-    def throw(self, *raised: Any) -> T:
-        """As the stream's."""
-        return self._stream.throw(*raised)
+    def throw(self, *error: Any) -> T:
+        return self._stream.throw(*error)
 
     def close(self) -> None:
         """Close it; for the thread that pulls."""

@@ -80,7 +80,7 @@ class Client:
         Controller raises it. `use_session_send`: send through `Session.send`, for mocks of it. `observer`: told of
         attempts, retries, writes and credentials, and of what this client's controllers do. `own_writes`: how the
         stores of this client read what it wrote; a Controller may say otherwise. Raises ConfigError, RequestError
-        (headers) and AuthError for what cannot work, TypeError for an observer that is none.
+        (headers, `own_writes`) and AuthError for what cannot work, TypeError for an observer that is none.
         """
         if not isinstance(config, Config):
             raise ConfigError(f"a Client is made from a Config, not from {type(config).__name__}: "
@@ -92,7 +92,7 @@ class Client:
         """Whether the server is there; its watches wait for it together."""
         self.refusals = Refusals()
         """What the server was found not to do."""
-        self.own_writes = own_writes
+        self.own_writes = OwnWrites.checked(own_writes)
         self.shared = Shared()
         """What the users of this client, and of clients derived from it, have in common."""
         self._closing = StopToken(clock=clock)

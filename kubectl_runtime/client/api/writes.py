@@ -6,6 +6,7 @@ from enum import Enum
 
 import msgspec
 
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.codec.record import Record
@@ -24,6 +25,13 @@ class OwnWrites(Enum):
     controller's stores have caught up; after 5 s what they still lack is read from the server."""
     OFF = "off"
     """Reads show what the watch has shown, be it older than the write."""
+
+    @classmethod
+    def checked(cls, value: object) -> OwnWrites:
+        """`value`, if it is one of these. Raises RequestError."""
+        if isinstance(value, cls):
+            return value
+        raise RequestError(f"own_writes is one of {', '.join(map(str, cls))}, not {value!r}")
 
 
 class Write(msgspec.Struct, frozen=True):

@@ -109,7 +109,7 @@ class Controller(Watched[K]):
         if modify is not None:
             check_callback("modify", modify, "obj")
         reader = reader_of(as_configured(apis_of(api)[0], watch).kind)
-        reads = _own_writes_of(api.client) if own_writes is None else own_writes
+        reads = _own_writes_of(api.client, own_writes)
         # Nothing feeds it before the controller starts.
         store = Store(api.resource, reader, StoreState(api.resource, _clock_of(api.client)),
                       own_writes=reads is OwnWrites.OVERLAY)
@@ -296,6 +296,5 @@ def _clock_of(client: Client) -> Clock:
     return clock
 
 
-def _own_writes_of(client: Client) -> OwnWrites:
-    own_writes: OwnWrites = getattr(client, "own_writes", OwnWrites.OVERLAY)
-    return own_writes
+def _own_writes_of(client: Client, wanted: OwnWrites | None = None) -> OwnWrites:
+    return OwnWrites.checked(getattr(client, "own_writes", OwnWrites.OVERLAY) if wanted is None else wanted)

@@ -210,17 +210,17 @@ class Overlay:
             missing += [record for record in states if record.uid not in alive]
         return missing
 
-    def listed(self, new: Mapping[Key, Record], old: Mapping[Key, Record], version: str, mark: int | None) -> bool:
-        """That list took the place of everything, arguments as of `lost`. Whether an entry was dropped."""
+    def listed(self, new: Mapping[Key, Record], vanished: Iterable[Record], version: str, mark: int | None) -> bool:
+        """That list took the place of everything, arguments as of `lost`; `vanished` is what was stored and it lacks.
+        Whether an entry was dropped."""
         covered = [(key, own) for key, own in self.entries.items()
                    if self._is_covered(own, new.get(key), version, mark)]
         for key, own in covered:
             del self.entries[key]
             if key not in new:
                 self._remember(own.uid, version)
-        for key, record in old.items():
-            if key not in new:
-                self._remember(record.uid, version)
+        for record in vanished:
+            self._remember(record.uid, version)
         self.shown = version
         if not self.entries:
             self._due.clear()

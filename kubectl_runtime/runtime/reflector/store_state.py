@@ -48,6 +48,13 @@ class StoreState:
                 return
         callback()
 
+    def end(self, reason: str) -> None:
+        """Nothing will be written any more: wake those who wait for a complete list. Only the first call counts."""
+        with self.condition:
+            if self.ended is None:
+                self.ended = reason
+            self.condition.notify_all()
+
     def left(self) -> None:
         """Somebody reads elsewhere from now on: whoever waits here has to look again."""
         with self.condition:

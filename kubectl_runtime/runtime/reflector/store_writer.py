@@ -97,7 +97,8 @@ class StoreWriter(Generic[K]):
                     continue
                 old = self.records()
                 lost = state.overlay.lost(records, old, version, mark)
-                caught_up = state.overlay.listed(records, old, version, mark)
+                vanished = (old[key] for key, record in changes.items() if record is None)
+                caught_up = state.overlay.listed(records, vanished, version, mark)
                 state.records, state.ready = records, True
                 problems = self._set_indexes(changes, values)
                 callbacks, state.on_ready = state.on_ready, ()
@@ -180,11 +181,7 @@ class StoreWriter(Generic[K]):
 
     def end(self, reason: str) -> None:
         """Nothing will be written any more: wake those who wait for a complete list. Only the first call counts."""
-        state = self.state
-        with state.condition:
-            if state.ended is None:
-                state.ended = reason
-            state.condition.notify_all()
+        self.state.end(reason)
 
     def _index(self, changes: Changes) -> tuple[int, dict[IndexName, dict[Key, Values]]]:
         indexes = self.state.indexes

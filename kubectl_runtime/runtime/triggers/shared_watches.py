@@ -133,6 +133,7 @@ class SharedWatches:
                 self._held = [other for other in self._held if other is not held]
         if last:
             held.watch.stop.set(reason)
+            held.watch.stored.end(reason)  # it may never have been started
 
 
 class Share:

@@ -304,7 +304,7 @@ def defects(sim: Simulation, probability: float) -> Iterator[None]:
         yield
 
 
-@settings(OFTEN, max_examples=100)
+@settings(OFTEN, max_examples=examples(300))
 @given(SEEDS, WORLD, st.sampled_from([0.02, 0.2]))
 def test_whatever_raised_on_the_way_of_a_change_store_subscribers_and_queue_agree_in_the_end(
         seed: int, world: list[tuple[str, str, int]], probability: float) -> None:

@@ -18,9 +18,11 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.writes import OwnWrites
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.retry import RetryPolicy
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.prune import strip_managed_fields
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.dynamic import dynamic
+from kubectl_runtime.core.objects.partial import PartialView
 from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.runtime.controller.controller import Controller
@@ -33,6 +35,7 @@ from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff
 from kubectl_runtime.runtime.watcher.watcher_config import ListSemantic, WatcherConfig
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.thoroughness import examples
 
 FOREVER = Action.await_change()
 
@@ -316,6 +319,63 @@ def test_an_owner_runs_each_time_its_child_was_made_and_deleted_inside_a_gap_of_
         assert cluster.names(Child) == set(), f"the {time}th"
 
 
+def test_what_is_no_way_to_read_own_writes_is_refused() -> None:
+    with pytest.raises(RequestError, match=r"OwnWrites.WAIT.*not 'wait'"):
+        World(own_writes="wait")
+    with pytest.raises(RequestError, match=r"OwnWrites.WAIT.*not 'wait'"):
+        Controller(World().maps, own_writes="wait")  # type: ignore[arg-type]
+
+
+def test_the_first_run_finds_every_store_complete_however_long_the_list_of_one_is_held() -> None:
+    world = World()
+    world.parent()
+    for name in ("a", "b"):
+        world.secrets.create({"metadata": {"name": name}})
+    world.server.faults.on("list", resource="secrets").delay(3)
+    found: list[tuple[int, int]] = []
+
+    def reconcile(obj: ConfigMap, ctx: Context[Any]) -> Action:
+        found.append((len(ctx.store(ConfigMap)), len(ctx.store(Secret))))
+        return FOREVER
+
+    world.sim.start(Controller(world.maps).owns(world.secrets), reconcile)
+    world.sim.run_until(lambda: bool(found))
+    assert found == [(1, 2)]
+    assert world.sim.clock.monotonic() >= 3
+
+
+class SecretView(PartialView, frozen=True):
+    type: str = ""
+
+
+def test_a_view_of_fields_and_namespaces_are_served_by_what_is_watched_whole() -> None:
+    world = World()
+    places = Api.namespaces(world.client, Secret, ["default", "other"])
+    seen: list[object] = []
+
+    def mapper(secret: SecretView) -> None:
+        seen.append((type(secret), secret.type))
+
+    def whole(secret: Secret) -> None:
+        seen.append((type(secret), secret.type))
+
+    def reconcile(obj: ConfigMap, ctx: Context[Any]) -> Action:
+        seen.append([type(secret) for secret in ctx.store(Secret)])
+        return FOREVER
+
+    world.parent()
+    world.secrets.create(Secret(name="s", namespace="default", type="Opaque"))
+    controller = Controller(world.maps)
+    controller.watches(places, mapper, watch=WatcherConfig(fields=SecretView)).watches(places, whole).owns(places)
+    simulated = world.sim.start(controller, reconcile)
+    world.sim.run_until(lambda: len(seen) == 3)
+    assert [*simulated.assembly.watches] == [
+        "configmaps in namespace default", "secrets in namespace default", "secrets in namespace other"]
+    assert (SecretView, "Opaque") in seen
+    assert (Secret, "Opaque") in seen
+    assert [Secret] in seen
+
+
 def test_the_fuller_form_serves_both_of_one_controller() -> None:
     world = World()
     mapped: list[str] = []
@@ -420,7 +480,7 @@ class Selected:
             assert store_s.get(name) == version
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), HAPPENINGS)
 def test_whatever_happens_no_read_is_older_than_the_last_own_write(
         seed: int, happenings: list[tuple[str, str, int]]) -> None:

@@ -23,6 +23,7 @@ from kubectl_runtime.runtime.reflector.written import Written
 from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, Event, InitApply
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 from tests.runtime.watcher.watch_fakes import THING, Thing, thing
+from tests.thoroughness import examples
 
 
 class Source:
@@ -484,7 +485,7 @@ def _is_web(record: Record) -> bool:
     return (record.head.labels or {}).get("app") == "web"
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(3000), deadline=None)
 @given(WORLD, st.integers(0, 1000))
 def test_no_read_is_older_than_the_last_own_write_and_no_deletion_is_lost(
         world: list[tuple[str, str]], seed: int) -> None:

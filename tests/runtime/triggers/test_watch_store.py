@@ -162,3 +162,10 @@ def test_a_store_whose_client_is_closed_says_so_and_its_watch_ends(client: Clien
         assert (store.is_stale(60), store.has_ended, watch_threads()) == (True, True, [])
     with watch_store(maps) as late, pytest.raises(StoreNotReady):
         late.wait_until_ready(1)
+
+
+def test_a_store_that_was_closed_before_it_was_entered_keeps_nobody_waiting(maps: Api[ConfigMap]) -> None:
+    store = watch_store(maps)
+    store.close()
+    with pytest.raises(StoreNotReady, match="its store was closed"):
+        store.wait_until_ready()

@@ -1,7 +1,6 @@
 """Every stream is a generator that can be closed, as `contextlib.closing` does."""
 from __future__ import annotations
 
-import inspect
 from collections.abc import Generator
 from contextlib import closing
 from typing import Any
@@ -38,7 +37,7 @@ def test_a_stream_can_be_closed_before_and_after_its_first_item(number: int) -> 
         cluster, stop = FakeCluster(), StopToken()
         cluster.put(Parent, "a", owner="b")
         with closing(streams(cluster.api(Parent), stop)[number]) as stream:
-            assert inspect.isgenerator(stream)
+            assert isinstance(stream, Generator)
             if pull:
                 next(stream)
         assert next(stream, None) is None
