@@ -25,6 +25,7 @@ PREDICATES_GUIDE = ROOT / "examples" / "guides" / "predicates-and-triggers.md"
 RELATIONS_GUIDE = ROOT / "examples" / "guides" / "relations.md"
 RESOURCES_GUIDE = ROOT / "examples" / "guides" / "custom-resources.md"
 OBSERVABILITY_GUIDE = ROOT / "examples" / "guides" / "observability.md"
+AVAILABILITY_GUIDE = ROOT / "examples" / "guides" / "availability-and-scaling.md"
 TESTING_GUIDE = ROOT / "examples" / "guides" / "testing-without-a-cluster.md"
 
 
@@ -181,6 +182,20 @@ def test_the_observability_guide_is_short_its_tests_pass_and_its_series_exist(tm
     named = re.findall(r"\b(?:controller_runtime|workqueue|rest_client|kubectl_runtime)_\w*[a-z]\b", text)
     named = [name for name in named if "import" not in name]
     assert {name.removesuffix("_bucket") for name in named} <= {family.name for family in FAMILIES}
+
+
+def test_the_guide_to_availability_is_short_and_its_tests_and_types_are_right(tmp_path: Path,
+                                                                              plugin: list[str]) -> None:
+    assert len(AVAILABILITY_GUIDE.read_text().splitlines()) <= 150
+    program, test = blocks(AVAILABILITY_GUIDE, "python")
+    (tmp_path / "stamps.py").write_text(program)
+    (tmp_path / "test_stamps.py").write_text(test)
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin, "test_stamps.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+    pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
+    done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "stamps.py")
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_program_prints_its_crd(saved: Path) -> None:

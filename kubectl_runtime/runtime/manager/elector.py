@@ -289,8 +289,9 @@ class LeaderLock:
         return state.deadline if state.phase is Phase.LEADING else None
 
     def _describe(self) -> str:
-        return (f"{self.identity} does not lead {self.namespace}/{self.election.name}"
-                f" ({self._state.reason or self._state.phase})")
+        phase, reason = self._state.phase, self._state.reason
+        why = reason or ("its deadline has passed" if phase is Phase.LEADING else phase)
+        return f"{self.identity} does not lead {self.namespace}/{self.election.name} ({why})"
 
     def _wake(self) -> None:
         with self._changed:
