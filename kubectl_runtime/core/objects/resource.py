@@ -23,6 +23,7 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.wire import camel
 from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.codec.encode import encode_plain, identified, new_object, written_back
+from kubectl_runtime.core.codec.lineage import Kept
 from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.core.codec.views import plain_object
 from kubectl_runtime.core.codec.writeback import merge
@@ -50,7 +51,7 @@ _MADE_HERE = Head()
 class Resource(Identity, metaclass=ResourceMeta):
     """The base of every resource class; safe to hand out, since it shares only immutable data with the store."""
 
-    __slots__ = ("_plain", "_record", "_views")
+    __slots__ = ("_kept", "_plain", "_record", "_views")
     api_resource: ClassVar[ApiResource]
 
     def __init_subclass__(cls, *, group: str | None = None, version: str | None = None, kind: str | None = None,
@@ -71,6 +72,7 @@ class Resource(Identity, metaclass=ResourceMeta):
             raise RequestError(f"{type(self).__name__} is bound to no kind: give its class group=, version= and kind=")
         self._record: Record | None = None
         self._plain: dict[str, Any] | None = None
+        self._kept: dict[str, Kept] | None = None
         self._views: dict[str, Any] = {"metadata": metadata or new_metadata(
             type(self).__name__, name=name, namespace=namespace, generate_name=generate_name, labels=labels,
             annotations=annotations, finalizers=finalizers, owner_references=owner_references)}
@@ -88,6 +90,7 @@ class Resource(Identity, metaclass=ResourceMeta):
         self = cls.__new__(cls)
         self._record = record
         self._plain = None
+        self._kept = None
         self._views = {}
         return self
 
@@ -162,7 +165,9 @@ class Resource(Identity, metaclass=ResourceMeta):
         if key not in views:
             codec = codecs_of(type(self))[key]
             record = self._record
-            views[key] = codec.absent(self.ref) if record is None else codec.view_of(record)
+            views[key] = view = codec.absent(self.ref) if record is None else codec.view_of(record)
+            if codec.lists is not None and record is not None and (kept := codec.lists.items(view)):
+                self._kept = {**(self._kept or {}), key: kept}
         return views[key]
 
     def _content(self) -> dict[str, Any]:
@@ -208,7 +213,7 @@ class Resource(Identity, metaclass=ResourceMeta):
             sparse: dict[str, Any] = merge(new_object(self.api_resource, self._views, codecs, defaults=False),
                                            said, self._plain)
             return sparse
-        return written_back(self._record, codecs, self._views, self._plain)
+        return written_back(self._record, codecs, self._views, self._plain, self._kept or {})
 
     def to_bytes(self) -> bytes:
         """`to_dict` as JSON."""
@@ -228,7 +233,8 @@ class Resource(Identity, metaclass=ResourceMeta):
         cls = type(self)
         base, resource = cls.__bases__[0], cls.api_resource
         made = (base, resource) if is_bound(cls, base, resource) else (cls, None)
-        return _blank, made, (None, {"_record": self._record, "_plain": self._plain, "_views": dict(self._views)})
+        state = {"_record": self._record, "_plain": self._plain, "_views": dict(self._views), "_kept": self._kept}
+        return _blank, made, (None, state)
 
     def __repr__(self) -> str:
         return f"<{self.ref}>"
