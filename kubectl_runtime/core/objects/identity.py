@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kubectl_runtime.core.base.keys import namespace_or_none
 from kubectl_runtime.core.codec.record import Head
@@ -18,14 +18,29 @@ _NO_MAP: Mapping[str, str] = MappingProxyType({})
 
 
 class Identity:
-    """The part of `Resource` that costs no decoding. To change something, change `metadata`."""
+    """The part of `Resource` that costs no decoding, but for `metadata`. To change something, change that."""
 
     __slots__ = ()
     api_resource: ClassVar[ApiResource]
+    _views: dict[str, Any]
 
     @abstractmethod
     def _head(self) -> Head | ObjectMeta:
         """Where it is read from."""
+
+    @abstractmethod
+    def _view(self, key: str) -> Any:
+        """What is shown of one top-level key."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """A mutable view of the metadata, for this reader. Raises DecodeError."""
+        found: ObjectMeta = self._view("metadata")
+        return found
+
+    @metadata.setter
+    def metadata(self, value: ObjectMeta) -> None:
+        self._views["metadata"] = value
 
     @property
     def name(self) -> str:

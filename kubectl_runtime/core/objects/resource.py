@@ -14,12 +14,13 @@ Objects are equal only to themselves, and their repr is their ref. One object be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, TypeVar
 
 import msgspec
 import msgspec.structs
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.nearest import did_you_mean
 from kubectl_runtime.core.base.wire import camel
 from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.codec.encode import encode_plain, identified, new_object, written_back
@@ -33,7 +34,7 @@ from kubectl_runtime.core.meta.models import to_model
 from kubectl_runtime.core.objects import ownership
 from kubectl_runtime.core.objects.declare import (
     Attribute,
-    ResourceMeta,
+    Declaring,
     attributes_of,
     bound_class,
     codecs_of,
@@ -44,20 +45,29 @@ from kubectl_runtime.core.objects.identity import Identity
 from kubectl_runtime.core.objects.new_metadata import new_metadata
 
 M = TypeVar("M")
+KEYWORDS = ("group", "version", "kind", "plural", "scope", "subresources")
+"""What a resource class says of its kind."""
 _MADE_HERE = Head()
 """The head of the bytes behind a new object's plain form; its metadata is in its view."""
 
 
-class Resource(Identity, metaclass=ResourceMeta):
+class Resource(Identity, Declaring):
     """The base of every resource class; safe to hand out, since it shares only immutable data with the store."""
 
     __slots__ = ("_kept", "_plain", "_record", "_views")
     api_resource: ClassVar[ApiResource]
+    subresources: ClassVar[tuple[str, ...] | None] = None
+    """The names of the kind's subresources (`status`, `scale`); None when the class does not say."""
 
     def __init_subclass__(cls, *, group: str | None = None, version: str | None = None, kind: str | None = None,
-                          plural: str | None = None, scope: Scope | None = None, **more: Any) -> None:
-        super().__init_subclass__(**more)
+                          plural: str | None = None, scope: Scope | None = None,
+                          subresources: tuple[str, ...] | None = None, **more: Never) -> None:
+        super().__init_subclass__()
+        for name in more:
+            raise TypeError(f"class {cls.__name__} has no keyword {name}={did_you_mean(name, KEYWORDS)}")
         declare(cls, group=group, version=version, kind=kind, plural=plural, scope=scope)
+        if subresources is not None:
+            cls.subresources = subresources
 
     def __init__(self, *, name: str | None = None, namespace: str | None = None, generate_name: str | None = None,
                  labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None,
@@ -78,8 +88,9 @@ class Resource(Identity, metaclass=ResourceMeta):
             annotations=annotations, finalizers=finalizers, owner_references=owner_references)}
         for field, value in fields.items():
             if not isinstance(getattr(type(self), field, None), Attribute):
-                raise RequestError(f"{type(self).__name__} has no field {field!r}; it declares "
-                                   f"{', '.join(attributes_of(type(self))) or 'none'}")
+                known = attributes_of(type(self))
+                raise RequestError(f"{type(self).__name__} has no field {field!r}{did_you_mean(field, known)}; "
+                                   f"it declares {', '.join(known) or 'none'}")
             setattr(self, field, value)
 
     # Received objects
@@ -126,16 +137,6 @@ class Resource(Identity, metaclass=ResourceMeta):
         return Record(record.head, record.resource, record.raw, partial=partial or was_partial, problem=record.problem)
 
     # Metadata
-
-    @property
-    def metadata(self) -> ObjectMeta:
-        """A mutable view of the metadata, for this reader. Raises DecodeError."""
-        found: ObjectMeta = self._view("metadata")
-        return found
-
-    @metadata.setter
-    def metadata(self, value: ObjectMeta) -> None:
-        self._views["metadata"] = value
 
     def _head(self) -> Head | ObjectMeta:
         """The metadata view if this reader has one, since it may be changed; else what was decoded on arrival."""
@@ -251,7 +252,8 @@ class Resource(Identity, metaclass=ResourceMeta):
     @classmethod
     def _undeclared(cls, name: str) -> str:
         """What is said of an attribute that the class does not have."""
-        return (f"{cls.__name__} declares no attribute {name!r}: declare it in the class, "
+        near = did_you_mean(name, attributes_of(cls))
+        return (f"{cls.__name__} declares no attribute {name!r}{near}: declare it in the class, "
                 f"or use obj[{name!r}], which reads any key of the object")
 
 
