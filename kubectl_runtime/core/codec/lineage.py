@@ -10,8 +10,10 @@ one that was handed out (`kept`) have the same number. An item that was put into
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from kubectl_runtime.core.base.wire import alternatives, field_types, is_record_type, wire_names
@@ -49,21 +51,44 @@ class Lineage:
         return [place[1] if place is not None and place[0] == number else None for place in places]
 
 
+class _Fields:
+    """The fields of a record class below which there are lists: all read at once, which is what a walk costs."""
+
+    __slots__ = ("attributes", "inner", "keys", "known", "read")
+
+    def __init__(self) -> None:
+        self.known = False
+        """Whether all are there: while not, a type within itself may have some yet."""
+        self.attributes: list[str] = []
+        self.keys: list[str] = []
+        self.inner: list[_Shape] = []
+        self.read: Callable[[Any], tuple[Any, ...]] = attrgetter("__class__", "__class__")
+
+    def add(self, attribute: str, key: str, inner: _Shape) -> None:
+        self.attributes.append(attribute)
+        self.keys.append(key)
+        self.inner.append(inner)
+        # With two names at least, it gives a tuple.
+        self.read = attrgetter(*self.attributes, *(["__class__"] if len(self.attributes) == 1 else []))
+
+
 class _Shape:
     """Where lists of records are below values of one type."""
 
-    __slots__ = ("entries", "fields", "item")
+    __slots__ = ("entries", "fields", "item", "kept")
 
     def __init__(self) -> None:
-        self.fields: dict[type, list[tuple[str, str, _Shape]]] = {}
-        """Record class -> attribute, wire key, what is below it."""
+        self.fields: dict[type, _Fields] = {}
+        """By record class."""
         self.entries: _Shape | None = None
-        """What is below the values of a map."""
+        """What is below the values of a map, if anything is."""
         self.item: _Shape | None = None
-        """What is below the items of a list, which are records."""
+        """What is below the items of a list, if anything is."""
+        self.kept = False
+        """Whether a list's items are to be recognised: they are records, or lists of them."""
 
-    def __bool__(self) -> bool:
-        return bool(self.fields) or self.entries is not None or self.item is not None
+    def is_empty(self) -> bool:
+        return not (self.fields or self.kept or self.entries is not None)
 
 
 class RecordLists:
@@ -78,20 +103,20 @@ class RecordLists:
     def of(cls, hint: Any) -> RecordLists | None:
         """For a resolved type; None when its values have no such list. Raises TypeError as `field_types` does."""
         shape = _shape_of(hint, {})
-        return cls(shape) if shape else None
+        return None if shape.is_empty() else cls(shape)
 
     def items(self, view: Any) -> Kept:
         """The items of the lists as they are now."""
-        found: list[tuple[tuple[Any, ...], Any]] = []
-        _walk(self._shape, view, None, found)
-        return [items for items, _ in found]
+        found: Kept = []
+        _collect(self._shape, view, found)
+        return found
 
     def lineage(self, kept: Kept, base: View, now: View) -> Lineage:
         """Where the items of `now` come from; `base` is decoded from the same bytes as the view of `kept` was."""
         known: list[tuple[tuple[Any, ...], Any]] = []
         changed: list[tuple[tuple[Any, ...], Any]] = []
-        _walk(self._shape, base.value, base.plain, known)
-        _walk(self._shape, now.value, now.plain, changed)
+        _collect_both(self._shape, base.value, base.plain, known)
+        _collect_both(self._shape, now.value, now.plain, changed)
         places = {id(item): (number, index) for number, items in enumerate(kept) for index, item in enumerate(items)}
         found = {id(plain): tuple(places.get(id(item)) for item in items) for items, plain in changed}
         moved = any(place is not None and place[1] != index for items in found.values()
@@ -100,50 +125,76 @@ class RecordLists:
                        moved)
 
 
-def _walk(shape: _Shape, value: Any, plain: Any, found: list[tuple[tuple[Any, ...], Any]]) -> None:
-    """Append the items of each list below `value`, and the list that stands for it in `plain`, if that is there."""
-    if isinstance(value, list | tuple):
-        if (item := shape.item) is not None and value:
+def _collect(shape: _Shape, value: Any, found: Kept) -> None:
+    """Append the items of each list below `value`: in the order of `_collect_both`, and at every read of a view."""
+    kind = type(value)
+    if (fields := shape.fields.get(kind)) is not None:
+        parts = fields.read(value)
+        for part, inner in compress(zip(parts, fields.inner, strict=False), parts):
+            if type(part) is list and inner.kept:  # what is met most
+                found.append(tuple(part))
+                if (item := inner.item) is not None:
+                    for entry in part:
+                        _collect(item, entry, found)
+            else:
+                _collect(inner, part, found)
+    elif kind is list or kind is tuple:
+        if shape.kept:
+            found.append(tuple(value))
+            if (item := shape.item) is not None:
+                for entry in value:
+                    _collect(item, entry, found)
+    elif shape.entries is not None and isinstance(value, Mapping):
+        for entry in value.values():
+            _collect(shape.entries, entry, found)
+
+
+def _collect_both(shape: _Shape, value: Any, plain: Any, found: list[tuple[tuple[Any, ...], Any]]) -> None:
+    """The same, with the list that stands for each in `plain`, the plain form of `value`."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        if shape.kept:
             found.append((tuple(value), plain))
-            if item:
+            if (item := shape.item) is not None:
                 for index, entry in enumerate(value):
-                    _walk(item, entry, plain[index] if isinstance(plain, list) else None, found)
-    elif isinstance(value, Mapping):
-        if shape.entries is not None:
-            for key, entry in value.items():
-                _walk(shape.entries, entry, plain.get(key) if isinstance(plain, dict) else None, found)
-    else:
-        for name, key, inner in shape.fields.get(type(value), ()):
-            if (part := getattr(value, name)) is not None:
-                _walk(inner, part, plain.get(key) if isinstance(plain, dict) else None, found)
+                    _collect_both(item, entry, plain[index], found)
+    elif (fields := shape.fields.get(kind)) is not None:
+        for part, key, inner in zip(fields.read(value), fields.keys, fields.inner, strict=False):
+            if part:
+                _collect_both(inner, part, plain[key], found)
+    elif shape.entries is not None and isinstance(value, Mapping):
+        for entry, below in zip(value.values(), plain.values(), strict=True):
+            _collect_both(shape.entries, entry, below, found)
 
 
-def _shape_of(hint: Any, known: dict[type, list[tuple[str, str, _Shape]]]) -> _Shape:
+def _shape_of(hint: Any, known: dict[type, _Fields]) -> _Shape:
     """`known`: the fields of each record class that was met, so that recursive types come to an end."""
     shape = _Shape()
     for part in alternatives(hint):
         arguments = typing.get_args(part)
         origin = typing.get_origin(part)
         if is_record_type(part):
-            under_way = part in known
-            fields = known[part] if under_way else _fields_of(part, known)
-            if fields or under_way:
+            fields = known[part] if part in known else _fields_of(part, known)
+            if fields.keys or not fields.known:
                 shape.fields[part] = fields
         elif not isinstance(origin, type) or not arguments:
             continue
         elif issubclass(origin, Mapping):
-            shape.entries = _shape_of(arguments[-1], known) or shape.entries
+            entries = _shape_of(arguments[-1], known)
+            shape.entries = shape.entries if entries.is_empty() else entries
         elif issubclass(origin, list | tuple):
             item = _shape_of(arguments[0], known)
-            if item or any(map(is_record_type, alternatives(arguments[0]))):
-                shape.item = item
+            shape.item = None if item.is_empty() else item
+            shape.kept = shape.item is not None or any(map(is_record_type, alternatives(arguments[0])))
     return shape
 
 
-def _fields_of(cls: Any, known: dict[type, list[tuple[str, str, _Shape]]]) -> list[tuple[str, str, _Shape]]:
-    fields = known[cls] = []
+def _fields_of(cls: Any, known: dict[type, _Fields]) -> _Fields:
+    fields = known[cls] = _Fields()
     types = field_types(cls)
     for name, key in wire_names(cls).items():
-        if inner := _shape_of(types[key], known):
-            fields.append((name, key, inner))
+        inner = _shape_of(types[key], known)
+        if not inner.is_empty():
+            fields.add(name, key, inner)
+    fields.known = True
     return fields
