@@ -48,6 +48,12 @@ class Identity:
         return self._head().name or ""
 
     @property
+    def name_any(self) -> str:
+        """The name, or while a new object has none its `generate_name`; empty without either. For messages."""
+        head = self._head()
+        return head.name or (head.generate_name if isinstance(head, ObjectMeta) else None) or ""
+
+    @property
     def namespace(self) -> str | None:
         return namespace_or_none(self._head().namespace)
 
@@ -96,6 +102,14 @@ class Identity:
     @property
     def ref(self) -> ObjectRef:
         return ObjectRef(self.api_resource, self.name, self.namespace)
+
+    def object_ref(self) -> dict[str, str]:
+        """A core ObjectReference to this object as other objects carry it, with what is known of it: apiVersion, kind,
+        name, namespace, uid, resourceVersion. `fetch` and the Recorder take it."""
+        resource = self.api_resource
+        found = {"apiVersion": resource.api_version, "kind": resource.kind, "name": self.name,
+                 "namespace": self.namespace or "", "uid": self.uid, "resourceVersion": self.resource_version}
+        return {key: value for key, value in found.items() if value}
 
     def _time(self, value: datetime | str | None, key: str) -> datetime | None:
         if not isinstance(value, str):

@@ -45,6 +45,7 @@ from kubectl_runtime.core.objects.identity import Identity
 from kubectl_runtime.core.objects.new_metadata import new_metadata
 
 M = TypeVar("M")
+R = TypeVar("R", bound="Resource")
 KEYWORDS = ("group", "version", "kind", "plural", "scope", "subresources")
 """What a resource class says of its kind."""
 _MADE_HERE = Head()
@@ -93,6 +94,27 @@ class Resource(Identity, Declaring):
                                    f"it declares {', '.join(known) or 'none'}")
             setattr(self, field, value)
 
+    @classmethod
+    def of(cls, resource: ApiResource) -> type[Self]:
+        """This class bound to a kind that is known only at run time: the same one for the same resource.
+
+        Raises RequestError when the class is of another kind already; of its own it may be of another version.
+        """
+        own: ApiResource | None = getattr(cls, "api_resource", None)
+        if own is not None and (own.group, own.kind) != (resource.group, resource.kind):
+            raise RequestError(f"{cls.__name__} is {own.kind} of {own.api_version}: it cannot be {resource.full_name}")
+        return cls if own == resource else bound_class(cls, resource)
+
+    def try_parse(self, kind: type[R]) -> R:
+        """The same object, with this reader's changes, as another class of its kind (or one without a kind).
+
+        Raises RequestError when `kind` is of another group or kind, DecodeError for content that does not fit it.
+        """
+        cls = kind.of(self.api_resource)
+        parsed = cls.from_record(self.to_record(named=False))
+        parsed.validate()
+        return parsed
+
     # Received objects
 
     @classmethod
@@ -124,16 +146,16 @@ class Resource(Identity, Declaring):
         record = self._record
         return None if record is not None and record.head is _MADE_HERE else record
 
-    def to_record(self, *, partial: bool = False) -> Record:
+    def to_record(self, *, partial: bool = False, named: bool = True) -> Record:
         """A record of the object as it is now, for stores: what was received, as long as nothing of it was looked at.
 
-        `partial` marks that parts were taken away.
+        `partial` marks that parts were taken away; `named`: it must have a name, as what is stored has.
         """
         received = self._record
         was_partial = received is not None and received.partial
         if received is not None and not self._views and self._plain is None:
             return received if was_partial or not partial else msgspec.structs.replace(received, partial=True)
-        record = decode_object(self.to_bytes(), self.api_resource)
+        record = decode_object(self.to_bytes(), self.api_resource, named=named)
         return Record(record.head, record.resource, record.raw, partial=partial or was_partial, problem=record.problem)
 
     # Metadata
