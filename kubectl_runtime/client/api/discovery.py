@@ -3,13 +3,13 @@
 One request each to `/api` and `/apis` (aggregated discovery); a server without it is asked group by group, and a group
 that fails is reported once, left out, and asked again at the next refresh. What was found is kept for `TTL` on the
 client's clock; a name that is not in it is looked up once more at the server, since CRDs come and go. Nothing is kept
-on disk.
+on disk. What the values say is in client/server/served_kinds.py.
 """
 from __future__ import annotations
 
 import difflib
 import logging
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import msgspec
@@ -18,10 +18,21 @@ from cachetools import TTLCache
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.failures import unexpected_answer
 from kubectl_runtime.client.http.middleware import Answer
+from kubectl_runtime.client.server.served_kinds import (
+    ApiGroup,
+    ServedKind,
+    aggregated_kinds,
+    group_versions,
+    groups_of,
+    kind_of,
+    listed_kinds,
+    path_of,
+    versions_of,
+)
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.errors import DiscoveryError, KubeError
+from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, KubeError
 from kubectl_runtime.core.base.forks import ForkSafeLock
-from kubectl_runtime.core.meta.gvk import ApiResource, Scope, split_api_version
+from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, split_api_version
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.request import Request
 
@@ -30,26 +41,6 @@ log = logging.getLogger(__name__)
 TTL = 300.0
 """Seconds that what was found is used without asking again."""
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
-
-
-@dataclass(frozen=True, slots=True)
-class ServedKind:
-    """One kind of one version, as the server describes it."""
-
-    resource: ApiResource
-    verbs: tuple[str, ...] = ()
-    short_names: tuple[str, ...] = ()
-    singular: str = ""
-    subresources: tuple[str, ...] = ()
-
-    def names(self) -> set[str]:
-        """What it may be called, lower case: plural, singular, kind, short names, each also with group and version."""
-        resource = self.resource
-        bare = {resource.plural, self.singular or resource.kind.lower(), resource.kind.lower(), *self.short_names}
-        if not resource.group:
-            return bare | {f"{name}.{resource.version}" for name in bare}
-        return bare | {f"{name}.{suffix}" for name in bare
-                       for suffix in (resource.group, f"{resource.version}.{resource.group}")}
 
 
 class Asked(Protocol):
@@ -84,20 +75,76 @@ class Discovery:
                 self._found[""] = known
         return known
 
+    def groups(self, *, refresh: bool = False) -> tuple[ApiGroup, ...]:
+        """The same by group: which versions there are, which is preferred, which kinds are in them."""
+        return groups_of(self.kinds(refresh=refresh))
+
     def resolve(self, name: str) -> ServedKind:
         """The kind called `name`: `pods`, `po`, `Deployment`, `deployments.apps`, `deployments.v1.apps`.
 
-        Raises DiscoveryError, with the nearest names, when the server serves none.
+        Of several the first in the server's order, as for kubectl: in the preferred version of its group. Raises
+        DiscoveryError, with the nearest names, when the server serves none.
         """
         wanted = name.lower()
-        for refresh in (False, True):
-            found = next((kind for kind in self.kinds(refresh=refresh) if wanted in kind.names()), None)
-            if found is not None:
-                return found
+        found = self._looked_up(lambda kinds: next((kind for kind in kinds if wanted in kind.names()), None))
+        if found is not None:
+            return found
         near = difflib.get_close_matches(wanted, {kind.resource.full_name for kind in self.kinds()} | {
             kind.resource.kind.lower() for kind in self.kinds()}, n=3)
-        hint = f": did you mean {' or '.join(near)}?" if near else ": is its CRD installed?"
-        raise DiscoveryError(f"the server at {self._client.config.cluster_url} does not serve {name!r}{hint}")
+        raise self._not_served(repr(name), near)
+
+    def resolve_gvk(self, gvk: GroupVersionKind) -> ServedKind:
+        """The kind of exactly this group and version. Raises DiscoveryError, with the versions that there are."""
+        found = self._looked_up(lambda kinds: kind_of(kinds, gvk))
+        if found is not None:
+            return found
+        others = [kind.resource.api_version for kind in self.kinds()
+                  if (kind.resource.group, kind.resource.kind) == (gvk.group, gvk.kind)]
+        raise self._not_served(f"{gvk.kind} in {gvk.api_version}", others)
+
+    # One request each, and nothing is kept
+
+    def pinned_group(self, api_version: str) -> tuple[ServedKind, ...]:
+        """The kinds of one version of a group, asked for now. Raises DiscoveryError when it is not served."""
+        group, version = split_api_version(api_version)
+        try:
+            return tuple(listed_kinds(self._get(path_of(group, version)), api_version))
+        except ApiError as error:
+            if error.is_not_found:
+                raise self._not_served(api_version, ()) from error
+            raise
+
+    def pinned_kind(self, gvk: GroupVersionKind) -> ServedKind:
+        """One kind, asked for now. Raises DiscoveryError when it is not served."""
+        found = kind_of(self.pinned_group(gvk.api_version), gvk)
+        if found is None:
+            raise self._not_served(f"{gvk.kind} in {gvk.api_version}", ())
+        return found
+
+    def group(self, name: str) -> ApiGroup:
+        """One group, asked for now: one request, and one for each of its versions. Raises DiscoveryError."""
+        try:
+            document = self._get(f"/apis/{name}" if name else "/api")
+        except ApiError as error:
+            if error.is_not_found:
+                raise self._not_served(f"group {name}", ()) from error
+            raise
+        if document.get("kind") == "APIGroupDiscoveryList":  # the core group's, in one go
+            return ApiGroup(name, tuple(aggregated_kinds(document)))
+        versions = versions_of(document) if name else group_versions(document)
+        return ApiGroup(name, tuple(kind for version in versions for kind in self.pinned_group(version)))
+
+    def _looked_up(self, find: Callable[[tuple[ServedKind, ...]], ServedKind | None]) -> ServedKind | None:
+        """In what is known, then once more in what the server says now."""
+        for refresh in (False, True):
+            if (found := find(self.kinds(refresh=refresh))) is not None:
+                return found
+        return None
+
+    def _not_served(self, what: str, near: Iterable[str]) -> DiscoveryError:
+        names = " or ".join(near)
+        hint = f": did you mean {names}?" if names else ": is its CRD installed?"
+        return DiscoveryError(f"the server at {self._client.config.cluster_url} does not serve {what}{hint}")
 
     def served(self, resource: ApiResource) -> bool:
         """Whether the server serves exactly this resource: group, version and plural."""
@@ -110,16 +157,15 @@ class Discovery:
         for path in ("/api", "/apis"):
             document = self._get(path)
             if document.get("kind") == "APIGroupDiscoveryList":
-                found += _aggregated(document)
+                found += aggregated_kinds(document)
             else:
-                for version in _group_versions(document):
+                for version in group_versions(document):
                     found += self._of_version(version)
         return tuple(found)
 
     def _of_version(self, api_version: str) -> list[ServedKind]:
-        path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         try:
-            found = _legacy(self._get(path), api_version)
+            found = listed_kinds(self._get(path_of(*split_api_version(api_version))), api_version)
         except KubeError as error:
             if api_version not in self._failing:
                 log.warning("discovery of %s failed, it is left out for now: %s", api_version, error)
@@ -137,37 +183,3 @@ class Discovery:
             unexpected = unexpected_answer(request, answer.status, answer.headers, answer.body)
             raise unexpected or DecodeError(
                 None, "$", f"discover {path}: the answer is no discovery document: {error}") from None
-
-
-def _group_versions(document: dict[str, Any]) -> list[str]:
-    if "groups" not in document:
-        return [str(version) for version in document.get("versions") or ()]
-    return [str(version["groupVersion"]) for group in document["groups"] or ()
-            for version in group.get("versions") or ()]
-
-
-def _aggregated(document: dict[str, Any]) -> list[ServedKind]:
-    return [
-        ServedKind(
-            ApiResource(group["metadata"].get("name", ""), version["version"], entry["responseKind"]["kind"],
-                        entry["resource"], Scope(entry.get("scope", "Namespaced"))),
-            tuple(entry.get("verbs") or ()), tuple(entry.get("shortNames") or ()), entry.get("singularResource") or "",
-            tuple(sub["subresource"] for sub in entry.get("subresources") or ()))
-        for group in document.get("items") or () for version in group.get("versions") or ()
-        for entry in version.get("resources") or () if entry.get("responseKind")]
-
-
-def _legacy(document: dict[str, Any], api_version: str) -> list[ServedKind]:
-    group, version = split_api_version(api_version)
-    entries = document.get("resources") or []
-    subresources: dict[str, list[str]] = {}
-    for entry in entries:
-        plural, slash, subresource = entry["name"].partition("/")
-        if slash:
-            subresources.setdefault(plural, []).append(subresource)
-    return [
-        ServedKind(ApiResource(group, version, entry["kind"], entry["name"],
-                               Scope.NAMESPACED if entry.get("namespaced") else Scope.CLUSTER),
-                   tuple(entry.get("verbs") or ()), tuple(entry.get("shortNames") or ()),
-                   entry.get("singularName") or "", tuple(subresources.get(entry["name"], ())))
-        for entry in entries if "/" not in entry["name"]]
