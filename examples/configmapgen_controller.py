@@ -50,7 +50,7 @@ class ConfigMapGenerator(CustomResource, group="demo.kubectl-runtime.dev", versi
     """Its content becomes the data of a ConfigMap of the same name."""
 
     spec: Spec
-    status: Status | None
+    status: Status | None = None
 
 
 class Generate(Reconciler[ConfigMapGenerator]):

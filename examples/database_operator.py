@@ -50,7 +50,7 @@ class Database(CustomResource, group="demo.kubectl-runtime.dev", version="v1", k
     """A database server and a place for its backups."""
 
     spec: Spec
-    status: Status | None
+    status: Status | None = None
 
 
 class Operate(FinalizingReconciler[Database]):

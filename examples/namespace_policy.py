@@ -53,7 +53,7 @@ class NamespacePolicy(CustomResource, group="demo.kubectl-runtime.dev", version=
     """A NetworkPolicy (the spec of one) for every namespace that the selector selects; without one, for all."""
 
     spec: Spec
-    status: Status | None
+    status: Status | None = None
 
 
 class CopyPolicies(FinalizingReconciler[NamespacePolicy]):
@@ -78,7 +78,8 @@ class CopyPolicies(FinalizingReconciler[NamespacePolicy]):
                 ctx.logger.warning("namespace %s has a NetworkPolicy %s already, which stays as it is", name, obj.name)
                 selected.remove(name)
                 continue
-            copy = NetworkPolicy(name=obj.name, namespace=name, labels={SOURCE: obj.uid}, spec=obj.spec.policy)
+            copy = NetworkPolicy(name=obj.name, namespace=name, labels={SOURCE: obj.uid})
+            copy["spec"] = obj.spec.policy
             copy.set_owner(obj)
             Api.namespaced(ctx.client, NetworkPolicy, name).apply(copy, field_manager=MANAGER, force=True)
         status.apply_if_changed(Api.all(ctx.client, NamespacePolicy), obj, {"namespaces": len(selected)},

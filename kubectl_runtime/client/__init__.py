@@ -2,9 +2,10 @@
 
     api        the verbs of one kind                   api, api_base, subresources, kind_verbs, entry, paging, watch,
                                                        codecs
-               one server's connections                client, layers, writes, discovery
+               one server's connections                client, layers, writes, discovery, queryable
     streaming  websockets, logs, exec, port-forward    websocket, process, forwarding, logs
-    server     what is remembered of the server        server_version, server_warnings, refusals
+    server     what is remembered of the server        server_version, server_warnings, refusals,
+                                                       served_kinds
     http       base URL, retry, auth, headers          middleware, stack, retry, failures, send, interrupt
                adapters, sessions, TLS                 adapters, session, tls
                bytes as they arrive, lines             streams, chunked

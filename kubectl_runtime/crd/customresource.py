@@ -17,12 +17,15 @@ extra `cel` is installed.
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kubectl_runtime.core.codec.views import MISSING
+from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.objects.declare import attributes_of, hints_of
 from kubectl_runtime.core.objects.resource import Resource
-from kubectl_runtime.crd.options import OPTIONS, CrdOptions, check_keywords, options_of
+from kubectl_runtime.crd.marks import Rule
+from kubectl_runtime.crd.options import OPTIONS, CrdOptions, ScaleSubresource, check_keywords, options_of
 from kubectl_runtime.crd.options import PrinterColumn as PrinterColumn  # noqa: PLC0414 - users import it from here
 from kubectl_runtime.crd.schema import object_schema
 from kubectl_runtime.schema.causes import Cause
@@ -42,29 +45,44 @@ class CustomResource(Resource):
 
     crd_options: ClassVar[CrdOptions] = CrdOptions()
 
-    def __init_subclass__(cls, **given: Any) -> None:
-        check_keywords(cls, given)
-        own = {name: given.pop(name) for name in OPTIONS if name in given}
-        super().__init_subclass__(**given)
-        if own:
-            cls.crd_options = options_of(cls, own)
-        if "api_resource" not in cls.__dict__:
-            return
-        if "." not in cls.api_resource.group:
-            raise TypeError(f"class {cls.__name__}: a custom resource needs a group= with a dot in it, "
-                            "such as 'example.com'")
-        try:
-            cls._version()
-        except TypeError as error:
-            if not isinstance(error.__context__, NameError):  # types that are defined further down
-                raise
+    if TYPE_CHECKING:  # each keyword by its name
+
+        def __init_subclass__(
+                cls, *, group: str | None = None, version: str | None = None, kind: str | None = None,
+                plural: str | None = None, scope: Scope | None = None, singular: str | None = None,
+                short_names: tuple[str, ...] | list[str] = (), categories: tuple[str, ...] | list[str] = (),
+                printer_columns: tuple[PrinterColumn, ...] | list[PrinterColumn] = (),
+                selectable_fields: tuple[str, ...] | list[str] = (), scale: ScaleSubresource | None = None,
+                served: bool = True, storage: bool = True, deprecated: bool | str = False, doc: str | None = None,
+                annotations: Mapping[str, str] | None = None, labels: Mapping[str, str] | None = None,
+                rules: tuple[Rule, ...] | list[Rule] = (), schema: Mapping[str, Any] | None = None) -> None: ...
+    else:
+
+        def __init_subclass__(cls, **given):
+            check_keywords(cls, given)
+            own = {name: given.pop(name) for name in OPTIONS if name in given}
+            super().__init_subclass__(**given)
+            if own:
+                cls.crd_options = options_of(cls, own)
+            if "api_resource" not in cls.__dict__:
+                return
+            if "." not in cls.api_resource.group:
+                raise TypeError(f"class {cls.__name__}: a custom resource needs a group= with a dot in it, "
+                                "such as 'example.com'")
+            try:
+                cls._version()
+            except TypeError as error:
+                if not isinstance(error.__context__, NameError):  # types that are defined further down
+                    raise
 
     @classmethod
     def new(cls, name: str, spec: Any, *, namespace: str | None = None) -> Self:
         """An object of this kind, not yet on the server, with the labels and annotations that the class declares."""
         options = cls.crd_options
-        return cls(name=name, namespace=namespace, labels=options.labels or None,
-                   annotations=options.annotations or None, spec=spec)
+        made: Any = cls
+        created: Self = made(name=name, namespace=namespace, labels=options.labels or None,
+                             annotations=options.annotations or None, spec=spec)
+        return created
 
     def violations(self, old: CustomResource | None = None) -> list[Cause]:
         """What is wrong with this object by its schema and its rules; with `old`, with the update from that one.
@@ -72,7 +90,8 @@ class CustomResource(Resource):
         The same that the API server would say, field by field; an empty list if nothing is. Does not block. Raises
         ImportError if the class has rules and the extra `cel` is not installed.
         """
-        schema, rules = _compiled(type(self))
+        cls: Any = type(self)
+        schema, rules = _compiled(cls)
         new, before = self.to_dict(), NOTHING if old is None else old.to_dict()
         return checked_after(schema_causes(new, schema, before), rules, new, before)
 
@@ -148,7 +167,7 @@ def _refuse(cls: type, causes: list[Cause]) -> None:
 
 
 @functools.cache
-def _compiled(cls: type[CustomResource]) -> tuple[dict[str, Any], Rules | None]:
+def _compiled(cls: Any) -> tuple[dict[str, Any], Rules | None]:
     """The schema and the rules of a class, made once."""
     schema = cls._schema()
     return schema, rules_of(schema)

@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-_MICROSECONDS = {"ns": 0.001, "us": 1, "\u00b5s": 1, "\u03bcs": 1, "ms": 1e3, "s": 1e6, "m": 6e7, "h": 3.6e9}
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
+from kubectl_runtime.core.meta.godurations import GoDuration, nanoseconds_of
+
 _NAMED = re.compile(r"(\d+)\s*([A-Za-z]+)")
 _NAMES = {name: amount for names, amount in (
     ("ns nano nanosecond nanos nanoseconds", 0.001), ("us micro micros microsecond microseconds", 1),
@@ -19,12 +19,10 @@ _NAMES = {name: amount for names, amount in (
 
 def parse_duration(text: str) -> timedelta:
     """The duration that a text names, to the microsecond; ValueError if it names none."""
-    sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
-    if rest == "0":
-        return timedelta()
-    parts = _PART.findall(rest)
-    if rest and "".join(number + unit for number, unit in parts) == rest:
-        return sign * timedelta(microseconds=sum(float(number) * _MICROSECONDS[unit] for number, unit in parts))
+    try:
+        return GoDuration(nanoseconds_of(text)).timedelta
+    except ValueError:
+        pass  # perhaps one with a name
     named = _NAMED.fullmatch(text)
     if named and named[2].lower() in _NAMES:
         return timedelta(microseconds=int(named[1]) * _NAMES[named[2].lower()])

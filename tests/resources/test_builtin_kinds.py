@@ -1,8 +1,10 @@
 """The built-in kinds: named, scoped and typed as the API server has them."""
 from __future__ import annotations
 
+import importlib
 import typing
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,35 +13,52 @@ import kubectl_runtime.resources as resources
 from kubectl_runtime.apiserver.kinds.catalog import builtin_types
 from kubectl_runtime.apiserver.schemas.schema import Schema
 from kubectl_runtime.core.base.wire import alternatives, camel, field_types, is_record_type, map_keys, member_type
-from kubectl_runtime.core.meta.metav1 import Condition
+from kubectl_runtime.core.meta.metav1 import Condition, TemplateMeta
 from kubectl_runtime.core.objects.declare import attributes_of, codecs_of, hints_of
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.resources import ConfigMap, Deployment, Event, Pod, Secret
+from kubectl_runtime.resources.core_v1 import PersistentVolumeClaimTemplate
 
 SERVED = {(served.group, served.version, served.kind): served for served in builtin_types()}
 KINDS: list[type[Resource]] = [getattr(resources, name) for name in resources.__all__]
 
 
-UNIQUE_THOUGH_ATOMIC = {"status.conditions", "status.containerStatuses"}
+UNIQUE_THOUGH_ATOMIC = {"status.conditions", "status.containerStatuses", "status.initContainerStatuses",
+                        "status.ephemeralContainerStatuses"}
 """Lists whose items are told apart by the key all the same, though server-side apply takes them as a whole."""
 
+TEMPLATES = (TemplateMeta, PersistentVolumeClaimTemplate)
+"""What stands for metadata and for an object inside another one: only what a template of it says."""
 
-def fields_beyond(hint: Any, schema: Schema | None, path: str) -> list[str]:
-    """The typed fields below `hint` that the server's schema does not have."""
-    if schema is None:
-        return [path]
-    found: list[str] = []
+
+def parts_of(hint: Any, schema: Schema | None, path: str, above: tuple[Any, ...] = ()) -> typing.Iterator[
+        tuple[str, Any, Schema | None]]:
+    """Each record class below `hint`, its place, and the server's schema there; a recursive one once."""
+    if schema is not None and schema.kind == "opaque":
+        return
     for part in alternatives(hint):
-        if is_record_type(part):
+        if is_record_type(part) and part not in above:
+            yield path, part, schema
             for key, inner in field_types(part).items():
-                if part is Condition and key == "observedGeneration":
-                    continue  # one class serves all kinds, of which the older have no such field
-                found += fields_beyond(inner, schema.field(key), f"{path}.{key}")
+                yield from parts_of(inner, schema and schema.field(key), f"{path}.{key}", (*above, part))
         elif typing.get_origin(part) in (list, tuple):
-            item = member_type(part, None)
-            if any(is_record_type(option) for option in alternatives(item)):
-                found += fields_beyond(item, schema.element, f"{path}[]")
-    return found
+            yield from parts_of(member_type(part, None), schema and schema.element, f"{path}[]", above)
+        elif typing.get_origin(part) is dict:
+            yield from parts_of(member_type(part, ""), schema and schema.element, f"{path}{{}}", above)
+
+
+def parts_of_kind(kind: type[Resource]) -> typing.Iterator[tuple[str, Any, Schema | None]]:
+    hints = hints_of(kind)
+    schema = schema_of(kind)
+    for name in attributes_of(kind):
+        yield from parts_of(hints[name], schema.field(camel(name)), camel(name))
+
+
+def schema_of(kind: type[Resource]) -> Schema:
+    resource = kind.api_resource
+    schema = SERVED[resource.group, resource.version, resource.kind].schema
+    assert schema is not None
+    return schema
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -51,46 +70,56 @@ def test_plural_and_scope_are_the_servers(kind: type[Resource]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_every_typed_field_exists(kind: type[Resource]) -> None:
-    schema = SERVED[kind.api_resource.group, kind.api_resource.version, kind.api_resource.kind].schema
-    assert schema is not None
-    hints = hints_of(kind)
-    unknown = [place for name in attributes_of(kind)
-               for place in fields_beyond(hints[name], schema.field(camel(name)), f"{kind.__name__}.{camel(name)}")]
-    assert unknown == []
-
-
-def keyed_lists(hint: Any, schema: Schema | None, path: str) -> typing.Iterator[tuple[str, tuple[str, ...], Schema]]:
-    if schema is None:
-        return
-    if keys := map_keys(hint):
-        yield path, keys, schema
-    for part in alternatives(hint):
-        if is_record_type(part):
-            for key, inner in field_types(part).items():
-                yield from keyed_lists(inner, schema.field(key), f"{path}.{key}")
-        elif typing.get_origin(part) in (list, tuple):
-            yield from keyed_lists(member_type(part, None), schema.element, f"{path}[]")
+def test_every_field_of_the_server_is_typed_and_no_other(kind: type[Resource]) -> None:
+    own = {camel(name) for name in attributes_of(kind)} | {"apiVersion", "kind", "metadata"}
+    assert own == schema_of(kind).fields.keys()
+    for path, part, schema in parts_of_kind(kind):
+        assert schema is not None, path
+        if part in TEMPLATES:
+            assert field_types(part).keys() <= schema.fields.keys(), path
+            continue
+        more = {"observedGeneration"} if issubclass(part, Condition) else set()
+        assert field_types(part).keys() - more == schema.fields.keys() - more, path
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_lists_have_the_servers_keys(kind: type[Resource]) -> None:
-    schema = SERVED[kind.api_resource.group, kind.api_resource.version, kind.api_resource.kind].schema
-    assert schema is not None
-    hints = hints_of(kind)
-    for name in attributes_of(kind):
-        for path, keys, node in keyed_lists(hints[name], schema.field(camel(name)), camel(name)):
-            if path in UNIQUE_THOUGH_ATOMIC and node.list_type == "atomic":
+    for path, part, schema in parts_of_kind(kind):
+        for key, hint in field_types(part).items():
+            node = schema and schema.field(key)
+            if node is None or node.kind != "list":
                 continue
-            assert node.list_type == "map", path
-            assert set(keys) == set(node.map_keys), path
+            place = f"{path}.{key}"
+            of_records = any(is_record_type(item) for item in alternatives(member_type(hint, None)))
+            if place in UNIQUE_THOUGH_ATOMIC and node.list_type == "atomic":
+                assert map_keys(hint) in (("type",), ("name",)), place
+            else:
+                expected = node.map_keys if of_records and node.list_type == "map" else ()
+                assert set(map_keys(hint)) == set(expected), place
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_subresources_are_the_servers(kind: type[Resource]) -> None:
+    resource = kind.api_resource
+    served = SERVED[resource.group, resource.version, resource.kind]
+    assert kind.subresources == tuple(sorted(subresource.name for subresource in served.subresources))
+
+
+def test_every_kind_that_the_server_has_has_a_class() -> None:
+    modules = {path.stem: importlib.import_module(f"kubectl_runtime.resources.{path.stem}")
+               for path in Path(resources.__file__).parent.glob("*_v[0-9].py")}
+    found = {(value.api_resource.group, value.api_resource.version, value.api_resource.kind)
+             for module in modules.values() for value in vars(module).values()
+             if isinstance(value, type) and issubclass(value, Resource) and value is not Resource}
+    assert found == SERVED.keys()
+    assert {kind for _, _, kind in SERVED} == set(resources.__all__)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_an_object_of_which_nothing_is_known_can_be_read(kind: type[Resource]) -> None:
     obj = kind.from_dict({"metadata": {"name": "a"}})
     obj.validate()
-    assert set(codecs_of(kind)) >= {"metadata"}
+    assert "metadata" in codecs_of(kind)
     assert obj.to_dict() == {"apiVersion": kind.api_resource.api_version, "kind": kind.__name__,
                              "metadata": {"name": "a"}}
 
@@ -98,6 +127,10 @@ def test_an_object_of_which_nothing_is_known_can_be_read(kind: type[Resource]) -
 def test_an_unknown_kind_is_an_error_that_helps() -> None:
     with pytest.raises(AttributeError, match="ApiResource"):
         _ = resources.Widget  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="did you mean 'Deployment'"):
+        _ = resources.Deploymnt  # type: ignore[attr-defined]
+    with pytest.raises(ImportError, match="Contianer"):
+        from kubectl_runtime.resources.core_v1 import Contianer  # type: ignore[attr-defined]  # noqa: F401
     assert "Pod" in dir(resources)
 
 

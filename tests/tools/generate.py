@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Writes the data files of the package anew from their pinned inputs (generators/inputs.py):
+"""Writes the generated files of the package, data and resource classes, from pinned inputs (generators/inputs.py):
 
     tox run -e generate
 
 That installs kubernetes-validate, clones the Go repositories into .tox/sources where they are not there yet, and
 replaces the files whose content has changed. With --check nothing is written, and the exit status is 1 if a file
-would be.
+would be. With --classes only the resource classes are written, from the data files that are there, without the inputs.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import sys
 from pathlib import Path
 
-from tests.tools.generators import definitions, gotypes, inputs, outputs
+from kubectl_runtime.apiserver.kinds.catalog import builtin_types
+from tests.tools.generators import definitions, gotypes, inputs, outputs, resourceclasses, resourcedata, resourcetext
 
 
 def main() -> int:
@@ -24,15 +24,21 @@ def main() -> int:
     parser.add_argument("--sources", type=Path, default=Path(".tox/sources"),
                         help="folder of the Go checkouts (.tox/sources); those that are missing are cloned into it")
     parser.add_argument("--check", action="store_true", help="only tell which files would change")
+    parser.add_argument("--classes", action="store_true", help="only the resource classes, from the package's data")
     args = parser.parse_args()
+    contents: dict[Path, bytes] = {}
     try:
-        contents = {
-            outputs.DEFINITIONS: outputs.packed(definitions.documents(inputs.schemas())),
-            outputs.TYPES: outputs.packed((gotypes.declarations(inputs.checkouts(args.sources)),)),
-        }
+        if args.classes:
+            schemas, types = resourcedata.schemas(), resourcedata.types()
+        else:
+            schemas = definitions.documents(inputs.schemas())
+            types = gotypes.declarations(inputs.checkouts(args.sources))
+            contents = {outputs.DEFINITIONS: outputs.packed(schemas), outputs.TYPES: outputs.packed((types,))}
     except inputs.InputError as error:
         print(error, file=sys.stderr)
         return 2
+    for name, text in resourcetext.modules(resourceclasses.Classes(schemas, types, builtin_types())).items():
+        contents[outputs.module(name)] = text.encode()
     changed = False
     for path, content in contents.items():
         differs = outputs.differs(path, content)
@@ -40,7 +46,7 @@ def main() -> int:
         if differs and not args.check:
             path.write_bytes(content)
         state = "unchanged" if not differs else "differs" if args.check else "written"
-        print(f"{path}: {state}, {len(gzip.decompress(content))} bytes unpacked")
+        print(f"{path}: {state}, {len(outputs.unpacked(content))} bytes unpacked")
     return 1 if changed and args.check else 0
 
 

@@ -28,9 +28,10 @@ from kubectl_runtime.apiserver.loopback import delete, submit
 from kubectl_runtime.apiserver.output.table import custom_columns
 from kubectl_runtime.apiserver.schemas import Schema, from_openapi
 from kubectl_runtime.apiserver.storage.cluster import Cluster
-from kubectl_runtime.apiserver.storage.registry import ServedResource, Subresource, version_priority
+from kubectl_runtime.apiserver.storage.registry import ServedResource, Subresource
 from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
 from kubectl_runtime.core.meta.metav1 import format_time
+from kubectl_runtime.core.meta.versions import version_priority
 
 Object = dict[str, Any]
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from kubectl_runtime.apiserver.output.column import Column
 from kubectl_runtime.apiserver.schemas import Schema
 from kubectl_runtime.apiserver.strategy import Strategy
+from kubectl_runtime.core.meta.versions import version_priority
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -164,12 +165,3 @@ class Registry:
 
     def __iter__(self) -> Iterator[ServedResource]:
         return iter(list(self._types.values()))
-
-
-def version_priority(version: str) -> tuple[int, int, int, str]:
-    """Sort key of API versions: v2, v1, v1beta1, v1alpha1, then others by name."""
-    for stage, marker in enumerate(("", "beta", "alpha")):
-        head, found, minor = version[1:].partition(marker) if marker else (version[1:], "x", "0")
-        if version.startswith("v") and found and head.isdecimal() and minor.isdecimal():
-            return stage, -int(head), -int(minor), version
-    return 9, 0, 0, version

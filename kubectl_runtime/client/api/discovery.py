@@ -3,25 +3,26 @@
 One request each to `/api` and `/apis` (aggregated discovery); a server without it is asked group by group. A group
 that fails, or whose description is none, is reported once, left out, and asked again at the next refresh. What was
 found is kept for `TTL` on the client's clock; a name that is not in it is looked up once more at the server, since CRDs
-come and go. Nothing is kept on disk.
+come and go. Nothing is kept on disk. What the values say is in client/server/served_kinds.py.
 """
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from cachetools import TTLCache
 
-from kubectl_runtime.client.api.served_kinds import ServedKind, aggregated, of_version, versions_in
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.failures import unexpected_answer
 from kubectl_runtime.client.http.middleware import Answer
+from kubectl_runtime.client.server.discovery_documents import aggregated, of_version, versions_in
+from kubectl_runtime.client.server.served_kinds import ApiGroup, ServedKind, groups_of, kind_of, path_of
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.errors import DiscoveryError, KubeError
+from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, KubeError
 from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
-from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, split_api_version
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.names import segment
 from kubectl_runtime.core.requests.request import Request
@@ -67,20 +68,77 @@ class Discovery:
                 self._found[""] = known
         return known
 
+    def groups(self, *, refresh: bool = False) -> tuple[ApiGroup, ...]:
+        """The same by group: which versions there are, which is preferred, which kinds are in them."""
+        return groups_of(self.kinds(refresh=refresh))
+
     def resolve(self, name: str) -> ServedKind:
         """The kind called `name`: `pods`, `po`, `Deployment`, `deployments.apps`, `deployments.v1.apps`.
 
-        Raises DiscoveryError, with the nearest names, when the server serves none.
+        Of several the first in the server's order, as for kubectl: in the preferred version of its group. Raises
+        DiscoveryError, with the nearest names, when the server serves none.
         """
         wanted = name.lower()
-        for refresh in (False, True):
-            found = next((kind for kind in self.kinds(refresh=refresh) if wanted in kind.names()), None)
-            if found is not None:
-                return found
+        found = self._looked_up(lambda kinds: next((kind for kind in kinds if wanted in kind.names()), None))
+        if found is not None:
+            return found
         near = difflib.get_close_matches(wanted, {kind.resource.full_name for kind in self.kinds()} | {
             kind.resource.kind.lower() for kind in self.kinds()}, n=3)
-        hint = f": did you mean {' or '.join(near)}?" if near else ": is its CRD installed?"
-        raise DiscoveryError(f"the server at {self._client.config.cluster_url} does not serve {name!r}{hint}")
+        raise self._not_served(repr(name), near)
+
+    def resolve_gvk(self, gvk: GroupVersionKind) -> ServedKind:
+        """The kind of exactly this group and version. Raises DiscoveryError, with the versions that there are."""
+        found = self._looked_up(lambda kinds: kind_of(kinds, gvk))
+        if found is not None:
+            return found
+        others = [kind.resource.api_version for kind in self.kinds()
+                  if (kind.resource.group, kind.resource.kind) == (gvk.group, gvk.kind)]
+        raise self._not_served(f"{gvk.kind} in {gvk.api_version}", others)
+
+    # One request each, and nothing is kept
+
+    def pinned_group(self, api_version: str) -> tuple[ServedKind, ...]:
+        """The kinds of one version of a group, asked for now. Raises DiscoveryError when it is not served."""
+        try:
+            return tuple(self._of_version(api_version))
+        except ApiError as error:
+            if error.is_not_found:
+                raise self._not_served(api_version, ()) from error
+            raise
+
+    def pinned_kind(self, gvk: GroupVersionKind) -> ServedKind:
+        """One kind, asked for now. Raises DiscoveryError when it is not served."""
+        found = kind_of(self.pinned_group(gvk.api_version), gvk)
+        if found is None:
+            raise self._not_served(f"{gvk.kind} in {gvk.api_version}", ())
+        return found
+
+    def group(self, name: str) -> ApiGroup:
+        """One group, asked for now: one request, and one for each of its versions. Raises DiscoveryError."""
+        path = f"/apis/{segment(name, 'group')}" if name else "/api"
+        try:
+            answer = self._get(path)
+        except ApiError as error:
+            if error.is_not_found:
+                raise self._not_served(f"group {name}", ()) from error
+            raise
+        document = self._read(path, answer, aggregated)
+        if document is not None:  # the core group's, in one go
+            return ApiGroup(name, tuple(document[0]))
+        versions = self._read(path, answer, versions_in)
+        return ApiGroup(name, tuple(kind for version in versions for kind in self.pinned_group(version)))
+
+    def _looked_up(self, find: Callable[[tuple[ServedKind, ...]], ServedKind | None]) -> ServedKind | None:
+        """In what is known, then once more in what the server says now."""
+        for refresh in (False, True):
+            if (found := find(self.kinds(refresh=refresh))) is not None:
+                return found
+        return None
+
+    def _not_served(self, what: str, near: Iterable[str]) -> DiscoveryError:
+        names = " or ".join(near)
+        hint = f": did you mean {names}?" if names else ": is its CRD installed?"
+        return DiscoveryError(f"the server at {self._client.config.cluster_url} does not serve {what}{hint}")
 
     def served(self, resource: ApiResource) -> bool:
         """Whether the server serves exactly this resource: group, version and plural."""
@@ -111,8 +169,8 @@ class Discovery:
         return tuple(found)
 
     def _of_version(self, api_version: str) -> list[ServedKind]:
-        root = "/apis" if "/" in api_version else "/api"
-        path = "/".join((root, *(segment(part, "group version") for part in api_version.split("/"))))
+        group, version = split_api_version(api_version)
+        path = path_of(segment(group, "group") if group else "", segment(version, "version"))
         return self._read(path, self._get(path), lambda body: of_version(body, api_version))
 
     def _get(self, path: str) -> Answer:

@@ -9,7 +9,7 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, RequestError
 from kubectl_runtime.core.base.status import Status
-from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.gvk import GroupVersionKind
 from kubectl_runtime.core.meta.metav1 import OwnerReference
 from kubectl_runtime.core.objects.dynamic import DynamicObject
 
@@ -31,17 +31,13 @@ def fetch(client: Client, reference: OwnerReference | Mapping[str, Any], *, name
     if not (api_version and kind and name):
         raise RequestError("a reference without apiVersion, kind and name leads nowhere: it has "
                            f"apiVersion={api_version!r}, kind={kind!r}, name={name!r}")
-    resource = _served(client, api_version, kind, refresh=False) or _served(client, api_version, kind, refresh=True)
-    if resource is None:
-        raise DiscoveryError(f"get {kind} {name}: the server serves no {kind} in {api_version}")
+    try:
+        resource = client.discovery.resolve_gvk(GroupVersionKind.parse(api_version, kind)).resource
+    except DiscoveryError as error:
+        raise DiscoveryError(f"get {kind} {name}: {error}") from None
     api = Api.namespaced(client, resource, namespace) if resource.namespaced else Api.all(client, resource)
     found = api.get(name, timeout=timeout)
     if uid and found.uid != uid:
         raise ApiError(Status(status="Failure", code=404, reason="NotFound", message="the object that the reference "
                               "means is gone; another of that name has taken its place"), f"get {kind} {name}")
     return found
-
-
-def _served(client: Client, api_version: str, kind: str, *, refresh: bool) -> ApiResource | None:
-    return next((served.resource for served in client.discovery.kinds(refresh=refresh)
-                 if (served.resource.api_version, served.resource.kind) == (api_version, kind)), None)

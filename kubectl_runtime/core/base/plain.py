@@ -19,7 +19,15 @@ import msgspec
 import msgspec.structs
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.wire import alternatives, field_types, is_record_type, map_keys, member_type, wire_names
+from kubectl_runtime.core.base.wire import (
+    alternatives,
+    field_types,
+    is_record_type,
+    map_keys,
+    member_type,
+    record_in,
+    wire_names,
+)
 
 
 class Omit(Enum):
@@ -151,6 +159,34 @@ def _layout(cls: Any, omit: Omit) -> tuple[tuple[str, str, Any, Any, bool, bool]
         found.append((name, key, hint, defaults.get(name, msgspec.UNSET), name not in known,
                       hint is Any or not _is_bytes(hint)))
     return tuple(found)
+
+
+def without_defaults(plain: Any, hint: Any) -> Any:
+    """The plain form of a value of type `hint` without what its classes omit: as `Omit.DECLARED` would have made it."""
+    if isinstance(plain, list):
+        item = _items_of(hashable(hint))
+        return plain if item is Any else [without_defaults(entry, item) for entry in plain]
+    if not isinstance(plain, dict):
+        return plain
+    cls = record_in(hint)
+    if cls is None:
+        entry = _values_of(hashable(hint))
+        return plain if entry is Any else {key: without_defaults(value, entry) for key, value in plain.items()}
+    layout = {key: (inner, default) for _, key, inner, default in _plain_layout(cls)}
+    nothing = (Any, _UNSET)
+    return {key: without_defaults(value, inner) for key, value in plain.items()
+            for inner, default in (layout.get(key, nothing),) if default is _UNSET or _differs(default, value)}
+
+
+def _differs(default: Any, value: Any) -> bool:
+    return type(default) is not type(value) or bool(default != value)
+
+
+@cache
+def _plain_layout(cls: Any) -> tuple[tuple[str, str, Any, Any], ...]:
+    """As `_layout` for `Omit.DECLARED`, the defaults in their plain form."""
+    return tuple((name, key, hint, default if default is _UNSET else to_plain(default, hint))
+                 for name, key, hint, default, _, _ in _layout(cls, Omit.DECLARED))
 
 
 def _omits_defaults(cls: Any) -> bool:

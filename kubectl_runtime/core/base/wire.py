@@ -23,7 +23,8 @@ import msgspec.structs
 class MapKeys:
     """Marks a list whose items are told apart by some of their keys: `Annotated[list[Port], MapKeys("name")]`.
 
-    Then changes of its length can be written back, and a custom resource's schema says `x-kubernetes-list-type: map`.
+    Then an item that was made anew is written back to the one with its keys, and a custom resource's schema says
+    `x-kubernetes-list-type: map`.
     """
 
     __slots__ = ("keys",)
@@ -100,7 +101,7 @@ def with_field_names(plain: Any, hint: Any) -> Any:
     """`plain` with its wire keys replaced by those that `msgspec.convert(…, hint)` expects."""
     hint = plain_type(hint)
     if isinstance(plain, dict):
-        cls = _record_in(hint) or _tagged_record(hint, plain)
+        cls = record_in(hint) or _tagged_record(hint, plain)
         if cls is None:
             item = _item_type(hint, dict, Mapping)
             return {key: with_field_names(value, item) for key, value in plain.items()}
@@ -142,7 +143,7 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
     return (hint,)
 
 
-def _record_in(hint: Any) -> Any:
+def record_in(hint: Any) -> Any:
     """The only record class among the alternatives."""
     found = [part for part in alternatives(hint) if is_record_type(part)]
     return found[0] if len(found) == 1 else None
@@ -169,7 +170,7 @@ def member_type(hint: Any, key: str | None) -> Any:
     """The type of `hint[key]` for a map or record, of its items (`key` None) for a list; `Any` when it says nothing."""
     if key is None:
         return _item_type(hint, list, tuple, set, frozenset)
-    cls = _record_in(hint)
+    cls = record_in(hint)
     return _item_type(hint, dict, Mapping) if cls is None else field_types(cls).get(key, Any)
 
 

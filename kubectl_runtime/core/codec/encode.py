@@ -13,6 +13,7 @@ import msgspec
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.plain import Omit, finite, to_plain
+from kubectl_runtime.core.codec.lineage import Kept, Lineage, View
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.codec.views import ViewCodec, plain_object
 from kubectl_runtime.core.codec.writeback import ABSENT, merge
@@ -104,28 +105,38 @@ def new_object(resource: ApiResource, views: Mapping[str, Any], codecs: Mapping[
 
 
 def written_back(record: Record, codecs: Mapping[str, ViewCodec], views: Mapping[str, Any],
-                 plain: dict[str, Any] | None) -> dict[str, Any]:
-    """The received object plus what changed in a reader's typed views and in his plain form. Raises WriteBackError."""
+                 plain: dict[str, Any] | None, kept: Mapping[str, Kept]) -> dict[str, Any]:
+    """The received object plus what changed in a reader's typed views and in his plain form. Raises WriteBackError.
+
+    `kept`: for a view that was decoded, the items of its lists as they were then.
+    """
     received = identified(plain_object(record.raw, record.enveloped, record.ref), record.resource)
     if not views and plain is None:
         return received
     content = dict(received)
+    rearranged: list[list[Any]] = []
     for key, view in views.items():
-        merged = _merged_view(received.get(key, ABSENT), view, codecs[key], record)
+        merged = _merged_view(received.get(key, ABSENT), view, codecs[key], record, kept.get(key), rearranged)
         if merged is ABSENT:
             content.pop(key, None)
         else:
             content[key] = merged
     if plain is None:
         return content
-    merged_plain: dict[str, Any] = merge(content, received, plain)
+    merged_plain: dict[str, Any] = merge(content, received, plain, lineage=Lineage(rearranged=rearranged))
     return merged_plain
 
 
-def _merged_view(received: Any, view: Any, codec: ViewCodec, record: Record) -> Any:
+def _merged_view(received: Any, view: Any, codec: ViewCodec, record: Record, kept: Kept | None,
+                 rearranged: list[list[Any]]) -> Any:
     if view is None:
         return ABSENT if received is not None else None
     base = codec.view_of(record)
     path = f"$.{codec.key}"
     shown = ABSENT if base is None else to_plain(base)
-    return merge(received, shown, to_plain(view, codec.plain_hint, path=path), path, codec.hint)
+    now = to_plain(view, codec.plain_hint, path=path)
+    lineage = Lineage() if kept is None or codec.lists is None else codec.lists.lineage(
+        kept, View(base, shown), View(view, now))
+    merged = merge(received, shown, now, path, codec.hint, lineage)
+    rearranged += lineage.rearranged
+    return merged

@@ -15,6 +15,7 @@ import msgspec
 
 from kubectl_runtime.core.base.plain import hashable
 from kubectl_runtime.core.base.wire import alternatives, is_record_type, needs_renaming, with_field_names
+from kubectl_runtime.core.codec.lineage import RecordLists
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -32,6 +33,8 @@ class ViewCodec:
         self.hint = hint
         self.plain_hint = hashable(hint)
         """The same for `to_plain`."""
+        self.lists = RecordLists.of(hint)
+        """The view's lists of records, whose items write-back has to recognise; None when there are none."""
         self._default = default
         self._renaming = needs_renaming(hint)
         decoded = Any if self._renaming else hint

@@ -7,36 +7,195 @@
 
     now equals base          received stays, byte for byte
     maps                     key by key: changed keys are merged, new ones added, removed ones removed
-    lists with `MapKeys`     item by item, told apart by these keys, in the order of `now`
-    lists of equal length    item by item, by position
-    other lists              replaced if the view shows all there is (nothing can be lost); else WriteBackError(path)
+    lists                    in the order of `now`, each item merged into the received one that it comes from
     anything else            the new value
+
+Which received item an item comes from, the first that says so:
+
+    identity                 it is still the object that came out of this list, whatever became of it (see lineage.py)
+    keys                     where `MapKeys` marks the list: it has the keys of one received item. A key that the wire
+                             left out is what the view's default says
+    equality                 it equals one received item
+    none                     it is new
+
+A received item that nothing comes from is removed, with all that it hides; so is one whose key an unmatched item has
+not. But where an unmatched item might be a changed one that has lost its identity, and a received item is left over
+that has fields which the view does not show, nobody can tell where these belong: WriteBackError(path). The same for an
+object that stands in the list twice and hides something, and for a new item whose key another one has.
 """
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
+import msgspec
+
 from kubectl_runtime.core.base.errors import WriteBackError
+from kubectl_runtime.core.base.plain import without_defaults
 from kubectl_runtime.core.base.wire import map_keys, member_type
+from kubectl_runtime.core.codec.lineage import Lineage
 
 ABSENT: Any = object()
 """No value: a key that is not there, before or after."""
 
 
-def merge(received: Any, base: Any, now: Any, path: str = "$", hint: Any = Any) -> Any:
+def merge(received: Any, base: Any, now: Any, path: str = "$", hint: Any = Any, lineage: Lineage | None = None) -> Any:
     """What to send. Changes none of its arguments; parts of them are shared with the result.
 
-    `hint` is the declared type, where `MapKeys` marks are looked for. Raises WriteBackError.
+    `hint` is the declared type, where `MapKeys` marks are looked for; `lineage` knows the identity of items. Raises
+    WriteBackError.
     """
-    if _same(base, now):
-        return received
-    if received is ABSENT or received is None:
-        received = _empty_like(now)
-    if isinstance(received, dict) and isinstance(now, dict):
-        return _merge_maps(received, base if isinstance(base, dict) else {}, now, path, hint)
-    if isinstance(received, list) and isinstance(base, list) and isinstance(now, list):
-        return _merge_lists(received, base, now, path, hint)
-    return now
+    return _Merge(lineage or Lineage()).value(received, base, now, path, hint)
+
+
+class _Merge:
+    """One merge."""
+
+    __slots__ = ("_lineage",)
+
+    def __init__(self, lineage: Lineage) -> None:
+        self._lineage = lineage
+
+    def value(self, received: Any, base: Any, now: Any, path: str, hint: Any) -> Any:
+        # Items that show the same may hide different things: then equal lists are not the same list.
+        if _same(base, now) and not (self._lineage.moved and isinstance(received, dict | list)):
+            return received
+        if received is ABSENT or received is None:
+            if base is ABSENT:
+                return without_defaults(now, hint)
+            received = _empty_like(now)
+        if isinstance(received, dict) and isinstance(now, dict):
+            return self._map(received, base if isinstance(base, dict) else {}, now, path, hint)
+        if isinstance(received, list) and isinstance(base, list) and isinstance(now, list):
+            return self._list(received, base, now, path, hint)
+        return now
+
+    def _map(self, received: dict[str, Any], base: dict[str, Any], now: dict[str, Any], path: str, hint: Any) -> Any:
+        merged = {key: value for key, value in received.items() if key in now or key not in base}
+        for key, value in now.items():
+            inner = self.value(received.get(key, ABSENT), base.get(key, ABSENT), value, f"{path}.{key}",
+                               member_type(hint, key))
+            if inner is not ABSENT:
+                merged[key] = inner
+        return merged
+
+    def _list(self, received: list[Any], base: list[Any], now: list[Any], path: str, hint: Any) -> list[Any]:
+        item = member_type(hint, None)
+        if not received:
+            return [without_defaults(value, item) for value in now]
+        if not any(isinstance(value, dict | list) for value in (*received, *now)):
+            return now
+        if len(received) != len(base) or any(received is moved for moved in self._lineage.rearranged):
+            raise WriteBackError(path, "this list was changed both in the view and in obj[…]: change it in one of them")
+        hiding = [not _shows_all(*pair) for pair in zip(received, base, strict=True)]
+        found = _Pairs(received, base, now, path, hiding)
+        found.by_identity(self._lineage.origins(base, now))
+        keys = map_keys(hint)
+        if keys:
+            found.by_keys(keys)
+        found.by_equality()
+        found.check_nothing_is_lost()
+        merged = [without_defaults(value, item) if place is None
+                  else self.value(received[place], base[place], value, f"{path}[{index}]", item)
+                  for index, (place, value) in enumerate(zip(found.places, now, strict=True))]
+        if found.places != list(range(len(base))):
+            self._lineage.rearranged.append(merged)
+        return merged
+
+
+class _Pairs:
+    """Which item of `now` comes from which received one."""
+
+    def __init__(self, received: list[Any], base: list[Any], now: list[Any], path: str, hiding: list[bool]) -> None:
+        self.places: list[int | None] = [None] * len(now)
+        self._received, self._base, self._now = received, base, now
+        self._path = path
+        self._hiding = hiding
+        self._left = dict.fromkeys(range(len(base)))
+        self._base_keys: list[Any] = [None] * len(base)
+        self._now_keys: list[Any] = [None] * len(now)
+
+    def _pair(self, index: int, place: int) -> None:
+        self.places[index] = place
+        del self._left[place]
+
+    def _unmatched(self) -> list[int]:
+        return [index for index, place in enumerate(self.places) if place is None]
+
+    def by_identity(self, origins: list[int | None]) -> None:
+        for index, place in enumerate(origins):
+            if place is None:
+                continue
+            if place in self._left:
+                self._pair(index, place)
+            elif self._hiding[place]:
+                raise WriteBackError(f"{self._path}[{index}]", "an object stands in this list twice, and it has fields "
+                                     "that the view does not declare: put a copy of it there, or use patch or apply")
+
+    def by_keys(self, keys: tuple[str, ...]) -> None:
+        self._base_keys = [_key_of(item, keys) for item in self._base]
+        self._now_keys = [_key_of(item, keys) for item in self._now]
+        before, after = Counter(self._base_keys), Counter(self._now_keys)
+        for key, times in after.items():
+            if times > max(1, before[key]):
+                raise WriteBackError(self._path, f"two items have the same {', '.join(keys)} ({_label(key)})")
+        left = _groups(self._left, self._base_keys)
+        for key, indexes in _groups(self._unmatched(), self._now_keys).items():
+            if len(indexes) == 1 and len(left.get(key, ())) == 1:
+                self._pair(indexes[0], left[key][0])
+
+    def by_equality(self) -> None:
+        """Among items with the same keys, if there are keys."""
+        unmatched = self._unmatched()
+        if not unmatched or not self._left:
+            return
+        shown = [(key, _text(item)) for key, item in zip(self._base_keys, self._base, strict=True)]
+        wanted = [(key, _text(item)) for key, item in zip(self._now_keys, self._now, strict=True)]
+        left = _groups(self._left, shown)
+        for text, indexes in _groups(unmatched, wanted).items():
+            places = left.get(text, [])
+            if len(indexes) > len(places) and any(self._hiding[place] for place in places):
+                continue
+            if len(places) == 1 or len({_text(self._received[place]) for place in places}) == 1:
+                for index, place in zip(indexes, places, strict=False):
+                    self._pair(index, place)
+
+    def check_nothing_is_lost(self) -> None:
+        lost = {self._base_keys[place] for place in self._left if self._hiding[place]}
+        if any(self._now_keys[index] in lost for index in self._unmatched()):
+            raise WriteBackError(self._path, "items of this list have fields that the view does not declare, and it is "
+                                 "not certain which item they belong to now: change the items in place, declare these "
+                                 "fields, mark the list with MapKeys, or use patch or apply")
+
+
+def _groups(indexes: Any, keys: list[Any]) -> dict[Any, list[int]]:
+    groups: dict[Any, list[int]] = {}
+    for index in indexes:
+        groups.setdefault(keys[index], []).append(index)
+    return groups
+
+
+def _key_of(item: Any, keys: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(_scalar(item.get(name)) if isinstance(item, dict) else None for name in keys)
+
+
+def _scalar(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool) else None
+
+
+def _label(key: tuple[Any, ...]) -> str:
+    return ",".join(map(str, key))
+
+
+def _text(value: Any) -> bytes:
+    """The same for the same JSON; whatever is no JSON is refused later, when it is sent."""
+    try:
+        return _encode(value)
+    except (TypeError, ValueError):
+        return repr(value).encode()
+
+
+_encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def _empty_like(now: Any) -> Any:
@@ -52,52 +211,11 @@ def _same(base: Any, now: Any) -> bool:
     return type(base) is type(now) and bool(base == now)
 
 
-def _merge_maps(received: dict[str, Any], base: dict[str, Any], now: dict[str, Any], path: str, hint: Any) -> Any:
-    merged = {key: value for key, value in received.items() if key in now or key not in base}
-    for key, value in now.items():
-        inner = merge(received.get(key, ABSENT), base.get(key, ABSENT), value, f"{path}.{key}", member_type(hint, key))
-        if inner is not ABSENT:
-            merged[key] = inner
-    return merged
-
-
-def _merge_lists(received: list[Any], base: list[Any], now: list[Any], path: str, hint: Any) -> list[Any]:
-    if _same(received, base):
-        return now
-    item = member_type(hint, None)
-    if keys := map_keys(hint):
-        return _merge_by_key((received, base, now), path, item, keys)
-    if len(received) == len(base) == len(now):
-        by_position = enumerate(zip(received, base, now, strict=True))
-        return [merge(*parts, f"{path}[{index}]", item) for index, parts in by_position]
-    if not received:
-        return now
-    raise WriteBackError(path, "the length of this list changed, and its items have fields that the view does not "
-                               "declare: declare them, mark the list with MapKeys, or use patch or apply")
-
-
-def _merge_by_key(lists: tuple[list[Any], list[Any], list[Any]], path: str, item: Any,
-                  keys: tuple[str, ...]) -> list[Any]:
-    held, seen, wanted = (_by_key(items, keys, path) for items in lists)
-    merged = [merge(held.get(key, ABSENT), seen.get(key, ABSENT), value, f"{path}[{_label(key)}]", item)
-              for key, value in wanted.items()]
-    unseen = [value for key, value in held.items() if key not in seen]
-    return merged + unseen
-
-
-def _by_key(items: list[Any], keys: tuple[str, ...], path: str) -> dict[tuple[Any, ...], Any]:
-    found: dict[tuple[Any, ...], Any] = {}
-    for item in items:
-        key = tuple(_scalar(item.get(name)) if isinstance(item, dict) else None for name in keys)
-        if key in found:
-            raise WriteBackError(path, f"two items have the same {', '.join(keys)} ({_label(key)})")
-        found[key] = item
-    return found
-
-
-def _scalar(value: Any) -> Any:
-    return value if isinstance(value, str | int | float | bool) else None
-
-
-def _label(key: tuple[Any, ...]) -> str:
-    return ",".join(map(str, key))
+def _shows_all(received: Any, base: Any) -> bool:
+    """Whether the view has every field that was received; a null is none."""
+    if isinstance(received, dict):
+        return isinstance(base, dict) and all(
+            value is None or (key in base and _shows_all(value, base[key])) for key, value in received.items())
+    if isinstance(received, list):
+        return isinstance(base, list) and len(received) == len(base) and all(map(_shows_all, received, base))
+    return True

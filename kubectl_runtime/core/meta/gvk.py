@@ -1,8 +1,9 @@
 """Names of types: group, version, kind, plural and scope."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 import msgspec.structs
@@ -29,6 +30,34 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
         """From an object's `apiVersion` and `kind`. Raises RequestError when `api_version` has more than one slash."""
         group, version = split_api_version(api_version)
         return cls(group, version, kind)
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> GroupVersionKind:
+        """That of an object, from its `apiVersion` and `kind`. Raises RequestError when one is missing or malformed."""
+        api_version, kind = content.get("apiVersion"), content.get("kind")
+        if not isinstance(api_version, str) or not isinstance(kind, str) or not kind:
+            raise RequestError(f"an object says what it is by apiVersion and kind; this one has {api_version!r} "
+                               f"and {kind!r}")
+        return cls.parse(api_version, kind)
+
+    @property
+    def api_version(self) -> str:
+        """As objects carry it: `apps/v1`, or `v1` in the core group."""
+        return join_api_version(self.group, self.version)
+
+
+class GroupVersionResource(msgspec.Struct, frozen=True):
+    """A plural in one version of its API group, as paths and admission reviews have it."""
+
+    group: str
+    version: str
+    resource: str
+
+    @classmethod
+    def parse(cls, api_version: str, resource: str) -> GroupVersionResource:
+        """From an `apiVersion` and a plural. Raises RequestError when `api_version` has more than one slash."""
+        group, version = split_api_version(api_version)
+        return cls(group, version, resource)
 
     @property
     def api_version(self) -> str:
@@ -65,6 +94,11 @@ class ApiResource(msgspec.Struct, frozen=True):
     def gvk(self) -> GroupVersionKind:
         """The kind without plural and scope."""
         return GroupVersionKind(self.group, self.version, self.kind)
+
+    @property
+    def gvr(self) -> GroupVersionResource:
+        """The plural without kind and scope."""
+        return GroupVersionResource(self.group, self.version, self.plural)
 
     @property
     def namespaced(self) -> bool:

@@ -6,18 +6,64 @@ Times are aware `datetime` values. Every field may be absent; where the wire has
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.base.nearest import did_you_mean
+from kubectl_runtime.core.base.wire import MapKeys, camel
 
 
-class Part(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=True):
+class _PartType(msgspec.StructMeta):
+    """Names the field that was probably meant, where a part is made with one that it does not have."""
+
+    if not TYPE_CHECKING:  # type checkers know the fields
+
+        def __call__(cls, *args, **fields):
+            try:
+                return super().__call__(*args, **fields)
+            except TypeError as error:
+                for name in fields:
+                    if name not in cls.__struct_fields__:
+                        raise TypeError(_unknown(cls, name)) from None
+                raise TypeError(f"{cls.__name__}: {error}") from None
+
+
+def _unknown(cls: Any, name: str) -> str:
+    return (f"{cls.__name__} has no field {name!r}{did_you_mean(name, cls.__struct_fields__)}"
+            f"{WIRE_KEYS if camel(name) == name and any(map(str.isupper, name)) else ''}")
+
+
+WIRE_KEYS = ": attributes are snake_case, only keys are written as on the wire"
+
+
+class _Hinting:
+    """Names the field that was probably meant, where one is read or set that a part does not have."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            if name.startswith("__"):  # what Python itself looks for
+                raise AttributeError(name)
+            raise AttributeError(_unknown(type(self), name))
+
+
+class Part(msgspec.Struct, _Hinting, metaclass=_PartType, kw_only=True, rename="camel", omit_defaults=True):
     """The base of typed parts of objects. What a part does not name stays in the object."""
 
+    if not TYPE_CHECKING:
 
-class FrozenPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+        def __setattr__(self, name, value):
+            try:
+                super().__setattr__(name, value)
+            except AttributeError:
+                raise AttributeError(_unknown(type(self), name)) from None
+
+
+class FrozenPart(msgspec.Struct, _Hinting, metaclass=_PartType, frozen=True, kw_only=True, rename="camel",
+                 omit_defaults=True):
     """The same for small values, which are replaced and never changed."""
 
 
@@ -81,6 +127,18 @@ class ObjectMeta(Part):
     finalizers: list[str] | None = None
     managed_fields: list[dict[str, Any]] | None = None
     self_link: str | None = None
+
+
+class TemplateMeta(Part):
+    """`metadata` of what an object holds a template of: of the Pods of a Deployment, the Jobs of a CronJob."""
+
+    name: str | None = None
+    generate_name: str | None = None
+    namespace: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: Annotated[list[OwnerReference], MapKeys("uid")] = []
+    finalizers: list[str] = []
 
 
 class ListMeta(FrozenPart, frozen=True, gc=False):

@@ -22,9 +22,10 @@ from typing import Any, TypeAlias
 import msgspec
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.meta.metav1 import LabelSelector
+from kubectl_runtime.core.meta.metav1 import LabelSelector, LabelSelectorRequirement
 from kubectl_runtime.core.meta.models import from_model, is_model
 
+_WORDS = {"=": "In", "in": "In", "!=": "NotIn", "notin": "NotIn", "exists": "Exists", "!": "DoesNotExist"}
 _OPERATORS = {"In": "in", "NotIn": "notin", "=": "=", "!=": "!=", "Exists": "exists", "DoesNotExist": "!"}
 
 
@@ -139,6 +140,25 @@ class Selector(msgspec.Struct, frozen=True):
             built.append(_with_values(expression.key, operator, expression.values or ()) if takes_values
                          else Requirement(expression.key, operator))
         return cls(tuple(built))
+
+    def to_label_selector(self) -> LabelSelector:
+        """The form that objects carry, which selects the same; `!=` becomes `NotIn` with one value.
+
+        Raises RequestError for `>` and `<`, which that form does not have.
+        """
+        labels: dict[str, str] = {}
+        expressions = []
+        for requirement in self.requirements:
+            if requirement.operator == "=" and labels.get(requirement.key, requirement.values[0]) == (
+                    requirement.values[0]):
+                labels[requirement.key] = requirement.values[0]
+                continue
+            operator = _WORDS.get(requirement.operator)
+            if operator is None:
+                raise RequestError(f"a LabelSelector cannot say {requirement}: it has In, NotIn, Exists, DoesNotExist")
+            expressions.append(LabelSelectorRequirement(key=requirement.key, operator=operator,
+                                                        values=list(requirement.values) or None))
+        return LabelSelector(match_labels=labels or None, match_expressions=expressions or None)
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
         """Whether an object with these labels is selected."""

@@ -6,15 +6,21 @@ that they may be defined later in the module, and so that defining a class costs
 from __future__ import annotations
 
 import inspect
+import sys
+import types
 import typing
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping
+from dataclasses import InitVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kubectl_runtime.core.base.wire import camel
 from kubectl_runtime.core.codec.views import MISSING, ViewCodec
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, Scope
-from kubectl_runtime.core.meta.metav1 import ObjectMeta
+from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
 
 R = TypeVar("R")
+EMPTY: Any = MISSING
+"""As the default of an attribute: constructors may leave it out. Read, it is the empty form of its type, as without."""
 
 
 class HasViews(Protocol):
@@ -51,6 +57,29 @@ class ResourceMeta(type):
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> ResourceMeta:
         namespace.setdefault("__slots__", ())
         return super().__new__(mcs, name, bases, namespace, **keywords)
+
+
+if TYPE_CHECKING:
+    # For type checkers a resource class is what a dataclass is: its constructor takes the declared attributes, and
+    # those without a default it needs. They would not look at class keywords if they saw the metaclass.
+    @typing.dataclass_transform(kw_only_default=True, eq_default=False)
+    class _Declaring: ...
+
+    class Declaring(_Declaring):
+        """What every constructor takes besides: metadata, as single arguments or as a whole."""
+
+        name: InitVar[str | None] = None
+        namespace: InitVar[str | None] = None
+        generate_name: InitVar[str | None] = None
+        labels: InitVar[Mapping[str, str] | None] = None
+        annotations: InitVar[Mapping[str, str] | None] = None
+        owner_references: InitVar[list[OwnerReference] | None] = None
+        finalizers: InitVar[list[str] | None] = None
+        metadata: InitVar[ObjectMeta | None] = None
+else:
+
+    class Declaring(metaclass=ResourceMeta):
+        """The base of resource classes."""
 
 
 def declare(cls: type, *, group: str | None, version: str | None, kind: str | None, plural: str | None,
@@ -97,13 +126,32 @@ def attributes_of(cls: type) -> dict[str, Attribute]:
             if isinstance(value, Attribute)}
 
 
+class _Names(dict[str, Any]):
+    """The names of a module, as its attributes: also those that it imports on demand."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__()
+        self._module = sys.modules.get(module)
+
+    def __missing__(self, name: str) -> Any:
+        found = getattr(self._module, name, MISSING)
+        if found is MISSING:
+            raise KeyError(name)
+        return found
+
+
 def hints_of(cls: type) -> dict[str, Any]:
     """Attribute name -> declared type. Raises TypeError when one cannot be resolved."""
-    try:
-        hints = typing.get_type_hints(cls, include_extras=True)
-    except NameError as error:
-        raise TypeError(f"{cls.__name__}: {error}; its attributes' types must be visible at module level") from None
-    return {name: hints[name] for name in attributes_of(cls)}
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        own = {name: value for name, value in inspect.get_annotations(base).items()
+               if isinstance(base.__dict__.get(name), Attribute)}
+        try:
+            found |= typing.get_type_hints(types.SimpleNamespace(__annotations__=own), dict(vars(base)),
+                                           _Names(base.__module__), include_extras=True)
+        except NameError as error:
+            raise TypeError(f"{cls.__name__}: {error}; its attributes' types must be visible at module level") from None
+    return {name: found[name] for name in attributes_of(cls)}
 
 
 def codecs_of(cls: type) -> dict[str, ViewCodec]:

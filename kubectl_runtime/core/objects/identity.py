@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kubectl_runtime.core.base.keys import namespace_or_none
 from kubectl_runtime.core.codec.record import Head
@@ -18,19 +18,40 @@ _NO_MAP: Mapping[str, str] = MappingProxyType({})
 
 
 class Identity:
-    """The part of `Resource` that costs no decoding. To change something, change `metadata`."""
+    """The part of `Resource` that costs no decoding, but for `metadata`. To change something, change that."""
 
     __slots__ = ()
     api_resource: ClassVar[ApiResource]
+    _views: dict[str, Any]
 
     @abstractmethod
     def _head(self) -> Head | ObjectMeta:
         """Where it is read from."""
 
+    @abstractmethod
+    def _view(self, key: str) -> Any:
+        """What is shown of one top-level key."""
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """A mutable view of the metadata, for this reader. Raises DecodeError."""
+        found: ObjectMeta = self._view("metadata")
+        return found
+
+    @metadata.setter
+    def metadata(self, value: ObjectMeta) -> None:
+        self._views["metadata"] = value
+
     @property
     def name(self) -> str:
         """Empty while a new object has only `generate_name`."""
         return self._head().name or ""
+
+    @property
+    def name_any(self) -> str:
+        """The name, or while a new object has none its `generate_name`; empty without either. For messages."""
+        head = self._head()
+        return head.name or (head.generate_name if isinstance(head, ObjectMeta) else None) or ""
 
     @property
     def namespace(self) -> str | None:
@@ -81,6 +102,14 @@ class Identity:
     @property
     def ref(self) -> ObjectRef:
         return ObjectRef(self.api_resource, self.name, self.namespace)
+
+    def object_ref(self) -> dict[str, str]:
+        """A core ObjectReference to this object as other objects carry it, with what is known of it: apiVersion, kind,
+        name, namespace, uid, resourceVersion. `fetch` and the Recorder take it."""
+        resource = self.api_resource
+        found = {"apiVersion": resource.api_version, "kind": resource.kind, "name": self.name,
+                 "namespace": self.namespace or "", "uid": self.uid, "resourceVersion": self.resource_version}
+        return {key: value for key, value in found.items() if value}
 
     def _time(self, value: datetime | str | None, key: str) -> datetime | None:
         if not isinstance(value, str):

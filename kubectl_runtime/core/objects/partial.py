@@ -22,7 +22,6 @@ from kubectl_runtime.core.codec.views import plain_object, without_nulls
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ListMeta, OwnerReference, parse_time
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
-from kubectl_runtime.core.objects.declare import bound_class
 from kubectl_runtime.core.objects.resource import Resource
 
 _NO_MAP: Mapping[str, str] = MappingProxyType({})
@@ -150,12 +149,7 @@ class FieldsForm(Generic[V]):
 
 
 class PartialObjectMeta(Resource):
-    """An object's metadata alone, as the server sends it when only that is asked for; of the real kind."""
-
-    @classmethod
-    def of(cls, resource: ApiResource) -> type[PartialObjectMeta]:
-        """The class for one kind: the same one for the same resource."""
-        return bound_class(PartialObjectMeta, resource)
+    """An object's metadata alone, as the server sends it when only that is asked for; `of` gives a kind's class."""
 
     def __getitem__(self, key: str) -> Any:
         self._check_held(key)

@@ -14,15 +14,17 @@ Objects are equal only to themselves, and their repr is their ref. One object be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, TypeVar
 
 import msgspec
 import msgspec.structs
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.nearest import did_you_mean
 from kubectl_runtime.core.base.wire import camel
 from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.codec.encode import encode_plain, identified, new_object, written_back
+from kubectl_runtime.core.codec.lineage import Kept
 from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.core.codec.views import plain_object
 from kubectl_runtime.core.codec.writeback import merge
@@ -32,7 +34,7 @@ from kubectl_runtime.core.meta.models import to_model
 from kubectl_runtime.core.objects import ownership
 from kubectl_runtime.core.objects.declare import (
     Attribute,
-    ResourceMeta,
+    Declaring,
     attributes_of,
     bound_class,
     codecs_of,
@@ -43,20 +45,30 @@ from kubectl_runtime.core.objects.identity import Identity
 from kubectl_runtime.core.objects.new_metadata import new_metadata
 
 M = TypeVar("M")
+R = TypeVar("R", bound="Resource")
+KEYWORDS = ("group", "version", "kind", "plural", "scope", "subresources")
+"""What a resource class says of its kind."""
 _MADE_HERE = Head()
 """The head of the bytes behind a new object's plain form; its metadata is in its view."""
 
 
-class Resource(Identity, metaclass=ResourceMeta):
+class Resource(Identity, Declaring):
     """The base of every resource class; safe to hand out, since it shares only immutable data with the store."""
 
-    __slots__ = ("_plain", "_record", "_views")
+    __slots__ = ("_kept", "_plain", "_record", "_views")
     api_resource: ClassVar[ApiResource]
+    subresources: ClassVar[tuple[str, ...] | None] = None
+    """The names of the kind's subresources (`status`, `scale`); None when the class does not say."""
 
     def __init_subclass__(cls, *, group: str | None = None, version: str | None = None, kind: str | None = None,
-                          plural: str | None = None, scope: Scope | None = None, **more: Any) -> None:
-        super().__init_subclass__(**more)
+                          plural: str | None = None, scope: Scope | None = None,
+                          subresources: tuple[str, ...] | None = None, **more: Never) -> None:
+        super().__init_subclass__()
+        for name in more:
+            raise TypeError(f"class {cls.__name__} has no keyword {name}={did_you_mean(name, KEYWORDS)}")
         declare(cls, group=group, version=version, kind=kind, plural=plural, scope=scope)
+        if subresources is not None:
+            cls.subresources = subresources
 
     def __init__(self, *, name: str | None = None, namespace: str | None = None, generate_name: str | None = None,
                  labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None,
@@ -71,14 +83,37 @@ class Resource(Identity, metaclass=ResourceMeta):
             raise RequestError(f"{type(self).__name__} is bound to no kind: give its class group=, version= and kind=")
         self._record: Record | None = None
         self._plain: dict[str, Any] | None = None
+        self._kept: dict[str, Kept] | None = None
         self._views: dict[str, Any] = {"metadata": metadata or new_metadata(
             type(self).__name__, name=name, namespace=namespace, generate_name=generate_name, labels=labels,
             annotations=annotations, finalizers=finalizers, owner_references=owner_references)}
         for field, value in fields.items():
             if not isinstance(getattr(type(self), field, None), Attribute):
-                raise RequestError(f"{type(self).__name__} has no field {field!r}; it declares "
-                                   f"{', '.join(attributes_of(type(self))) or 'none'}")
+                known = attributes_of(type(self))
+                raise RequestError(f"{type(self).__name__} has no field {field!r}{did_you_mean(field, known)}; "
+                                   f"it declares {', '.join(known) or 'none'}")
             setattr(self, field, value)
+
+    @classmethod
+    def of(cls, resource: ApiResource) -> type[Self]:
+        """This class bound to a kind that is known only at run time: the same one for the same resource.
+
+        Raises RequestError when the class is of another kind already; of its own it may be of another version.
+        """
+        own: ApiResource | None = getattr(cls, "api_resource", None)
+        if own is not None and (own.group, own.kind) != (resource.group, resource.kind):
+            raise RequestError(f"{cls.__name__} is {own.kind} of {own.api_version}: it cannot be {resource.full_name}")
+        return cls if own == resource else bound_class(cls, resource)
+
+    def try_parse(self, kind: type[R]) -> R:
+        """The same object, with this reader's changes, as another class of its kind (or one without a kind).
+
+        Raises RequestError when `kind` is of another group or kind, DecodeError for content that does not fit it.
+        """
+        cls = kind.of(self.api_resource)
+        parsed = cls.from_record(self.to_record(named=False))
+        parsed.validate()
+        return parsed
 
     # Received objects
 
@@ -88,6 +123,7 @@ class Resource(Identity, metaclass=ResourceMeta):
         self = cls.__new__(cls)
         self._record = record
         self._plain = None
+        self._kept = None
         self._views = {}
         return self
 
@@ -110,29 +146,19 @@ class Resource(Identity, metaclass=ResourceMeta):
         record = self._record
         return None if record is not None and record.head is _MADE_HERE else record
 
-    def to_record(self, *, partial: bool = False) -> Record:
+    def to_record(self, *, partial: bool = False, named: bool = True) -> Record:
         """A record of the object as it is now, for stores: what was received, as long as nothing of it was looked at.
 
-        `partial` marks that parts were taken away.
+        `partial` marks that parts were taken away; `named`: it must have a name, as what is stored has.
         """
         received = self._record
         was_partial = received is not None and received.partial
         if received is not None and not self._views and self._plain is None:
             return received if was_partial or not partial else msgspec.structs.replace(received, partial=True)
-        record = decode_object(self.to_bytes(), self.api_resource)
+        record = decode_object(self.to_bytes(), self.api_resource, named=named)
         return Record(record.head, record.resource, record.raw, partial=partial or was_partial, problem=record.problem)
 
     # Metadata
-
-    @property
-    def metadata(self) -> ObjectMeta:
-        """A mutable view of the metadata, for this reader. Raises DecodeError."""
-        found: ObjectMeta = self._view("metadata")
-        return found
-
-    @metadata.setter
-    def metadata(self, value: ObjectMeta) -> None:
-        self._views["metadata"] = value
 
     def _head(self) -> Head | ObjectMeta:
         """The metadata view if this reader has one, since it may be changed; else what was decoded on arrival."""
@@ -162,7 +188,9 @@ class Resource(Identity, metaclass=ResourceMeta):
         if key not in views:
             codec = codecs_of(type(self))[key]
             record = self._record
-            views[key] = codec.absent(self.ref) if record is None else codec.view_of(record)
+            views[key] = view = codec.absent(self.ref) if record is None else codec.view_of(record)
+            if codec.lists is not None and record is not None and (kept := codec.lists.items(view)):
+                self._kept = {**(self._kept or {}), key: kept}
         return views[key]
 
     def _content(self) -> dict[str, Any]:
@@ -208,7 +236,7 @@ class Resource(Identity, metaclass=ResourceMeta):
             sparse: dict[str, Any] = merge(new_object(self.api_resource, self._views, codecs, defaults=False),
                                            said, self._plain)
             return sparse
-        return written_back(self._record, codecs, self._views, self._plain)
+        return written_back(self._record, codecs, self._views, self._plain, self._kept or {})
 
     def to_bytes(self) -> bytes:
         """`to_dict` as JSON."""
@@ -228,7 +256,8 @@ class Resource(Identity, metaclass=ResourceMeta):
         cls = type(self)
         base, resource = cls.__bases__[0], cls.api_resource
         made = (base, resource) if is_bound(cls, base, resource) else (cls, None)
-        return _blank, made, (None, {"_record": self._record, "_plain": self._plain, "_views": dict(self._views)})
+        state = {"_record": self._record, "_plain": self._plain, "_views": dict(self._views), "_kept": self._kept}
+        return _blank, made, (None, state)
 
     def __repr__(self) -> str:
         return f"<{self.ref}>"
@@ -245,7 +274,8 @@ class Resource(Identity, metaclass=ResourceMeta):
     @classmethod
     def _undeclared(cls, name: str) -> str:
         """What is said of an attribute that the class does not have."""
-        return (f"{cls.__name__} declares no attribute {name!r}: declare it in the class, "
+        near = did_you_mean(name, attributes_of(cls))
+        return (f"{cls.__name__} declares no attribute {name!r}{near}: declare it in the class, "
                 f"or use obj[{name!r}], which reads any key of the object")
 
 

@@ -16,7 +16,7 @@ from typing import Self, TextIO
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.discovery import Discovery
-from kubectl_runtime.client.api.served_kinds import ServedKind
+from kubectl_runtime.client.server.served_kinds import ServedKind
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import AuthError, DiscoveryError, KubeError, TransportError
 from kubectl_runtime.core.base.stop import StopToken

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kubectl_runtime.client.api.served_kinds import ServedKind
+from kubectl_runtime.client.server.served_kinds import ServedKind
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, Scope
 from kubectl_runtime.manifests.sources import Manifests, read_objects

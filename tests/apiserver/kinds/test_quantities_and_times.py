@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.apiserver.kinds.typed.quantity import canonical, value_of
 from kubectl_runtime.apiserver.kinds.typed.times import canonical_micro_time, canonical_time
+from kubectl_runtime.core.meta.quantities import canonical, value_of
 
 
 @pytest.mark.parametrize(("given_text", "expected"), [

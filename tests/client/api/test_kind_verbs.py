@@ -181,7 +181,7 @@ def test_what_a_reference_names_is_fetched_wherever_it_is(server, client):
     with pytest.raises(ApiError) as caught:
         fetch(client, OwnerReference(api_version="v1", kind="Pod", name="web", uid="older"), namespace="default")
     assert caught.value.is_not_found
-    with pytest.raises(DiscoveryError, match=r"serves no Widget in example\.com/v1"):
+    with pytest.raises(DiscoveryError, match=r"does not serve Widget in example\.com/v1"):
         fetch(client, {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w"})
     with pytest.raises(RequestError, match="leads nowhere"):
         fetch(client, {"kind": "Pod", "name": "web"})

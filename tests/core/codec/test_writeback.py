@@ -175,9 +175,15 @@ def test_a_list_without_keys_merges_by_position_while_its_length_stays() -> None
     assert obj.to_dict()["spec"]["unkeyed"] == [{"name": "a", "hidden": 1}, {"name": "b", "hidden": 2, "image": "new"}]
 
 
-def test_a_list_without_keys_whose_length_changes_is_refused_where_something_would_be_lost() -> None:
+def test_an_item_that_is_added_to_a_list_without_keys_leaves_the_others_alone() -> None:
     obj = widget(spec={"unkeyed": [{"name": "a", "hidden": 1}]})
-    obj.spec.unkeyed.append(Container("b"))
+    obj.spec.unkeyed.insert(0, Container("b"))
+    assert obj.to_dict()["spec"]["unkeyed"] == [{"name": "b", "image": "", "ports": []}, {"name": "a", "hidden": 1}]
+
+
+def test_items_that_were_made_anew_are_refused_where_something_would_be_lost() -> None:
+    obj = widget(spec={"unkeyed": [{"name": "a", "hidden": 1}]})
+    obj.spec.unkeyed = [Container(container.name, "new") for container in obj.spec.unkeyed]
     with pytest.raises(WriteBackError, match="MapKeys") as caught:
         obj.to_dict()
     assert caught.value.path == "$.spec.unkeyed"

@@ -225,7 +225,8 @@ def test_a_new_object_takes_a_whole_metadata() -> None:
 
 
 def test_a_new_object_with_an_undeclared_field_is_refused() -> None:
-    with pytest.raises(RequestError, match=r"no field 'sepc'; it declares spec, status, extra_data"):
+    told = r"no field 'sepc' \(did you mean 'spec'\?\); it declares spec, status, extra_data"
+    with pytest.raises(RequestError, match=told):
         Widget(name="a", sepc={})
 
 

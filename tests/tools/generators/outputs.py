@@ -1,4 +1,4 @@
-"""Where the generated files lie in the package, and what makes a file of documents."""
+"""Where the generated files lie in the package, and what makes a file of documents or of a module's text."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from kubectl_runtime import resources
 from kubectl_runtime.apiserver import schemas
 from kubectl_runtime.apiserver.kinds import typed
 
 # Beside the modules that read them.
 DEFINITIONS = Path(schemas.__file__).with_name("definitions.json.gz")
 TYPES = Path(typed.__file__).with_name("types.json.gz")
+RESOURCES = Path(resources.__file__).parent
 
 
 def packed(documents: tuple[Any, ...]) -> bytes:
@@ -21,9 +23,19 @@ def packed(documents: tuple[Any, ...]) -> bytes:
     return gzip.compress("\n".join(lines).encode(), compresslevel=9, mtime=0)
 
 
-def differs(path: Path, content: bytes) -> bool:
-    """Whether a compressed file is missing or unpacks to something else than this content does.
+def module(name: str) -> Path:
+    """The file of a module of resource classes."""
+    return RESOURCES / f"{name}.py"
 
-    The compressed bytes are not compared: another release of zlib may pack the same content into other ones.
+
+def unpacked(content: bytes) -> bytes:
+    """What a compressed file holds; any other content as it is."""
+    return gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+
+
+def differs(path: Path, content: bytes) -> bool:
+    """Whether a file is missing or holds something else than this content does.
+
+    Compressed bytes are not compared: another release of zlib may pack the same content into other ones.
     """
-    return not path.exists() or gzip.decompress(path.read_bytes()) != gzip.decompress(content)
+    return not path.exists() or unpacked(path.read_bytes()) != unpacked(content)

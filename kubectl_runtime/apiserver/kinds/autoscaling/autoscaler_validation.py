@@ -8,9 +8,9 @@ from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds.base import label_causes
 from kubectl_runtime.apiserver.kinds.pod.amounts import name_causes
-from kubectl_runtime.apiserver.kinds.typed.quantity import value_of
 from kubectl_runtime.apiserver.objectmeta.names import path_segment_errors
 from kubectl_runtime.apiserver.strategy import Object
+from kubectl_runtime.core.meta.quantities import value_of
 
 MAX_PERIOD, MAX_WINDOW = 1800, 3600  # seconds
 METRIC_TYPES = ("ContainerResource", "External", "Object", "Pods", "Resource")

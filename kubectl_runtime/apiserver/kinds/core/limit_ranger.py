@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.kinds.pod.resources import aggregated
-from kubectl_runtime.apiserver.kinds.typed.quantity import value_of
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.core.meta.quantities import value_of
 
 ANNOTATION = "kubernetes.io/limit-ranger"
 Amounts = Mapping[str, str]

@@ -9,9 +9,9 @@ from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds.base import NOT_NEGATIVE, BuiltinStrategy, one_of, put_default
 from kubectl_runtime.apiserver.kinds.networking.addresses import CIDR_MESSAGE, parse_cidr
-from kubectl_runtime.apiserver.kinds.typed.quantity import value_of
 from kubectl_runtime.apiserver.objectmeta.names import label_value_errors, qualified_name_errors
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.core.meta.quantities import value_of
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}

@@ -12,9 +12,9 @@ from kubectl_runtime.apiserver.kinds.pod.amounts import (
     is_extended,
     name_causes,
 )
-from kubectl_runtime.apiserver.kinds.typed.quantity import value_of
 from kubectl_runtime.apiserver.objectmeta.names import qualified_name_errors
 from kubectl_runtime.apiserver.strategy import Object
+from kubectl_runtime.core.meta.quantities import value_of
 
 LIMIT_TYPES = ("Pod", "Container", "PersistentVolumeClaim")
 SCOPES = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass",

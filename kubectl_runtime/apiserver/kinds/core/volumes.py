@@ -28,10 +28,10 @@ from kubectl_runtime.apiserver.kinds.pod.warnings import (
     claim_spec_warnings,
     selector_term_warnings,
 )
-from kubectl_runtime.apiserver.kinds.typed.quantity import value_of
 from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 from kubectl_runtime.core.meta.metav1 import format_time
+from kubectl_runtime.core.meta.quantities import value_of
 
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _DEPRECATED_ANNOTATIONS = {

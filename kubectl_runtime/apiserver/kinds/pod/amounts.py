@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds.base import NOT_NEGATIVE
-from kubectl_runtime.apiserver.kinds.typed.quantity import value_of
 from kubectl_runtime.apiserver.objectmeta.names import qualified_name_errors
 from kubectl_runtime.apiserver.strategy import Object
+from kubectl_runtime.core.meta.quantities import value_of
 
 _FOR_CONTAINERS = {"cpu", "memory", "ephemeral-storage"}
 STANDARD = _FOR_CONTAINERS | {

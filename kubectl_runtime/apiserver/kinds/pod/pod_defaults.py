@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kubectl_runtime.apiserver.kinds.base import fill, put_default
-from kubectl_runtime.apiserver.kinds.typed.quantity import canonical, value_of
 from kubectl_runtime.apiserver.strategy import Object
+from kubectl_runtime.core.meta.quantities import canonical, value_of
 
 CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 _MODES = {"secret": "defaultMode", "configMap": "defaultMode", "downwardAPI": "defaultMode", "projected": "defaultMode"}

@@ -17,9 +17,9 @@ from kubectl_runtime.apiserver.kinds.pod.fields import (
     mode_causes,
     resource_field_causes,
 )
-from kubectl_runtime.apiserver.kinds.typed.quantity import value_of
 from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors
 from kubectl_runtime.apiserver.strategy import Object
+from kubectl_runtime.core.meta.quantities import value_of
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")

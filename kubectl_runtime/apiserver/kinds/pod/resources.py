@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-from kubectl_runtime.apiserver.kinds.typed.quantity import canonical, value_of
 from kubectl_runtime.apiserver.strategy import Object
+from kubectl_runtime.core.meta.quantities import canonical, value_of
 
 _COMPUTE = ("cpu", "memory")  # what the quality of service looks at
 _HUGE_PAGES = "hugepages-"

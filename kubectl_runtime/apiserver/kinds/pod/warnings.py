@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kubectl_runtime.apiserver.kinds.networking.addresses import ip_warnings
-from kubectl_runtime.apiserver.kinds.typed.quantity import value_of
 from kubectl_runtime.apiserver.objectmeta.names import dns_label_errors, label_value_errors
 from kubectl_runtime.apiserver.strategy import Object
 from kubectl_runtime.core.codec.jsonvalues import remembers_good
+from kubectl_runtime.core.meta.quantities import value_of
 
 DEPRECATED_NODE_LABELS = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',

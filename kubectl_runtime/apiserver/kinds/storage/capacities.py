@@ -9,9 +9,9 @@ from kubectl_runtime.apiserver.kinds.base import (
     BuiltinStrategy,
     selector_causes,
 )
-from kubectl_runtime.apiserver.kinds.typed.quantity import value_of
 from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.core.meta.quantities import value_of
 
 
 class CapacityStrategy(BuiltinStrategy):

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kubectl_runtime.apiserver.errors import BodyDecodeError
-from kubectl_runtime.apiserver.kinds.typed.quantity import canonical
 from kubectl_runtime.apiserver.kinds.typed.times import canonical_micro_time, canonical_time
+from kubectl_runtime.core.meta.quantities import canonical
 
 Place = tuple[Any, str | int, str] | None
 Decoder = Callable[[Any, Place, list[str]], Any]

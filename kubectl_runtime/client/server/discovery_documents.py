@@ -1,7 +1,8 @@
-"""`ServedKind`, and how the documents of discovery say which kinds there are. Pure functions from bytes to values.
+"""How the documents of discovery say which kinds there are. Pure functions from bytes to values.
 
     aggregated(body)            APIGroupDiscoveryList: everything below /api or /apis in one document
-    versions_in(body)           APIVersions, APIGroupList: the group versions, each of which has a document of its own
+    versions_in(body)           APIVersions, APIGroupList, APIGroup: the group versions, the preferred one of each group
+                                first, each of which has a document of its own
     of_version(body, "apps/v1") APIResourceList: that document
 
 A document that is none raises DecodeError, which names the place. In the aggregated one each group is read alone: one
@@ -11,33 +12,13 @@ subresource that the server lists by itself) is left out, as by client-go.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from kubectl_runtime.client.server.served_kinds import ServedKind
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope, split_api_version
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
-
-
-@dataclass(frozen=True, slots=True)
-class ServedKind:
-    """One kind of one version, as the server describes it."""
-
-    resource: ApiResource
-    verbs: tuple[str, ...] = ()
-    short_names: tuple[str, ...] = ()
-    singular: str = ""
-    subresources: tuple[str, ...] = ()
-
-    def names(self) -> set[str]:
-        """What it may be called, lower case: plural, singular, kind, short names, each also with group and version."""
-        resource = self.resource
-        bare = {resource.plural, self.singular or resource.kind.lower(), resource.kind.lower(), *self.short_names}
-        if not resource.group:
-            return bare | {f"{name}.{resource.version}" for name in bare}
-        return bare | {f"{name}.{suffix}" for name in bare
-                       for suffix in (resource.group, f"{resource.version}.{resource.group}")}
 
 
 class _Subresource(msgspec.Struct):
@@ -86,13 +67,22 @@ class _GroupVersion(msgspec.Struct, rename="camel"):
     group_version: str
 
 
-class _ListedGroup(msgspec.Struct):
+class _ListedGroup(msgspec.Struct, rename="camel"):
     versions: list[_GroupVersion] | None = None
+    preferred_version: _GroupVersion | None = None
+
+    def in_order(self) -> list[str]:
+        preferred = self.preferred_version.group_version if self.preferred_version is not None else None
+        return sorted((version.group_version for version in self.versions or ()), key=lambda found: found != preferred)
 
 
 class _Versions(msgspec.Struct):
     groups: list[_ListedGroup] | msgspec.UnsetType | None = msgspec.UNSET
     versions: list[str] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class _OfKind(msgspec.Struct):
+    kind: str | None = None
 
 
 class _Listed(msgspec.Struct, rename="camel"):
@@ -150,10 +140,13 @@ def _group_name(item: msgspec.Raw) -> str:
 
 
 def versions_in(body: bytes) -> list[str]:
-    """The group versions of `/api` or `/apis`, in the server's order. Raises DecodeError."""
+    """The group versions of `/api`, `/apis` or one group, in the server's order. Raises DecodeError."""
+    if _decoded(body, _OfKind).kind == "APIGroup":
+        group: _ListedGroup = _decoded(body, _ListedGroup)
+        return group.in_order()
     document = _decoded(body, _Versions)
     if document.groups is not msgspec.UNSET:
-        return [version.group_version for group in document.groups or () for version in group.versions or ()]
+        return [version for group in document.groups or () for version in group.in_order()]
     if document.versions is not msgspec.UNSET:
         return document.versions or []
     raise DecodeError(None, "$", "no document of discovery: it has neither items nor groups nor versions")

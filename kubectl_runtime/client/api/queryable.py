@@ -1,0 +1,98 @@
+"""A preflight: can a program do with a kind what it is going to do? Asked before the work begins, it fails early and
+says what is missing, where a watch would be refused again and again.
+
+    ensure_queryable(client, ConfigMap, ("list", "watch"), namespace="team")
+
+    the kind is not served              DiscoveryError, with the nearest names, or the versions that there are
+    the kind does not have a verb       DiscoveryError
+    the user lacks the right            MissingRights, with all that are missing and the rule that grants them
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.errors import DiscoveryError, KubeError
+from kubectl_runtime.core.codec.encode import encode_plain
+from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
+from kubectl_runtime.core.requests.request import Request
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+class MissingRights(KubeError):
+    """The user may not do what the program needs. `verbs` are what is missing (`status/patch`: of a subresource)."""
+
+    def __init__(self, resource: ApiResource, namespace: str | None, verbs: tuple[str, ...]) -> None:
+        where = f" in namespace {namespace}" if namespace else ""
+        rules = [f'{{"apiGroups": ["{resource.group}"], "resources": ["{plural}"], "verbs": [{words}]}}'
+                 for plural, words in _by_resource(resource, verbs)]
+        super().__init__(f"the user may not {', '.join(verbs)} {resource.full_name}{where}: a "
+                         f"{'Role' if namespace else 'ClusterRole'} grants it with {', '.join(rules)}")
+        self.resource = resource
+        self.namespace = namespace
+        self.verbs = verbs
+
+
+def ensure_queryable(client: Client, kind: HasApiResource | ApiResource | str,
+                     verbs: Iterable[str] = ("list", "watch"), *, namespace: str | None = None) -> ApiResource:
+    """The kind's ApiResource, if the server serves it, with these verbs, and the user has the right to each of them.
+
+    `kind` may also be any name that `Discovery.resolve` knows. A verb of a subresource is written `status/patch`.
+    `namespace`: where; None asks for the right in all of them. What is served is asked once and kept; the rights are
+    asked for each time, one request a verb. Blocks until the answers are there. Raises DiscoveryError, MissingRights,
+    and what a request raises.
+    """
+    if isinstance(kind, str):
+        served = client.discovery.resolve(kind)
+    else:
+        served = client.discovery.resolve_gvk(api_resource_of(kind).gvk)
+    resource, wanted = served.resource, tuple(verbs)
+    for verb in wanted:
+        subresource, slash, _ = verb.rpartition("/")
+        if slash and subresource not in served.subresources:
+            has = ", ".join(served.subresources) or "none"
+            raise DiscoveryError(f"{resource.full_name} has no subresource {subresource!r}: it has {has}")
+        if not slash and not served.supports(verb):
+            has = ", ".join(served.verbs) or "none"
+            raise DiscoveryError(f"the server cannot {verb} {resource.full_name}: its verbs are {has}")
+    place = namespace if resource.namespaced else None
+    missing = tuple(verb for verb in wanted if not _allowed(client, resource, place, verb))
+    if missing:
+        raise MissingRights(resource, place, missing)
+    return resource
+
+
+class _ReviewStatus(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _ReviewStatus = msgspec.field(default_factory=_ReviewStatus)
+
+
+def _allowed(client: Client, resource: ApiResource, namespace: str | None, verb: str) -> bool:
+    subresource, _, plain = verb.rpartition("/")
+    asked = {"group": resource.group, "version": resource.version, "resource": resource.plural, "verb": plain,
+             "subresource": subresource, "namespace": namespace or ""}
+    body = encode_plain({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {key: value for key, value in asked.items() if value}}})
+    said = f"ask for the right to {verb} {resource.full_name}"
+    answer = client.request(Request("POST", REVIEWS, "create", None, said, body=body,
+                                    headers=(("Content-Type", "application/json"),)))
+    try:
+        return msgspec.json.decode(answer, type=_Review).status.allowed
+    except DECODE_FAILURES as error:
+        raise DecodeError(None, *problem_of(error)) from None
+
+
+def _by_resource(resource: ApiResource, verbs: tuple[str, ...]) -> list[tuple[str, str]]:
+    found: dict[str, list[str]] = {}
+    for verb in verbs:
+        subresource, slash, plain = verb.rpartition("/")
+        found.setdefault(f"{resource.plural}/{subresource}" if slash else resource.plural, []).append(f'"{plain}"')
+    return [(plural, ", ".join(words)) for plural, words in found.items()]

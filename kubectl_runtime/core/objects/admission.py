@@ -1,0 +1,162 @@
+"""Admission reviews, as the API server sends them to webhooks and takes their answers, in `v1` and `v1beta1`.
+
+    review = AdmissionReview.decode(body)                     DecodeError for what is none
+    request = review.request
+    answer = AdmissionResponse.of(request).deny("no")         or .with_patch([...]), .with_warnings("...")
+    answer.into_review(review).encode()                       echoes the version of the question
+    AdmissionResponse.invalid("why").into_review().encode()   to a body that could not be decoded
+
+Values only: no server, no decision. Immutable; each method gives a new value. The objects of a request are decoded when
+they are asked for.
+"""
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from typing import Any, Self, TypeVar
+
+import msgspec
+import msgspec.structs
+
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.codec.encode import encode_plain
+from kubectl_runtime.core.meta.gvk import GroupVersionKind, GroupVersionResource
+from kubectl_runtime.core.meta.metav1 import FrozenPart
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.core.objects.reviews import decoded, failure_status, invalid_status, status_dict
+
+R = TypeVar("R", bound=Resource)
+GROUP = "admission.k8s.io"
+API_VERSION = f"{GROUP}/v1"
+KIND = "AdmissionReview"
+_NULL = (b"", b"null")
+
+
+class UserInfo(FrozenPart, frozen=True):
+    """Who asks."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, list[str]] = {}  # noqa: RUF012 - msgspec copies it
+
+
+class AdmissionRequest(FrozenPart, frozen=True):
+    """What somebody wants to do. `kind` and `resource` are what the webhook asked for, `request_…` the original."""
+
+    uid: str
+    kind: GroupVersionKind
+    resource: GroupVersionResource
+    operation: str
+    """`CREATE`, `UPDATE`, `DELETE` or `CONNECT`."""
+    sub_resource: str = ""
+    request_kind: GroupVersionKind | None = None
+    request_resource: GroupVersionResource | None = None
+    request_sub_resource: str = ""
+    name: str = ""
+    """Empty for a create with a generateName."""
+    namespace: str = ""
+    user_info: UserInfo = UserInfo()
+    raw_object: msgspec.Raw = msgspec.field(name="object", default_factory=msgspec.Raw)
+    raw_old_object: msgspec.Raw = msgspec.field(name="oldObject", default_factory=msgspec.Raw)
+    dry_run: bool | None = None
+    raw_options: msgspec.Raw = msgspec.field(name="options", default_factory=msgspec.Raw)
+
+    def object(self, kind: type[R]) -> R | None:
+        """The object as it will be; None for a delete. Raises DecodeError."""
+        return _read(self.raw_object, kind)
+
+    def old_object(self, kind: type[R]) -> R | None:
+        """The object as it is; None for a create. Raises DecodeError."""
+        return _read(self.raw_old_object, kind)
+
+    def cel_variables(self) -> dict[str, Any]:
+        """What a ValidatingAdmissionPolicy sees of the request: `object`, `oldObject` and `request`, plain values."""
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        found, old = plain.pop("object", None), plain.pop("oldObject", None)
+        return {"object": found, "oldObject": old, "request": {"dryRun": False, **plain}}
+
+
+class AdmissionResponse(FrozenPart, frozen=True):
+    """The answer to one request."""
+
+    uid: str = ""
+    allowed: bool = True
+    status: Status | None = None
+    patch: bytes | None = None
+    patch_type: str | None = None
+    audit_annotations: dict[str, str] | None = None
+    warnings: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, request: AdmissionRequest) -> Self:
+        """Allowed, as it is."""
+        return cls(uid=request.uid)
+
+    @classmethod
+    def invalid(cls, reason: str) -> Self:
+        """For a body that is no review: nothing is known of the request. 400, reason `InvalidRequest`."""
+        return cls(allowed=False, status=invalid_status(reason))
+
+    def deny(self, reason: str, *, code: int = 403) -> Self:
+        """Refused; the person sees `reason`, and `code` as the status of the answer."""
+        return msgspec.structs.replace(self, allowed=False, patch=None, patch_type=None,
+                                       status=failure_status(reason, code))
+
+    def with_patch(self, operations: Iterable[Mapping[str, Any]]) -> Self:
+        """Allowed, changed by a JSON patch (RFC 6902). Raises RequestError for what JSON cannot carry."""
+        if not self.allowed:
+            raise RequestError("a request that is denied is not changed as well")
+        patch = encode_plain([dict(operation) for operation in operations])
+        return msgspec.structs.replace(self, patch=patch, patch_type="JSONPatch")
+
+    def with_warnings(self, *texts: str) -> Self:
+        """The person sees these besides. The server cuts what is longer than 4 KiB together."""
+        return msgspec.structs.replace(self, warnings=(*(self.warnings or ()), *texts))
+
+    def with_audit_annotations(self, annotations: Mapping[str, str]) -> Self:
+        """The audit log has these; the server puts the webhook's name before each key."""
+        return msgspec.structs.replace(self, audit_annotations={**(self.audit_annotations or {}), **annotations})
+
+    def into_review(self, question: AdmissionReview | None = None) -> AdmissionReview:
+        """What is sent, in the version of the question; in v1 without one."""
+        return AdmissionReview(api_version=API_VERSION if question is None else question.api_version, response=self)
+
+    def patch_operations(self) -> list[dict[str, Any]]:
+        """The JSON patch, read back; empty without one."""
+        found: list[dict[str, Any]] = msgspec.json.decode(self.patch) if self.patch else []
+        return found
+
+
+class AdmissionReview(FrozenPart, frozen=True):
+    """The envelope of both."""
+
+    api_version: str = API_VERSION
+    kind: str = KIND
+    request: AdmissionRequest | None = None
+    response: AdmissionResponse | None = None
+
+    @classmethod
+    def decode(cls, body: bytes) -> AdmissionReview:
+        """From what the server sent. Raises DecodeError for anything but a review that has a request."""
+        return decoded(body, AdmissionReview, GROUP, KIND)
+
+    def encode(self) -> bytes:
+        """As JSON, always with apiVersion, kind and `allowed`."""
+        content: dict[str, Any] = {"apiVersion": self.api_version, "kind": self.kind}
+        if self.request is not None:
+            content["request"] = msgspec.json.decode(msgspec.json.encode(self.request))
+        if self.response is not None:
+            response = {key: value for key, value in msgspec.to_builtins(self.response).items() if value is not None}
+            if self.response.status is not None:
+                response["status"] = status_dict(self.response.status)
+            if self.response.patch is not None:
+                response["patch"] = base64.b64encode(self.response.patch).decode()
+            content["response"] = {"uid": "", "allowed": True, **response}
+        return encode_plain(content)
+
+
+def _read(raw: msgspec.Raw, kind: type[R]) -> R | None:
+    content = bytes(raw)
+    return None if content in _NULL else kind.from_bytes(content)

@@ -1,0 +1,91 @@
+"""Conversion reviews: the API server asks a webhook to bring custom resources to another version of their kind.
+
+    review = ConversionReview.decode(body)                            DecodeError for what is none
+    request = review.request                                          .uid, .desired_api_version, .objects
+    ConversionResponse.of(request).success(converted).into_review()   as many objects as came, in their order
+    ConversionResponse.of(request).failure("why").into_review()
+
+Values only: no server, no conversion. Immutable; each method gives a new value.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+import msgspec
+import msgspec.structs
+
+from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.codec.encode import encode_plain
+from kubectl_runtime.core.meta.metav1 import FrozenPart
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.core.objects.reviews import decoded, failure_status, invalid_status, status_dict
+
+GROUP = "apiextensions.k8s.io"
+API_VERSION = f"{GROUP}/v1"
+KIND = "ConversionReview"
+
+
+class ConversionRequest(FrozenPart, frozen=True, kw_only=True):
+    """Which objects are to be brought to which version."""
+
+    uid: str
+    desired_api_version: str = msgspec.field(name="desiredAPIVersion")
+    objects: tuple[dict[str, Any], ...] = ()
+    """Plain values, each with its own apiVersion."""
+
+
+class ConversionResponse(FrozenPart, frozen=True):
+    """The answer to one request."""
+
+    uid: str = ""
+    result: Status = failure_status("nothing was converted", 500)
+    converted_objects: tuple[dict[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, request: ConversionRequest) -> Self:
+        """To be completed by `success` or `failure`; as it is, it says that nothing was converted."""
+        return cls(uid=request.uid)
+
+    @classmethod
+    def invalid(cls, reason: str) -> Self:
+        """For a body that is no review: nothing is known of the request. 400, reason `InvalidRequest`."""
+        return cls(result=invalid_status(reason))
+
+    def success(self, objects: Iterable[Resource | Mapping[str, Any]]) -> Self:
+        """All were converted. Raises RequestError and WriteBackError as `Resource.to_dict`."""
+        converted = tuple(obj.to_dict() if isinstance(obj, Resource) else dict(obj) for obj in objects)
+        return msgspec.structs.replace(self, result=Status(status="Success"), converted_objects=converted)
+
+    def failure(self, reason: str, *, code: int = 400) -> Self:
+        """None was; whoever wanted the objects sees `reason`."""
+        return msgspec.structs.replace(self, converted_objects=(),
+                                       result=failure_status(reason, code))
+
+    def into_review(self, question: ConversionReview | None = None) -> ConversionReview:
+        """What is sent, in the version of the question; in v1 without one."""
+        return ConversionReview(api_version=API_VERSION if question is None else question.api_version, response=self)
+
+
+class ConversionReview(FrozenPart, frozen=True):
+    """The envelope of both."""
+
+    api_version: str = API_VERSION
+    kind: str = KIND
+    request: ConversionRequest | None = None
+    response: ConversionResponse | None = None
+
+    @classmethod
+    def decode(cls, body: bytes) -> ConversionReview:
+        """From what the server sent. Raises DecodeError for anything but a review that has a request."""
+        return decoded(body, ConversionReview, GROUP, KIND)
+
+    def encode(self) -> bytes:
+        """As JSON, always with apiVersion and kind."""
+        content: dict[str, Any] = {"apiVersion": self.api_version, "kind": self.kind}
+        if self.request is not None:
+            content["request"] = msgspec.to_builtins(self.request)
+        if self.response is not None:
+            content["response"] = {"uid": self.response.uid, "result": status_dict(self.response.result),
+                                   "convertedObjects": list(self.response.converted_objects)}
+        return encode_plain(content)

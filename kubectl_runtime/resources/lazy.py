@@ -1,0 +1,35 @@
+"""Importing what the modules of this package name, when it is first used."""
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from kubectl_runtime.core.base.nearest import did_you_mean
+
+
+def kind_of(package: str, name: str, modules: Mapping[str, tuple[str, ...]]) -> Any:
+    """The kind called `name` of the package; `modules`: module -> its kinds. Raises AttributeError."""
+    home = next((module for module, names in modules.items() if name in names), None)
+    if home is None:
+        hint = did_you_mean(name, (known for names in modules.values() for known in names))
+        raise AttributeError(f"module {package!r} has no kind {name!r}{hint}; for a kind without a class use an "
+                             "ApiResource")
+    value = getattr(importlib.import_module(f"{package}.{home}"), name)
+    setattr(sys.modules[package], name, value)
+    return value
+
+
+def part_of(module: str, name: str, *parts: str) -> Any:
+    """The part called `name` of the kinds in `module`, from the first of the modules `parts` beside it that has it.
+
+    Raises AttributeError.
+    """
+    if not name.startswith("__"):
+        package = module.rpartition(".")[0]
+        for found in (importlib.import_module(f"{package}.{part}") for part in parts):
+            if name in vars(found):
+                setattr(sys.modules[module], name, vars(found)[name])
+                return vars(found)[name]
+    raise AttributeError(f"module {module!r} has no {name!r}")
