@@ -16,9 +16,9 @@ from typing import Generic, TypeVar
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.codecs import Form, MetadataForm, WholeForm
-from kubectl_runtime.client.api.served import explained
 from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.client.http.failures import unexpected_answer
+from kubectl_runtime.client.server.served import explained
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER

@@ -12,8 +12,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubectl_runtime.client.api.api_base import checked_timeout
-from kubectl_runtime.client.api.served import explained
 from kubectl_runtime.client.api.subresources import Subresources
+from kubectl_runtime.client.server.served import explained
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.stop import StopToken
