@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -148,13 +148,15 @@ def test_with_controller_only_other_owners_are_not_triggered() -> None:
         assert ran.names.empty()
 
 
-def test_a_mapper_may_say_everything(story: Story) -> None:
+@pytest.mark.parametrize("found", [
+    EVERYTHING, [EVERYTHING], (ObjectRef.of(Parent, "a", "default"), EVERYTHING), {EVERYTHING}])
+@pytest.mark.parametrize("on", ["object", "event"])
+def test_a_mapper_may_say_everything_alone_or_among_others(story: Story, found: Any, on: Any) -> None:
     for name in "abc":
         story.cluster.put(Parent, name)
-    mapper: Callable[[Child], Any] = lambda child: EVERYTHING  # noqa: E731
-    story.start(Controller(story.cluster.api(Parent)).watches(story.cluster.api(Child), mapper))
+    story.start(Controller(story.cluster.api(Parent)).watches(story.cluster.api(Child), lambda child: found, on=on))
     story.cluster.put(Child, "settings", 1)
-    assert story.after() == ["a", "b", "c"]
+    assert sorted(story.after()) == ["a", "b", "c"]
 
 
 def test_a_mapper_may_look_into_the_store_which_is_there_before_the_start(story: Story) -> None:
