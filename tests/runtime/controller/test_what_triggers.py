@@ -397,6 +397,16 @@ def test_a_stream_without_a_reflector_ends_the_controller_and_says_what_is_missi
         controller.run(Ran())
 
 
+@pytest.mark.parametrize("flatten", [applied_objects, touched_objects])
+def test_a_stream_of_objects_without_a_reflector_ends_it_as_well(cluster: FakeCluster, flatten: Any) -> None:
+    cluster.put(Parent, "a")
+    parents, _ = store(Parent)
+    stop = StopToken()
+    objects = flatten(watcher(cluster.api(Parent), stop=stop))
+    with pytest.raises(ControllerError, match=r"not been through a reflector"):
+        Controller.for_stream(objects, parents, client=cluster.client, stop=stop).run(Ran())
+
+
 @pytest.mark.parametrize("flat", [False, True], ids=["events", "objects"])
 def test_streams_of_owned_and_of_related_objects_trigger_as_watches_do(cluster: FakeCluster, flat: bool) -> None:
     for name in ("owner", "related"):
