@@ -460,6 +460,15 @@ def test_two_controllers_of_one_name_on_one_client_are_refused(cluster: FakeClus
     Controller(cluster.api(Parent)).start(Ran()).stop()
 
 
+def test_a_name_that_is_taken_on_a_client_is_taken_on_those_that_are_derived_from_it() -> None:
+    with ApiServer() as server, server.client() as client:
+        derived = client.with_layer(lambda send: send).with_layer(lambda send: send)
+        with Controller(Api.namespaced(derived, ConfigMap, "default")).start(Ran()):
+            with pytest.raises(RequestError, match="is running on this client already"):
+                Controller(Api.namespaced(client, ConfigMap, "default")).start(Ran())
+        Controller(Api.namespaced(client, ConfigMap, "default")).start(Ran()).stop()
+
+
 def test_a_watch_that_has_stopped_takes_no_subscriber(cluster: FakeCluster) -> None:
     running = Controller(cluster.api(Parent)).start(Ran())
     (watch,) = running._assembly.watches.values()
