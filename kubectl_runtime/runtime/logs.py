@@ -96,8 +96,9 @@ class TextFormatter(logging.Formatter):
         if identity is None or identity in text:
             return text
         ref = getattr(record, "ref", None)
-        named = f" {said(ref)}" if isinstance(ref, ObjectRef) and said(ref) not in text else ""
-        return f"{text} [{identity}{named}]"
+        if isinstance(ref, ObjectRef) and said(ref) not in text:
+            return f"{text} [{identity} {said(ref)}]"
+        return f"{text} [{identity}]"
 
 
 class JsonFormatter(logging.Formatter):

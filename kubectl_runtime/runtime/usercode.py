@@ -15,9 +15,13 @@ from typing import Any, TypeAlias, TypeVar
 
 from kubectl_runtime.core.base.guarded_log import GuardedLogger, guarded_logger, pass_interrupt
 
-__all__ = ("GuardedLogger", "Where", "described", "guarded", "guarded_logger", "misfit", "name_of", "pass_interrupt")
+__all__ = ("MOST_TEXT", "GuardedLogger", "Where", "described", "guarded", "guarded_logger", "misfit", "name_of",
+           "pass_interrupt")
 
 T = TypeVar("T")
+
+MOST_TEXT = 2000
+"""Characters of an exception's text that are shown: some quote whole documents, and each failing key keeps its text."""
 
 Where: TypeAlias = str | Callable[..., str]
 """Which code it was, and about which object: a text, or a function that makes it of the call's arguments."""
@@ -37,9 +41,11 @@ def guarded(default: T, where: Where, function: Callable[..., T], *args: Any) ->
 
 
 def described(error: BaseException) -> str:
-    """Type and text of an exception, in which the text may fail: `ValueError: no such thing`."""
+    """Type and text of an exception, in which the text may fail: `ValueError: no such thing`. A long text is cut."""
     name = type(error).__name__
     text = guarded("<its text cannot be shown>", f"{name}.__str__", str, error)
+    if len(text) > MOST_TEXT:
+        text = f"{text[:MOST_TEXT]}... ({len(text):,} characters)"
     return f"{name}: {text}" if text else name
 
 

@@ -38,6 +38,15 @@ sys.exit(configmapgen_story.play())
 signal is taken for the one before."""
 
 
+WARNING = """
+import logging, sys
+sys.path.insert(0, "examples")
+import configmapgen_story
+logging.basicConfig(level=logging.WARNING)
+sys.exit(configmapgen_story.play())
+"""
+
+
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
     with ApiServer() as running:
@@ -85,6 +94,13 @@ def test_a_signal_in_the_middle_is_told_and_is_no_failure(when: str, number: sig
         assert demo.end() == 0, demo.text
     assert demo.lines[-1] == f"stopped by {number.name}"
     assert "Traceback" not in demo.text
+
+
+def test_no_controller_of_the_demo_keeps_itself_or_another_one_busy() -> None:
+    with Program("-c", WARNING) as demo:
+        assert demo.end() == 0, demo.text
+    assert "applies fields that belong to another manager" in demo.text, "warnings are shown"
+    assert "what differed between the last two versions" not in demo.text
 
 
 @pytest.mark.parametrize(("first", "second"), [(signal.SIGTERM, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT)])

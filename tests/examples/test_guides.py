@@ -39,8 +39,13 @@ def saved(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *arguments], cwd=folder, env=environment(), capture_output=True, text=True,
-                          timeout=LIMIT, check=False)
+    """What a guide says to run. No controller of a guide keeps itself or another one busy."""
+    warnings = folder / "warnings.log"
+    logged = {"PYTEST_ADDOPTS": f"--log-file={warnings} --log-file-level=WARNING"}
+    done = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment(logged), capture_output=True,
+                          text=True, timeout=LIMIT, check=False)
+    assert "pytest" not in arguments or "what differed between the last two versions" not in warnings.read_text()
+    return done
 
 
 def test_the_test_of_the_guide_passes(saved: Path) -> None:

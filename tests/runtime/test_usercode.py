@@ -12,7 +12,7 @@ import pytest
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.usercode import described, guarded, guarded_logger, pass_interrupt
+from kubectl_runtime.runtime.usercode import MOST_TEXT, described, guarded, guarded_logger, pass_interrupt
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
 LIMIT = 10.0
@@ -93,6 +93,11 @@ def test_an_exception_without_a_text_is_described_by_its_name() -> None:
     assert described(Mute()) == "Mute: <its text cannot be shown>"
     assert described(ValueError("why")) == "ValueError: why"
     assert described(ValueError()) == "ValueError"
+
+
+def test_a_text_that_quotes_a_whole_document_is_cut() -> None:
+    assert described(ValueError("x" * MOST_TEXT)) == f"ValueError: {'x' * MOST_TEXT}"
+    assert described(ValueError("x" * 5_000_000)) == f"ValueError: {'x' * MOST_TEXT}... (5,000,000 characters)"
 
 
 def test_a_raising_handler_breaks_neither_the_report_nor_the_caller(

@@ -119,6 +119,11 @@ class Client:
         """A client as `Config.infer` says. Raises ConfigError when nothing configures a cluster."""
         return cls(Config.infer())
 
+    @property
+    def root(self) -> Client:
+        """The client from which this one was derived; itself, if it was not."""
+        return self._root
+
     def with_layer(self, layer: Layer) -> Self:
         """The same client, each of whose attempts passes `layer` last, after all others, right before it is sent.
 

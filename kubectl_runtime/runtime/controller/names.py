@@ -19,7 +19,9 @@ class RunningNames:
         self._taken: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
     def take(self, client: Any, name: str) -> Callable[[], None]:
-        """Take a name; returns what gives it back. Raises RequestError when it is taken."""
+        """Take a name; returns what gives it back. Raises RequestError when it is taken. A derived client is its root.
+        """
+        client = getattr(client, "root", client)
         if self._process != os.getpid():
             self._lock, self._process = threading.Lock(), os.getpid()
             self._taken = weakref.WeakKeyDictionary()

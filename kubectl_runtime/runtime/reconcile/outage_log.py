@@ -6,6 +6,8 @@
     trouble  the brake holds retries back, first time    that it does, and at which rate         trouble
     trouble  no object fails                             for how long how many did               well
 
+For `WITHIN` seconds after an end was told nothing is: a dependency that comes and goes costs two lines a minute.
+
 `RunLog` stops naming objects where many fail alike, so it cannot name the last one that recovers either. The
 dispatcher looks: whenever it has something to do, and each `LOOK_EVERY` seconds in trouble. Pure but for the log.
 """
@@ -15,7 +17,7 @@ import logging
 from collections.abc import Callable
 
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.runtime.reconcile.run_log import SINGLY, readable
+from kubectl_runtime.runtime.reconcile.run_log import SINGLY, WITHIN, readable
 from kubectl_runtime.runtime.usercode import GuardedLogger
 
 MANY = SINGLY
@@ -39,6 +41,7 @@ class OutageLog:
         self._since: float | None = None
         self._most = 0
         self._braked = False
+        self._quiet_until = float("-inf")
 
     def check(self) -> float | None:
         """Look, and say what has changed. The seconds until it wants to look again; None while all is well."""
@@ -49,12 +52,15 @@ class OutageLog:
                 return None
             self._since, self._most, self._braked = now, 0, False
         self._most = max(self._most, failing)
+        quiet = now < self._quiet_until
         if not failing:
-            self._say("no object fails any more, %s after more than %d did; at the worst %d did at once",
-                      readable(now - self._since), MANY, self._most)
+            if not quiet:
+                self._quiet_until = now + WITHIN
+                self._say("no object fails any more, %s after more than %d did; at the worst %d did at once",
+                          readable(now - self._since), MANY, self._most)
             self._since = None
             return None
-        if held_back and not self._braked:
+        if held_back and not self._braked and not quiet:
             self._braked = True
             self._say("retries are held back: %d objects fail, of which %d are due; %g retries a second begin, and "
                       "more as they succeed", failing, held_back, self._rate)

@@ -39,11 +39,13 @@ OWNED = "FieldManagerConflict"
 SINGLY, WITHIN = 10, 60.0
 """So many keys that fail alike are told singly within so many seconds."""
 
-MOST_KINDS = 100
-"""Kinds of failures that are counted; a program with more has other troubles."""
+MOST_KINDS = 20
+"""Kinds of failures that are counted each by itself within a while; a program with more has other troubles."""
 
 Alike = tuple[str, int]
 """What failures have in common: the class of the error and its code."""
+
+OTHER_KINDS: Alike = ("errors of many kinds", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +132,14 @@ class RunLog:
 
     def _fails_anew(self, told: Told, ctx: Context[Any], outcome: Outcome, error: BaseException, now: float) -> None:
         with self._lock:
-            crowd = _crowd(self._failures, told.alike)
+            alike, crowd = _crowd(self._failures, told.alike, now)
             tell, together, count, age = crowd.add(now), crowd.together, crowd.count, crowd.age(now)
         level, what = _kind(error, outcome)
         if not tell:
             return
         if together:
             self._say(level, ctx, "%d objects have failed alike (%s) within %s, the last one %s: %s", count,
-                      _alike(told.alike), readable(age), said(ctx.ref), told.text)
+                      _alike(alike), readable(age), said(ctx.ref), told.text)
             self._on_crowd()
             return
         trace = None if isinstance(error, KubeError) else error
@@ -147,7 +149,7 @@ class RunLog:
 
     def _still_fails(self, told: Told, ctx: Context[Any], outcome: Outcome, error: BaseException, now: float) -> None:
         with self._lock:
-            tell = _crowd(self._failures, told.alike).may_repeat(now)
+            tell = _crowd(self._failures, told.alike, now)[1].may_repeat(now)
         if tell:
             level, _ = _kind(error, outcome)
             self._say(level, ctx, "%s: still fails after %d attempts in %s (%s): %s", said(ctx.ref), told.attempts,
@@ -155,11 +157,11 @@ class RunLog:
 
     def _recovered(self, told: Told, ctx: Context[Any], now: float) -> None:
         with self._lock:
-            crowd = _crowd(self._recoveries, told.alike)
+            alike, crowd = _crowd(self._recoveries, told.alike, now)
             tell, together, count, age = crowd.add(now), crowd.together, crowd.count, crowd.age(now)
         if tell and together:
             self._say(logging.INFO, ctx, "%d objects work again after failures (%s) within %s, the last one %s", count,
-                      _alike(told.alike), readable(age), said(ctx.ref))
+                      _alike(alike), readable(age), said(ctx.ref))
         elif tell:
             self._say(logging.INFO, ctx, "%s: works again after %d failed attempts in %s", said(ctx.ref), told.attempts,
                       readable(now - told.since))
@@ -170,13 +172,18 @@ class RunLog:
             self._logger.log(level, message, *args, exc_info=trace, extra=run_fields(ctx))
 
 
-def _crowd(crowds: dict[Alike, Crowd], alike: Alike) -> Crowd:
+def _crowd(crowds: dict[Alike, Crowd], alike: Alike, now: float) -> tuple[Alike, Crowd]:
+    """A kind of failures and its crowd; beyond `MOST_KINDS` that came lately, all others are one kind."""
     found = crowds.get(alike)
-    if found is None:
+    if found is None and len(crowds) >= MOST_KINDS:
+        for kind in [kind for kind, crowd in crowds.items() if crowd.age(now) >= WITHIN]:
+            del crowds[kind]
         if len(crowds) >= MOST_KINDS:
-            crowds.clear()
+            alike = OTHER_KINDS
+            found = crowds.get(alike)
+    if found is None:
         found = crowds[alike] = Crowd()
-    return found
+    return alike, found
 
 
 def _kind(error: BaseException, outcome: Outcome) -> tuple[int, str]:

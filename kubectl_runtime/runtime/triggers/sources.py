@@ -109,8 +109,8 @@ def pull_stream(stream: Iterable[Any], subscription: Subscription, sink: Sink, s
 
 
 def _is_raw(event: Event[Any], store: Store[Any]) -> bool:
-    """Whether no reflector can have passed this on: it holds a list back until it is complete."""
-    return isinstance(event, Init | InitApply) or (isinstance(event, InitDone) and not store.is_ready)
+    """Whether no reflector can have passed this on: it holds a list back until it is complete, and stored."""
+    return isinstance(event, Init | InitApply) or (isinstance(event, InitDone | Apply) and not store.is_ready)
 
 
 def _as_event(obj: Any, store: Store[Any] | None) -> Event[Any]:

@@ -88,7 +88,7 @@ EVERYTHING = Everything.EVERYTHING
 EVERYTHING_REF = ObjectRef(ApiResource("", "", "*", "*"), "*")
 """In a request: all of them. The controller's inbox, which knows them, puts them in its place, once for a batch."""
 
-Mapped: TypeAlias = Iterable[ObjectRef] | ObjectRef | Everything | None
+Mapped: TypeAlias = Iterable[ObjectRef | Everything] | ObjectRef | Everything | None
 Mapper: TypeAlias = Callable[[K], Mapped]
 """From a related object to what it concerns: refs, a single one, EVERYTHING, or None."""
 EventMapper: TypeAlias = Callable[[ObjectEvent[K]], Mapped]
@@ -191,14 +191,14 @@ def _refs(found: Mapped) -> Iterator[ObjectRef]:
     """What a mapper returned, one by one. Raises TypeError for what is no ref: it comes from user code."""
     if found is None:
         return
-    if found is EVERYTHING:
-        yield EVERYTHING_REF
-        return
     for ref in found if isinstance(found, Iterable) else (found,):
-        if not isinstance(ref, ObjectRef) or not isinstance(ref.resource, ApiResource):
+        if ref is EVERYTHING:
+            yield EVERYTHING_REF
+        elif isinstance(ref, ObjectRef) and isinstance(ref.resource, ApiResource):
+            yield ref
+        else:
             raise TypeError("a mapper returns ObjectRefs, one or many, EVERYTHING, or None: "
                             f"ObjectRef.of(Kind, name, namespace); not {type(ref).__name__}")
-        yield ref
 
 
 def named_after(function: Any, wrapper: Subscription) -> Subscription:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import repeat
 from typing import Any
 
 from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Running, StopToken
@@ -190,6 +191,52 @@ def a_generator_that_sleeps() -> Iterator[Running[Any]]:
 
     yield _with_source(now_and_then(), "in now_and_then", bulk=True)
     end.set()
+
+
+class EndlessWait:
+    """An iterable, and a queue, in which everything blocks: the next item, the deadline it is asked for with, the end.
+    """
+
+    def __init__(self) -> None:
+        self.end = threading.Event()
+
+    def __iter__(self) -> EndlessWait:
+        return self
+
+    def __next__(self) -> Any:
+        self.end.wait(60)
+        raise StopIteration
+
+    def close(self) -> None:
+        self.end.wait(60)
+
+
+class EndlessQueue:
+    def __init__(self) -> None:
+        self.end = threading.Event()
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        self.end.wait(60)
+        raise queue.Empty
+
+
+@phase
+def a_source_whose_end_blocks_too() -> Iterator[Running[Any]]:
+    source = EndlessWait()
+    yield _with_source(source, "in __next__")
+    source.end.set()
+
+
+@phase
+def a_queue_that_ignores_its_timeout() -> Iterator[Running[Any]]:
+    source = EndlessQueue()
+    yield _with_source(source, "source.get(")
+    source.end.set()
+
+
+@phase
+def a_source_that_never_pauses() -> Iterator[Running[Any]]:
+    yield _with_source(repeat(ObjectRef.of(Parent, "a", "default")), "in pull")
 
 
 @phase

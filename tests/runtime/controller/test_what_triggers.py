@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -148,13 +148,15 @@ def test_with_controller_only_other_owners_are_not_triggered() -> None:
         assert ran.names.empty()
 
 
-def test_a_mapper_may_say_everything(story: Story) -> None:
+@pytest.mark.parametrize("found", [
+    EVERYTHING, [EVERYTHING], (ObjectRef.of(Parent, "a", "default"), EVERYTHING), {EVERYTHING}])
+@pytest.mark.parametrize("on", ["object", "event"])
+def test_a_mapper_may_say_everything_alone_or_among_others(story: Story, found: Any, on: Any) -> None:
     for name in "abc":
         story.cluster.put(Parent, name)
-    mapper: Callable[[Child], Any] = lambda child: EVERYTHING  # noqa: E731
-    story.start(Controller(story.cluster.api(Parent)).watches(story.cluster.api(Child), mapper))
+    story.start(Controller(story.cluster.api(Parent)).watches(story.cluster.api(Child), lambda child: found, on=on))
     story.cluster.put(Child, "settings", 1)
-    assert story.after() == ["a", "b", "c"]
+    assert sorted(story.after()) == ["a", "b", "c"]
 
 
 def test_a_mapper_may_look_into_the_store_which_is_there_before_the_start(story: Story) -> None:
@@ -395,6 +397,16 @@ def test_a_stream_without_a_reflector_ends_the_controller_and_says_what_is_missi
         controller.run(Ran())
 
 
+@pytest.mark.parametrize("flatten", [applied_objects, touched_objects])
+def test_a_stream_of_objects_without_a_reflector_ends_it_as_well(cluster: FakeCluster, flatten: Any) -> None:
+    cluster.put(Parent, "a")
+    parents, _ = store(Parent)
+    stop = StopToken()
+    objects = flatten(watcher(cluster.api(Parent), stop=stop))
+    with pytest.raises(ControllerError, match=r"not been through a reflector"):
+        Controller.for_stream(objects, parents, client=cluster.client, stop=stop).run(Ran())
+
+
 @pytest.mark.parametrize("flat", [False, True], ids=["events", "objects"])
 def test_streams_of_owned_and_of_related_objects_trigger_as_watches_do(cluster: FakeCluster, flat: bool) -> None:
     for name in ("owner", "related"):
@@ -446,6 +458,15 @@ def test_two_controllers_of_one_name_on_one_client_are_refused(cluster: FakeClus
         Controller(cluster.api(Parent), name="other").start(Ran()).stop()
         Controller(FakeCluster(blocking=True).api(Parent)).start(Ran()).stop()
     Controller(cluster.api(Parent)).start(Ran()).stop()
+
+
+def test_a_name_that_is_taken_on_a_client_is_taken_on_those_that_are_derived_from_it() -> None:
+    with ApiServer() as server, server.client() as client:
+        derived = client.with_layer(lambda send: send).with_layer(lambda send: send)
+        with Controller(Api.namespaced(derived, ConfigMap, "default")).start(Ran()):
+            with pytest.raises(RequestError, match="is running on this client already"):
+                Controller(Api.namespaced(client, ConfigMap, "default")).start(Ran())
+        Controller(Api.namespaced(client, ConfigMap, "default")).start(Ran()).stop()
 
 
 def test_a_watch_that_has_stopped_takes_no_subscriber(cluster: FakeCluster) -> None:

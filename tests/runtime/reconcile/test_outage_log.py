@@ -11,6 +11,7 @@ from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.reconcile.outage_log import LOOK_EVERY, MANY, OutageLog
+from kubectl_runtime.runtime.reconcile.run_log import WITHIN
 from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.simulation import Simulation
@@ -60,7 +61,28 @@ def test_the_brake_is_told_once_an_outage_and_its_end_with_its_length_and_size(
     assert looks.look(1) == (LOOK_EVERY, [])
     assert looks.look(0) == (None, ["no object fails any more, 90.0 s after more than 10 did; at the worst 5000 did at "
                                     "once"])
+    looks.clock.advance(WITHIN)
     assert looks.look(200, 100)[1] != [], "the next outage is another one"
+
+
+def test_a_dependency_that_comes_and_goes_costs_two_lines_a_minute_and_one_that_stays_away_is_told(
+        caplog: pytest.LogCaptureFixture) -> None:
+    looks = Looks(caplog)
+    said = []
+    for _ in range(150):  # ten minutes
+        said += looks.look(200, 100)[1]
+        looks.clock.advance(2)
+        said += looks.look(0)[1]
+        looks.clock.advance(2)
+    assert 10 <= len(said) <= 22
+    looks.clock.advance(WITHIN)
+    looks.look(200, 100)
+    looks.look(0)
+    looks.clock.advance(1)
+    assert looks.look(300, 200)[1] == []
+    looks.clock.advance(WITHIN)
+    assert [line.split(":")[0] for line in looks.look(300, 200)[1]] == ["retries are held back"]
+    assert [line.split(",")[0] for line in looks.look(0)[1]] == ["no object fails any more"]
 
 
 def test_a_controller_without_a_brake_tells_the_end_alone(caplog: pytest.LogCaptureFixture) -> None:

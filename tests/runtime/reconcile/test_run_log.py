@@ -36,6 +36,26 @@ def test_what_was_told_before_is_repeated_only_while_there_is_room() -> None:
     assert crowd.may_repeat(WITHIN)
 
 
+def test_a_program_in_which_each_error_is_a_class_of_its_own_does_not_flood_the_log(
+        caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kubectl_runtime.controller")
+    simulation = Simulation(1)
+    cluster = FakeCluster(simulation.clock)
+    for number in range(1000):
+        cluster.put(Parent, f"p-{number}")
+    classes: list[type[Exception]] = []
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        classes.append(type(f"Error{len(classes)}", (Exception,), {}))
+        raise classes[-1]
+
+    simulation.start(Controller(cluster.api(Parent)), reconcile)
+    simulation.settle(59)
+    assert len(classes) > 1500
+    assert len(caplog.records) <= 60
+    assert "1280 objects have failed alike (errors of many kinds)" in caplog.text
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(0.0123, "12 ms"), (1.25, "1.2 s"), (119, "119.0 s"), (1200, "20 min")])
 def test_durations_are_readable(seconds: float, text: str) -> None:
     assert readable(seconds) == text

@@ -183,6 +183,14 @@ def test_modify_prunes_before_the_store_and_marks_the_object_as_partial() -> Non
         assert record.partial
 
 
+def test_modify_changes_the_object_of_every_event_that_has_one_and_passes_the_others_on() -> None:
+    events = [INIT, *(kind(obj(name, spec={"large": "x"})) for kind, name in (
+        (InitApply, "listed"), (Apply, "applied"), (Delete, "deleted"))), INIT_DONE]
+    out = list(modify(events, prune))
+    assert [type(event) for event in out] == [type(event) for event in events]
+    assert [b"large" in event.obj.record.raw for event in out if hasattr(event, "obj")] == [False] * 3
+
+
 def test_modify_that_raises_is_reported_and_the_object_goes_on_unpruned(caplog: pytest.LogCaptureFixture) -> None:
     (event,) = modify([Apply(obj("bad", spec={"large": "x"}))], prune)
     assert isinstance(event, Apply)
