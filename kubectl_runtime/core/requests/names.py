@@ -1,5 +1,5 @@
-"""What stands in a request's path: each segment checked and encoded once, and the name of an object that was given in
-place of its name.
+"""What stands in a request's path and query: each segment checked and encoded once, and the name of an object that was
+given in place of its name.
 
     segment("a:b", "name")     "a:b"            segment("..", "namespace")    RequestError
     object_name(place, pod)    the pod's name, when it is of the place's kind and namespace; else RequestError
@@ -10,8 +10,9 @@ API server allows none of these in a name.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.gvk import ApiResource
@@ -55,6 +56,20 @@ def segment(text: str, what: str) -> str:
         return quote(text, safe=_SAFE)
     except UnicodeEncodeError:
         raise RequestError(f"{text!r} cannot be a {what}: it is no text that UTF-8 could carry") from None
+
+
+@lru_cache(maxsize=1024)
+def kind_root(group: str, version: str, plural: str) -> tuple[str, str]:
+    """The beginning of a kind's paths, and its segment. Raises RequestError."""
+    version = segment(version, "version")
+    root = f"/apis/{segment(group, 'group')}/{version}" if group else f"/api/{version}"
+    return root, segment(plural, "plural")
+
+
+@lru_cache(maxsize=1024)
+def encoded_query(query: tuple[tuple[str, str], ...]) -> str:
+    """As it follows the `?`. A program sends few different ones, but for the tokens of its pages."""
+    return urlencode(query, quote_via=quote)
 
 
 def object_name(place: Placed, named: Any) -> str:

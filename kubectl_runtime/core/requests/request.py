@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from functools import lru_cache
 from typing import Any
-from urllib.parse import quote, urlencode
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -20,7 +18,7 @@ from kubectl_runtime.core.codec.encode import encode_plain
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.requests import body as bodies
 from kubectl_runtime.core.requests.choice import params_or_default
-from kubectl_runtime.core.requests.names import Named, object_name, segment
+from kubectl_runtime.core.requests.names import Named, encoded_query, kind_root, object_name, segment
 from kubectl_runtime.core.requests.params import (
     DeleteParams,
     GetParams,
@@ -84,7 +82,7 @@ class Request(msgspec.Struct, frozen=True):
     @property
     def target(self) -> str:
         """Path and query, encoded."""
-        return f"{self.path}?{_encoded(self.query)}" if self.query else self.path
+        return f"{self.path}?{encoded_query(self.query)}" if self.query else self.path
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -104,7 +102,7 @@ class Place(msgspec.Struct, frozen=True):
             raise RequestError(f"{resource.kind} is cluster-scoped: it has no namespace; use Api.all")
         if namespace == "":
             raise RequestError(f"{resource.kind}: the namespace is empty; None (Api.all) means all of them")
-        root, plural = _root(resource.group, resource.version, resource.plural)
+        root, plural = kind_root(resource.group, resource.version, resource.plural)
         within = "" if namespace is None else f"/namespaces/{segment(namespace, 'namespace')}"
         force_setattr(self, "_collection", f"{root}{within}/{plural}")
 
@@ -118,20 +116,6 @@ class Place(msgspec.Struct, frozen=True):
     def words(self, verb: str, name: object = None, subresource: str | None = None) -> str:
         """`get deployments.apps/scale default/a`."""
         return _words(self.resource, self.namespace, verb, name, subresource)
-
-
-@lru_cache(maxsize=1024)
-def _encoded(query: tuple[tuple[str, str], ...]) -> str:
-    """A program sends few different ones, but for the tokens of its pages."""
-    return urlencode(query, quote_via=quote)
-
-
-@lru_cache(maxsize=1024)
-def _root(group: str, version: str, plural: str) -> tuple[str, str]:
-    """The beginning of a kind's paths, and its segment. Raises RequestError."""
-    version = segment(version, "version")
-    root = f"/apis/{segment(group, 'group')}/{version}" if group else f"/api/{version}"
-    return root, segment(plural, "plural")
 
 
 def _words(resource: ApiResource, namespace: str | None, verb: str, name: object, subresource: str | None) -> str:
@@ -304,5 +288,3 @@ def _on_kind(place: Place, method: str, verb: str, *, query: Iterable[tuple[str,
 def _headers(place: Place, body: bytes | None, content_type: str, *, many: bool) -> tuple[tuple[str, str], ...]:
     accept = (METADATA_LIST if many else METADATA) if place.metadata_only else JSON_TYPE
     return (("Accept", accept), ("Content-Type", content_type)) if body is not None else (("Accept", accept),)
-
-
