@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
+from random import Random
 from types import ModuleType
 from typing import Any
 
@@ -14,11 +15,15 @@ import pytest
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.codec.views import without_nulls
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.crd.codegen import CodegenError, module_of
+from kubectl_runtime.crd.validator import Validator
 from kubectl_runtime.manifests.sources import read_objects
 from kubectl_runtime.runtime.apply_crd import apply_crd
 from kubectl_runtime.testing import ApiServer
+from tests.crd.test_random_types import content, kind_of, some_shape
 
 FOREIGN = Path(__file__).parent / "foreign"
 DEFINITIONS = {crd["spec"]["names"]["kind"]: crd for crd, _ in read_objects(FOREIGN / "definitions.yaml")}
@@ -230,6 +235,16 @@ def test_keys_that_are_no_names_of_attributes_are_kept(tmp_path: Path) -> None:
     assert obj.to_dict() == {**content, "spec": {**content["spec"], "class": 7}}  # type: ignore[dict-item]
 
 
+@pytest.mark.parametrize("name", ["Resource", "Any", "Scope"])
+def test_kinds_that_are_called_as_what_the_module_imports_get_another_name(tmp_path: Path, name: str) -> None:
+    crd = definition({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "any": {"x-kubernetes-preserve-unknown-fields": True}}}}}, names={"kind": name, "plural": "things"})
+    module = loaded(module_of([crd, definition({"type": "object"})]), tmp_path)
+    kind = getattr(module, f"{name}2")
+    assert (kind.api_resource.kind, module.Thing.api_resource.kind) == (name, "Thing")
+    assert kind.from_dict({"metadata": {"name": "a"}, "spec": {"any": [1]}}).spec.any == [1]
+
+
 def test_the_stored_version_is_taken_unless_another_one_is_wanted() -> None:
     def version(name: str, field: str) -> dict[str, Any]:
         return {"name": name, "served": True, "storage": name == "v2", "schema": {"openAPIV3Schema": {
@@ -250,3 +265,39 @@ def test_the_stored_version_is_taken_unless_another_one_is_wanted() -> None:
 def test_what_a_module_cannot_be_made_of_is_told(crds: list[Any], problem: str) -> None:
     with pytest.raises(CodegenError, match=problem):
         module_of(crds)
+
+
+@pytest.mark.parametrize("kind", DEFINITIONS)
+def test_an_object_of_a_foreign_kind_is_validated_without_a_server(kind: str) -> None:
+    validator, obj = Validator.of(DEFINITIONS[kind]), OBJECTS[kind]
+    before = deepcopy(obj)
+    assert validator.violations(obj) == []
+    assert validator.violations(obj, obj) == []
+    wrong = {**obj, "spec": []}
+    assert next(cause.field for cause in validator.violations(wrong)) == "spec"
+    assert obj == before
+
+
+def test_rules_of_foreign_kinds_are_asked_without_a_server() -> None:
+    filters = [{"type": "RequestRedirect"}]
+    told = Validator.of(DEFINITIONS["HTTPRoute"]).violations({**OBJECTS["HTTPRoute"], "spec": {
+        "rules": [{"filters": filters}]}})
+    assert [(cause.field, cause.message.partition(": ")[2]) for cause in told] == [
+        ("spec.rules[0].filters[0]", "filter.requestRedirect must be specified for RequestRedirect filter.type")]
+    with pytest.raises(RequestError, match="has no schema for v9; its versions: v1"):
+        Validator.of(DEFINITIONS["HTTPRoute"], "v9")
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_objects_of_random_definitions_are_read_and_written_back_as_they_came(tmp_path: Path, seed: int) -> None:
+    draw = Random(seed)
+    shape = some_shape(draw, 4)
+    kind = kind_of(shape.hint)
+    module = loaded(module_of([kind.crd()]), tmp_path, f"random_kinds_{seed}")
+    foreign = getattr(module, kind.__name__)
+    for _ in range(5):
+        obj = content(kind, shape.value(draw))
+        read = foreign.from_dict(obj)
+        made = foreign(name="a", spec=read.spec)  # what is null may be left out, and nothing else
+        assert without_nulls(made.to_dict()["spec"]) == without_nulls(obj["spec"])
+        assert read.to_dict() == obj
