@@ -13,4 +13,10 @@
                credentials that renew themselves       auth, exec_plugin, auth_provider
 
 Each room imports only those below it.
+
+Left out on purpose:
+
+    the kubelet's own port        logs, exec and the like by way of the API server reach every node, with its rights and
+                                  its audit; a node's own port needs other credentials, and often cannot be reached
+    Client.get and Client.list    a kind in a place is an `Api`, which is as short and checks the scope
 """

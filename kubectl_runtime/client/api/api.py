@@ -39,6 +39,7 @@ from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialObjectMeta, PartialView
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.body import Body
 from kubectl_runtime.core.requests.choice import chosen, params_or_default
 from kubectl_runtime.core.requests.names import Named, object_name
 from kubectl_runtime.core.requests.params import (
@@ -207,7 +208,7 @@ class Api(KindVerbs[K]):
 
     # Writing
 
-    def create(self, body: Any, params: PostParams | None = None, *, field_manager: str | None = None,
+    def create(self, body: Body[K], params: PostParams | None = None, *, field_manager: str | None = None,
                field_validation: FieldValidation | None = None, dry_run: bool = False,
                timeout: Duration | None = None) -> K:
         """Create an object; it comes back with what the server added. Raises ApiError (`is_already_exists`)."""
@@ -215,7 +216,7 @@ class Api(KindVerbs[K]):
                         dry_run=dry_run)
         return self._written("create", build.create(self.place, body, params), params.dry_run, timeout)
 
-    def replace(self, body: Any, params: PostParams | None = None, *, field_manager: str | None = None,
+    def replace(self, body: Body[K], params: PostParams | None = None, *, field_manager: str | None = None,
                 field_validation: FieldValidation | None = None, dry_run: bool = False,
                 timeout: Duration | None = None) -> K:
         """Replace an object, which must not have changed since it was read (`is_conflict`), if it has a
@@ -233,7 +234,7 @@ class Api(KindVerbs[K]):
                         dry_run=dry_run, force=force)
         return self._written("patch", build.patch(self.place, name, patch, params), params.dry_run, timeout)
 
-    def apply(self, body: Any, *, field_manager: str, force: bool = False,
+    def apply(self, body: Body[K], *, field_manager: str, force: bool = False,
               field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
               timeout: Duration | None = None) -> K:
         """Server-side apply of the fields in `body`, creating the object if need be. Raises ApiError (`is_conflict`)

@@ -15,6 +15,7 @@ from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
 from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.body import Body
 from kubectl_runtime.core.requests.choice import chosen
 from kubectl_runtime.core.requests.names import Named
 from kubectl_runtime.core.requests.params import FieldValidation, PatchParams, PostParams
@@ -35,7 +36,7 @@ class Subresources(ApiBase[K]):
         """The object, read through its status subresource."""
         return self._object(self._read(build.get(self.place, name, subresource="status"), timeout))
 
-    def replace_status(self, body: Any, params: PostParams | None = None, *, field_manager: str | None = None,
+    def replace_status(self, body: Body[K], params: PostParams | None = None, *, field_manager: str | None = None,
                        field_validation: FieldValidation | None = None, dry_run: bool = False,
                        timeout: Duration | None = None) -> K:
         """Replace the status; everything else in `body` is ignored by the server."""
@@ -53,7 +54,7 @@ class Subresources(ApiBase[K]):
         request = build.patch(self.place, name, patch, params, subresource="status")
         return self._written("patch", request, params.dry_run, timeout)
 
-    def apply_status(self, body: Any, *, field_manager: str, force: bool = False,
+    def apply_status(self, body: Body[K], *, field_manager: str, force: bool = False,
                      field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
                      timeout: Duration | None = None) -> K:
         """Server-side apply of the status in `body`. `defaults` as for `apply`."""

@@ -19,6 +19,11 @@ class _PartType(msgspec.StructMeta):
 
     if not TYPE_CHECKING:  # type checkers know the fields
 
+        def __new__(mcs, name, bases, namespace, **options):
+            if "__slots__" in namespace:  # so it comes from msgspec.defstruct, without the defaults of its fields
+                raise TypeError(f"{name}: a part is made by a class statement (or types.new_class), not by defstruct")
+            return super().__new__(mcs, name, bases, namespace, **options)
+
         def __call__(cls, *args, **fields):
             try:
                 return super().__call__(*args, **fields)

@@ -6,15 +6,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.codec.encode import identified
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.models import from_model, is_model
+from kubectl_runtime.core.objects.dynamic import DynamicObject
 from kubectl_runtime.core.objects.partial import is_partial
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.patch import JSON, Patch
+
+K = TypeVar("K")
+
+
+class Model(Protocol):
+    """A model of the official client, by what it says of itself."""
+
+    openapi_types: Any
+    attribute_map: Any
+
+    def to_dict(self) -> Any: ...
+
+
+Body: TypeAlias = K | DynamicObject | Mapping[str, Any] | Model
+"""What writes of a kind `K` take: an object of it, typed or dynamic, a dict, or an official model."""
 
 _MODEL = r"V\d+(?:(?:alpha|beta)\d+)?([A-Z]\w*)"
 

@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import copy
 import pickle
+import types
 from typing import Any
 
+import msgspec
 import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
@@ -54,6 +56,14 @@ def test_frozen_parts_and_metadata_have_hints_too() -> None:
 def test_other_mistakes_in_a_constructor_are_told_as_they_are() -> None:
     with pytest.raises(TypeError, match="Box: "):
         Box("Always", node_name="a", image_pull_policy="b")  # type: ignore[misc]
+
+
+def test_a_part_is_made_by_a_class_statement() -> None:
+    with pytest.raises(TypeError, match=r"Made: a part is made by a class statement \(or types\.new_class\)"):
+        msgspec.defstruct("Made", [("name", str, "")], bases=(Part,))
+    made: Any = types.new_class("Made", (Part,), {"kw_only": True},
+                                lambda namespace: namespace.update(__annotations__={"name": str}, name="a"))
+    assert made().name == "a"
 
 
 def test_parts_are_data() -> None:
