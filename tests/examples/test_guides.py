@@ -21,6 +21,7 @@ GUIDE = ROOT / "examples" / "guides" / "first-controller.md"
 DELETION_GUIDE = ROOT / "examples" / "guides" / "deletion-and-finalizers.md"
 APPLY_GUIDE = ROOT / "examples" / "guides" / "server-side-apply-and-conditions.md"
 RELATIONS_GUIDE = ROOT / "examples" / "guides" / "relations.md"
+STORES_GUIDE = ROOT / "examples" / "guides" / "stores.md"
 OBSERVABILITY_GUIDE = ROOT / "examples" / "guides" / "observability.md"
 TESTING_GUIDE = ROOT / "examples" / "guides" / "testing-without-a-cluster.md"
 
@@ -132,6 +133,18 @@ def test_the_guide_to_relations_is_short_and_its_tests_and_types_are_right(tmp_p
     assert "4 passed" in done.stdout
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
     done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "banner.py")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_guide_to_stores_is_short_and_its_tests_and_types_are_right(tmp_path: Path) -> None:
+    assert len(STORES_GUIDE.read_text().splitlines()) <= 100
+    save_blocks(STORES_GUIDE, tmp_path)
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+    pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
+    done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "test_inventory.py",
+               "test_own_writes.py")
     assert done.returncode == 0, done.stdout
 
 
