@@ -24,6 +24,7 @@ APPLY_GUIDE = ROOT / "examples" / "guides" / "server-side-apply-and-conditions.m
 PREDICATES_GUIDE = ROOT / "examples" / "guides" / "predicates-and-triggers.md"
 RELATIONS_GUIDE = ROOT / "examples" / "guides" / "relations.md"
 RESOURCES_GUIDE = ROOT / "examples" / "guides" / "custom-resources.md"
+STORES_GUIDE = ROOT / "examples" / "guides" / "stores.md"
 OBSERVABILITY_GUIDE = ROOT / "examples" / "guides" / "observability.md"
 AVAILABILITY_GUIDE = ROOT / "examples" / "guides" / "availability-and-scaling.md"
 TESTING_GUIDE = ROOT / "examples" / "guides" / "testing-without-a-cluster.md"
@@ -170,6 +171,18 @@ def test_the_guide_to_predicates_is_short_and_its_tests_and_types_are_right(tmp_
     assert "3 passed" in done.stdout
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
     done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "sites.py")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_guide_to_stores_is_short_and_its_tests_and_types_are_right(tmp_path: Path) -> None:
+    assert len(STORES_GUIDE.read_text().splitlines()) <= 100
+    save_blocks(STORES_GUIDE, tmp_path)
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+    pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
+    done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "test_inventory.py",
+               "test_own_writes.py")
     assert done.returncode == 0, done.stdout
 
 

@@ -131,7 +131,7 @@ class WorkQueue:
         if self._closed:
             return False
         self._tell_brake(run, outcome, now)
-        self._count_streak(run, outcome.streak)
+        self._count_streak(run, outcome)
         failed, retried = outcome.failed, False
         if run.forgotten:
             self._failures.forget(key)
@@ -216,10 +216,11 @@ class WorkQueue:
         else:
             self._brake.succeeded(now, holding=self._scheduler.held_back > 0)
 
-    def _count_streak(self, run: Run, streak: Streak | None) -> None:
+    def _count_streak(self, run: Run, outcome: Outcome) -> None:
+        streak = outcome.streak
         if streak is not None and not run.forgotten:
             self._streaks[run.key] = (streak, run.times_in_a_row(streak) + 1)
-        elif run.in_a_row is not None:
+        elif run.in_a_row is not None and (run.forgotten or not outcome.keeps_failures):
             self._streaks.pop(run.key, None)
 
 

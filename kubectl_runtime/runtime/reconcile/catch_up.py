@@ -5,6 +5,8 @@
     5 s later a store still lacks one              what is missing is read from the server; then the run begins
     that read fails                                skipped for another 5 s
 
+What led to a skipped run counts for the one that follows: a retry stays one.
+
 For controllers whose reads show only what their watches have shown (`OwnWrites.WAIT`). Waits without a worker. Safe to
 use from any thread.
 """
@@ -50,7 +52,8 @@ class CatchUp:
         self._logger = logger
         self._lock = threading.Lock()
         self._written: dict[Key, tuple[ObjectRef, ...]] = {}
-        self._parked: dict[Key, tuple[ObjectRef, float]] = {}
+        self._parked: dict[Key, tuple[Run, float]] = {}
+        """The first run that was skipped, and when."""
         self._thread = _ThisThread()
 
     def wrote(self, write: Write) -> None:
@@ -67,7 +70,7 @@ class CatchUp:
             for key, refs in seen.items():
                 if self._written.get(key) is refs:
                     del self._written[key]
-            ready = [ReconcileRequest(self._parked[key][0], ARRIVED) for key in seen if key in self._parked]
+            ready = [ReconcileRequest(self._parked[key][0].request.ref, ARRIVED) for key in seen if key in self._parked]
         if ready:
             self._sink(ready)
 
@@ -79,8 +82,12 @@ class CatchUp:
             if self._missing(key) and (wait > 0 or not self._read_live(key)):
                 return Outcome(wait or PATIENCE, RunResult.SKIPPED)
         with self._lock:
-            self._parked.pop(key, None)
+            skipped, _ = self._parked.pop(key, (None, 0.0))
             self._written.pop(key, None)
+        if skipped is not None:
+            run.retry = run.retry or skipped.retry
+            since = [] if all(cause is None for cause in run.causes) else run.causes  # most likely only `ARRIVED`
+            run.causes = [*skipped.causes, *since]
         written: list[ObjectRef] = []
         self._thread.written = written
         try:
@@ -96,7 +103,7 @@ class CatchUp:
         """Seconds that the key may still wait."""
         now = self._clock.monotonic()
         with self._lock:
-            _, since = self._parked.setdefault(run.key, (run.request.ref, now))
+            _, since = self._parked.setdefault(run.key, (run, now))
         return max(0.0, since + PATIENCE - now)
 
     def _missing(self, key: Key) -> list[tuple[Watch[Any], ObjectRef]]:

@@ -121,9 +121,7 @@ class Overlay:
         known = number_of(before.version)
         if known is None or known < version:
             return False
-        if known == version and own.live:
-            before.live = True
-        return True
+        return known > version or not own.live  # of the same version, what the server said last is more
 
     def _deleted_by_us(self, key: Key, own: Own, before: Own | None, stored: Record | None) -> None:
         candidates = [(before.uid, before.version, before.last)] if before is not None else []

@@ -174,6 +174,23 @@ def test_of_a_thousand_pairs_no_run_is_stale_when_keys_wait_for_their_stores() -
     assert waited < 26 * (0.5 + 0.1 + 0.02 + 2 * 0.1), "keys run when their stores have caught up, not later"
 
 
+def test_a_key_that_writes_and_fails_backs_off_although_it_waits_for_its_store_each_time() -> None:
+    world = World(own_writes=OwnWrites.WAIT)
+    times: list[float] = []
+
+    def reconcile(obj: ConfigMap, ctx: Context[Any]) -> Action:
+        times.append(world.sim.clock.monotonic())
+        world.maps.patch("p", Patch.merge({"data": {"value": str(value_of(obj) + 1)}}))
+        raise ValueError("planned")
+
+    world.parent()
+    world.lag(0.02)
+    world.sim.start(Controller(world.maps), reconcile)
+    for _ in range(1200):
+        world.sim.settle(0.05)
+    assert 5 <= len(times) <= 30, "0.005 s doubles twelve times within a minute"
+
+
 def test_a_key_whose_watch_is_dead_runs_after_five_seconds_on_what_the_server_says() -> None:
     world = World(own_writes=OwnWrites.WAIT)
     seen: list[tuple[float, int, int]] = []

@@ -81,6 +81,23 @@ def test_the_earlier_of_a_retry_and_a_timer_that_came_meanwhile_is_kept() -> Non
         assert queue.due_at(run.key) == due
 
 
+def test_a_run_that_was_skipped_does_not_end_what_the_runs_before_it_were_in_a_row() -> None:
+    queue = new()
+    conflict = Outcome(0.005, RunResult.ERROR, streak=Streak.CONFLICT)
+    queue.trigger(request("a"), 0)
+    counts = []
+    for outcome in (conflict, Outcome(5.0, RunResult.SKIPPED), conflict, Outcome(5.0, RunResult.SKIPPED), SUCCEEDED):
+        run = queue.take(100)
+        assert run is not None
+        counts.append(run.times_in_a_row(Streak.CONFLICT))
+        queue.finish(run, outcome, 0)
+    assert counts == [0, 1, 1, 2, 2]
+    queue.trigger(request("a"), 100)
+    run = queue.take(100)
+    assert run is not None
+    assert run.times_in_a_row(Streak.CONFLICT) == 0
+
+
 class Tracked(str):
     """A name whose end can be seen."""
 

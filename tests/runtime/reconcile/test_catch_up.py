@@ -120,3 +120,21 @@ def test_what_is_not_shown_in_time_is_read_and_while_the_server_is_away_the_key_
     assert world.run(A) is SUCCEEDED
     assert world.watch.live == [A]
     assert "it was read from the server" in caplog.text
+
+
+def test_what_led_to_a_skipped_run_counts_for_the_one_that_follows(world: World) -> None:
+    def run_of(request: ReconcileRequest, **options: Any) -> Run:
+        return Run(A.key, request, None, world.clock.monotonic(), **options)
+
+    world.watch.behind = {A}
+    world.run(A, A)
+    world.to_write = []
+    skipped = run_of(ReconcileRequest(A), retry=True, causes=[("u", "7")])
+    world.catch_up(skipped)
+    world.seen(A)
+    follows = run_of(ReconcileRequest(A), causes=[None])
+    assert world.catch_up(follows) is SUCCEEDED
+    assert (follows.retry, [*follows.causes]) == (True, [("u", "7")])
+    later = run_of(ReconcileRequest(A), causes=[None])
+    world.catch_up(later)
+    assert (later.retry, [*later.causes]) == (False, [None])

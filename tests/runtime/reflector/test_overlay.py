@@ -328,6 +328,24 @@ def test_a_scale_is_a_version_without_content(world: World) -> None:
     assert not world.writer.is_behind(("default", "a"))
 
 
+def test_what_was_read_from_the_server_is_seen_also_by_who_else_sees_what_the_watch_showed(world: World) -> None:
+    plain = Store(THING, Thing.from_record, world.writer.state, own_writes=False)
+
+    def reads() -> list[str]:
+        return [obj.resource_version for obj in (*plain.list(), *world.store.list())]
+
+    world.tell(Write(ObjectRef(THING, "a", "default"), "patch", "7", "uid-a", None, "scale"))
+    world.write(thing("b", 8), "create")
+    assert reads() == ["3", "3", "8"]
+    for record in (thing("a", 7), thing("b", 8)):
+        own = world.written.present(record)
+        own.live = True
+        world.writer.wrote(record.key, own)
+    assert reads() == ["7", "8", "7", "8"]
+    world.events(9, Apply(thing("a", 7)))
+    assert (reads(), world.pending) == (["7", "7"], 0)  # of b a list says what became of it
+
+
 # Objects that were made and deleted while nobody watched
 
 def test_a_written_object_that_a_later_list_lacks_was_deleted_and_the_difference_says_so(world: World) -> None:
