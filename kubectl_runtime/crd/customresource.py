@@ -165,5 +165,5 @@ def _refuse(cls: type, causes: list[Cause]) -> None:
 
 
 @functools.cache
-def _validator(cls: type[CustomResource]) -> Validator:
+def _validator(cls: Any) -> Validator:  # of a CustomResource; a class is hashable, whatever mypy thinks
     return Validator(cls._schema())

@@ -40,7 +40,7 @@ from kubectl_runtime.runtime.sharding.sharding import Sharding, shard_of
 from kubectl_runtime.testing import ApiServer, Simulation
 from kubectl_runtime.testing.simulation import SimulatedController
 
-TICK = 0.1
+TICK = 0.2
 """Simulated seconds between two looks at the replicas."""
 
 
@@ -126,7 +126,9 @@ def work(controller: SimulatedController[Any]) -> None:
 
 def main(objects: int = 100_000, replicas: int = 4, shards: int = 16, deaths: int = 5) -> None:
     world = World(objects)
+    say("the server has all objects")
     alone = alone_runs(world, objects)
+    say("one controller alone has run them all twice")
     lists: list[float] = []
     memory: list[float] = []
     made = 0
@@ -148,6 +150,7 @@ def main(objects: int = 100_000, replicas: int = 4, shards: int = 16, deaths: in
     for _ in range(replicas):
         make().join()
     world.until(lambda: len(world.ran) == objects and balanced(world, shards))
+    say("the replicas have divided them and run them once")
     world.ran.clear()
     begun = time.process_time()
     for one in world.replicas:
@@ -170,6 +173,7 @@ def main(objects: int = 100_000, replicas: int = 4, shards: int = 16, deaths: in
         successor.join()
         world.until(lambda: balanced(world, shards) and settled(world))
         joins.append(world.sim.clock.monotonic() - joined)
+        say("one has died, and another joined")
     print(json.dumps({
         "benchmark": "shards", "objects": objects, "replicas": replicas, "shards": shards,
         "list_cpu_s": round(mean(lists), 2), "store_mib": round(mean(memory), 1),
@@ -194,6 +198,11 @@ def alone_runs(world: World, objects: int) -> int:
     one.begin_stop(0)
     world.ran.clear()
     return round(objects / took)
+
+
+def say(what: str) -> None:
+    """How far it is: some minutes with 100,000 objects."""
+    print(f"{time.process_time():7.1f} s of CPU: {what}", file=sys.stderr, flush=True)
 
 
 def balanced(world: World, shards: int) -> bool:

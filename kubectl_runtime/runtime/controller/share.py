@@ -27,6 +27,10 @@ Of = Callable[[Key], bool]
 """Whether a key is one of those that it is about."""
 
 
+MOST_SCOPES = 1000
+"""Remembered at once; each time that a shard comes makes one."""
+
+
 class Listener:
     """What a controller does when objects come and go. For one thread at a time. Raises nothing, blocks as long as it
     takes to go through all of its objects."""
@@ -71,10 +75,23 @@ def only_owned(share: Share, schedule: Sink) -> Sink:
 def while_owned(share: Share, execute: Execute, shutdown: Shutdown, clock: Clock) -> Execute:
     """`execute` for what is still this replica's; `ctx.stop` and the library's calls see when it is not any more."""
 
+    scopes: dict[StopToken, CallScope] = {}  # the same for all runs of a shard, unless they have times of their own
+
+    def scope_of(lost: StopToken) -> CallScope:
+        found = scopes.get(lost)
+        if found is None:
+            if len(scopes) >= MOST_SCOPES:
+                scopes.clear()
+            found = scopes[lost] = CallScope(FirstOf(shutdown.aborted, lost, clock=clock), shutdown.cut)
+        return found
+
     def execute_own(run: Run) -> Outcome:
         def within(lost: StopToken) -> Outcome:
-            run.stop = FirstOf(run.stop or shutdown.aborted, lost, clock=clock)
-            calls = CallScope(run.stop, shutdown.cut)
+            if run.stop is None:
+                calls = scope_of(lost)
+            else:
+                calls = CallScope(FirstOf(run.stop, lost, clock=clock), shutdown.cut)
+            run.stop = calls.stop
             entered = calls.enter()
             try:
                 return execute(run)
