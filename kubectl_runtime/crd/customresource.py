@@ -91,7 +91,8 @@ class CustomResource(Resource):
         are dropped and defaults filled in first. Does not block. Raises ImportError if the class has rules and the
         extra `cel` is not installed.
         """
-        return _validator(type(self)).violations(self.to_dict(), None if old is None else old.to_dict())
+        cls: Any = type(self)
+        return _validator(cls).violations(self.to_dict(), None if old is None else old.to_dict())
 
     @classmethod
     def crd_name(cls) -> str:
@@ -165,5 +166,5 @@ def _refuse(cls: type, causes: list[Cause]) -> None:
 
 
 @functools.cache
-def _validator(cls: Any) -> Validator:  # of a CustomResource; a class is hashable, whatever mypy thinks
+def _validator(cls: Any) -> Validator:
     return Validator(cls._schema())

@@ -69,7 +69,7 @@ class ApiBase(Generic[K]):
             answer = client.answer(request, deadline=deadline, stop=stop)
         except ApiError as error:
             if error.code == HTTPStatus.NOT_FOUND and request.subresource is not None:
-                raise explained(client, request, error) from None
+                raise explained(client.discovery.kinds, request, error) from None
             raise
         try:
             return decode(answer.body)

@@ -183,7 +183,7 @@ class PodVerbs(Subresources[K]):
         return channels
 
     def _told(self, request: Request, error: ApiError) -> ApiError:
-        return explained(self.client, request, error) if error.code == HTTPStatus.NOT_FOUND else error
+        return explained(self.client.discovery.kinds, request, error) if error.code == HTTPStatus.NOT_FOUND else error
 
     def _deadline(self, timeout: Duration | None) -> float | None:
         return None if timeout is None else self.client.clock.monotonic() + checked_timeout(timeout)

@@ -5,29 +5,27 @@ what it said is kept as long as discovery keeps anything.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from kubectl_runtime.client.http.failures import KindNotServedError, subresource_not_served
+from kubectl_runtime.client.server.served_kinds import ServedKind
 from kubectl_runtime.core.base.errors import ApiError, KubeError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.requests.request import Request
 
-if TYPE_CHECKING:
-    from kubectl_runtime.client.api.client import Client
-
 log = guarded_logger(__name__)
 
 
-def explained(client: Client, request: Request, error: ApiError) -> ApiError:
+def explained(discover: Callable[[], Iterable[ServedKind]], request: Request, error: ApiError) -> ApiError:
     """`error`, which answered `request` with 404; a KindNotServedError when the kind does not have the subresource.
 
-    Blocks while it asks. When discovery fails, `error` stays what it is.
+    `discover` says what is served (`Discovery.kinds`). Blocks while it asks. When that fails, `error` stays what it is.
     """
     resource = request.resource
     if resource is None or request.subresource is None or isinstance(error, KindNotServedError):
         return error
     try:
-        kinds = client.discovery.kinds()
+        kinds = discover()
     except KubeError as failure:
         log.debug("%s: whether the subresource is served is not known: %s", request.operation, failure)
         return error
