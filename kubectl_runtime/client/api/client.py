@@ -172,7 +172,7 @@ class Client:
         """Open a websocket with one of `protocols`, the preferred first. Blocks until it is open; raises as `request`
         does, TransportError for a server or an adapter that opens none.
 
-        `stop` and `close` end it. `deadline` is for its opening. `inbox` takes its messages instead of `receive`.
+        `stop`, `close` and the end of a run end it. `deadline` is for its opening. `inbox` takes its messages instead.
         """
         from kubectl_runtime.client.streaming.handshake import opened, upgrading  # few programs need websocket-client
         from kubectl_runtime.client.streaming.websocket import WebSocket
@@ -182,7 +182,7 @@ class Client:
         call.streaming = True
         answer = self._answer(call)
         assert answer.response is not None
-        stops = (self._closing,) if stop is None else (self._closing, stop)
+        stops = (self._closing, call.stop)  # the one, it may be, twice
         return WebSocket(opened(answer.response, request, key, protocols), request.operation, inbox=inbox, stops=stops,
                          clock=self.clock)
 

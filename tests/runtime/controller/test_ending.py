@@ -27,7 +27,7 @@ from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, SYSTEM_CLOCK
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.base.scope import call_scope
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.resources import ConfigMap, Pod
 from kubectl_runtime.runtime.conditions import is_created
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.ending import what_is_waited_for
@@ -370,6 +370,44 @@ def test_a_stream_that_a_run_reads_ends_with_the_grace(
         began = time.monotonic()
         assert running.stop(0.5) == []
         assert time.monotonic() - began < LIMIT / 2
+
+
+def _follow(pods: Api[Pod]) -> None:
+    with pods.log_stream("p", follow=True) as log:
+        for _ in log.lines():
+            pass
+
+
+def _read(pods: Api[Pod]) -> None:
+    with pods.exec("p", ["sleep"]) as process:
+        process.stdout.read()
+
+
+def _await(pods: Api[Pod]) -> None:
+    with pods.exec("p", ["sleep"]) as process:
+        process.returncode()
+
+
+@pytest.mark.parametrize("read", [_follow, _read, _await])
+def test_what_a_run_reads_of_a_pod_ends_with_the_grace(read: Callable[[Api[Pod]], None], cluster: FakeCluster) -> None:
+    reading, end = threading.Event(), threading.Event()
+
+    def sleeping(_call: Any) -> int:
+        reading.set()
+        end.wait(LIMIT)
+        return 0
+
+    with ApiServer() as server, server.client() as client:
+        server.load({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+                     "spec": {"containers": [{"name": "c", "image": "i"}]}})
+        server.kubelet.logs("p", "a line\n")
+        server.kubelet.exec("p", sleeping)
+        if read is _follow:
+            reading.set()
+        running, _ = in_a_run(cluster, lambda ctx: read(Api.namespaced(client, Pod, "default")))
+        assert reading.wait(LIMIT)
+        assert running.stop(0.5) == []
+        end.set()
 
 
 def test_a_stream_outside_of_runs_knows_nothing_of_their_end(cluster: FakeCluster) -> None:
