@@ -140,6 +140,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.triggers.stages import predicate_filter as predicate_filter
     from kubectl_runtime.runtime.triggers.stages import touched_objects as touched_objects
     from kubectl_runtime.runtime.triggers.triggers import EVERYTHING as EVERYTHING
+    from kubectl_runtime.runtime.triggers.triggers import Everything as Everything
     from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest as ReconcileRequest
     from kubectl_runtime.runtime.triggers.watch_store import WatchedStore as WatchedStore
     from kubectl_runtime.runtime.triggers.watch_store import watch_store as watch_store
@@ -195,6 +196,7 @@ _HOME = {
     "DrainReport": "runtime.drain",
     "DynamicObject": "core.objects.dynamic",
     "EVERYTHING": "runtime.triggers.triggers",
+    "Everything": "runtime.triggers.triggers",
     "EmbeddedResource": "crd.marks",
     "Entry": "client.api.entry",
     "Event": "runtime.watcher.event",
