@@ -19,6 +19,7 @@ import msgspec
 from kubectl_runtime import (
     Action,
     Api,
+    BoundController,
     Client,
     Condition,
     Config,
@@ -76,6 +77,11 @@ class Generate(Reconciler[ConfigMapGenerator]):
 def controller(client: Client) -> Controller[ConfigMapGenerator]:
     """Watches the generators of all namespaces and the ConfigMaps they own."""
     return Controller(Api.all(client, ConfigMapGenerator)).owns(Api.all(client, ConfigMap))
+
+
+def operator(client: Client) -> BoundController[ConfigMapGenerator]:
+    """For `kubectl-runtime rbac configmapgen_controller:operator`, which prints what it may do on the cluster."""
+    return controller(client).bind(Generate())
 
 
 # --- end of the controller; what follows is the command line ---

@@ -24,6 +24,9 @@ option, and a command-line option in the ini's words with dashes:
                              blanks
 ===========================  =========================================================================================
 
+``--kube-record-rights FILE`` writes which rights the reconcilers of the run used, for ``kubectl-runtime rbac
+--recorded FILE``.
+
 pytest loads this module at every start, in whatever project: it imports nothing of the server until a fixture is used.
 """
 
@@ -31,6 +34,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -66,11 +70,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for name, text in _OPTIONS.items():
         group.addoption("--" + name.replace("_", "-"), dest=name, default=None, help=text)
         parser.addini(name, text)
+    group.addoption("--kube-record-rights", dest="kube_record_rights", default=None, metavar="FILE",
+                    help="write which rights the reconcilers of this run used, for kubectl-runtime rbac --recorded")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
     config.addinivalue_line("markers", "kube_apiserver(**arguments): arguments of ApiServer for kube_apiserver")
+    if (file := config.getoption("kube_record_rights", None)) is not None:
+        from kubectl_runtime.testing.rights_recorder import RightsRecorder
+
+        recording = ExitStack()
+        recorder = recording.enter_context(RightsRecorder())
+        recording.callback(recorder.write, Path(config.invocation_params.dir, file))
+        config.add_cleanup(recording.close)
 
 
 def _option(config: pytest.Config, name: str) -> str:

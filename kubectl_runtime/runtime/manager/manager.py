@@ -21,6 +21,7 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.controller.arguments import check_functions, functions_of
 from kubectl_runtime.runtime.controller.controller import BoundController, Controller
 from kubectl_runtime.runtime.controller.foreground import serve as wait_in_foreground
+from kubectl_runtime.runtime.controller.plan import Plan
 from kubectl_runtime.runtime.manager.elector import LeaderLock, elect
 from kubectl_runtime.runtime.manager.given_checks import Checks
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
@@ -64,6 +65,11 @@ class Manager:
         self._servers: list[Server] = []
         self._started = False
         self._change = threading.Lock()
+
+    @property
+    def leader(self) -> LeaderElection | None:
+        """The election that decides when work begins; None without one."""
+        return self._leader
 
     @overload
     def add(self, controller: BoundController[Any], *, needs_leader: bool = True) -> Manager: ...
@@ -126,6 +132,10 @@ class Manager:
             raise RequestError(f"{server.name} comes too late: servers start before everything else")
         self._servers.append(server)
         return self
+
+    def plans(self) -> list[Plan]:
+        """What the controllers that were added watch and do, in the order they were added."""
+        return [member.plan for member in self._members.values() if isinstance(member, ControllerMember)]
 
     def run(self) -> None:
         """Start, and block until the end: a signal (in the main thread), a failure, the loss of the Lease, or a

@@ -72,6 +72,8 @@ class ControllerMember:
                  *, lock: LeaderLock | None, grace: float, failed: OnFailure) -> None:
         """Held until it is elected, and its `ctx.client` guarded, if there is a `lock`."""
         self.name = plan.name
+        self.plan = plan
+        """As it was added."""
         self.needs_leader = lock is not None
         self.stop = StopToken(clock=plan.clock)
         self._elected = StopToken(clock=plan.clock)

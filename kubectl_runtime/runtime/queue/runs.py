@@ -168,6 +168,11 @@ def enter_run(run: Run | None, known: Known = _nothing) -> None:
     _this_thread.run = run
 
 
+def is_in_run() -> bool:
+    """Whether this thread works for a run."""
+    return _this_thread.run is not None
+
+
 def record_write(write: Write) -> None:
     """For `Client.on_write`: this thread wrote an object and was answered this version, whose echo will come on a
     watch."""

@@ -1,0 +1,122 @@
+"""`kubectl-runtime rbac MODULE:NAME [--recorded FILE]`: the rights that an operator needs, as YAML.
+
+    watches            list and watch of what the controllers say they watch
+    an election        its Lease
+    --recorded FILE    what reconcilers asked for while tests ran: `pytest --kube-record-rights FILE`
+
+MODULE:NAME is the function that `run` takes; it is called with a client that makes no connection. A ServiceAccount, a
+ClusterRole or Roles, and their bindings are printed. What is watched in one namespace is granted there; so is what was
+recorded, if nothing is watched everywhere.
+"""
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kubectl_runtime.cli.places import CommandError, imported, place
+from kubectl_runtime.cli.program import made_by, program_in
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.client.http.middleware import Answer, Call, Send
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.requests.rights import Right, roles
+from kubectl_runtime.runtime.controller.controller import BoundController
+from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
+from kubectl_runtime.runtime.manager.manager import Manager
+from kubectl_runtime.runtime.watcher.watch_api import apis_of
+from kubectl_runtime.testing.rights_recorder import Recorded
+
+_LEASE = ("coordination.k8s.io", "leases", ("get", "create", "update"))
+_API = "rbac.authorization.k8s.io"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument("program", type=place, metavar="MODULE:NAME",
+                        help="a function that takes a client and returns a Manager or Controller(...).bind(reconciler)")
+    parser.add_argument("--recorded", type=Path, metavar="FILE", help="what reconcilers asked for while tests ran, "
+                        "written by pytest --kube-record-rights FILE")
+    parser.add_argument("--name", help="of account and roles (default: the name of the first controller)")
+    parser.add_argument("--namespace", help="of the account (default: as the name)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the manifests; returns the exit status."""
+    from kubectl_runtime.manifests.writer import documents_to_yaml
+
+    try:
+        found = manifests(options)
+    except CommandError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if options.recorded is None:
+        print("note: what the reconcilers ask for is not known without --recorded FILE, which "
+              "`pytest --kube-record-rights FILE` writes", file=sys.stderr)
+    print(documents_to_yaml(found, sort_keys=False), end="")
+    return 0
+
+
+def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The account, the roles and their bindings. Raises CommandError."""
+    function = program_in(imported(options.program.module), options.program)
+    config = Config(cluster_url="http://127.0.0.1:1", default_namespace=options.namespace or options.name or "default")
+    with Client(config, layers=[_refuse]) as client:
+        made = made_by(function, client, options.program)
+        plans, leader = _parts(made)
+        if not plans and not options.name:
+            raise CommandError(f"{options.program} has no controllers whose name could be taken; say --name")
+        name = options.name or plans[0].name
+        namespace = options.namespace or name
+        rights = [right for plan in plans for right in _watched(plan)]
+        if options.recorded is not None:
+            rights += _recorded(options.recorded, rights)
+        if leader is not None:
+            group, resource, verbs = _LEASE
+            rights += [Right(group, resource, verb, leader.namespace or namespace) for verb in verbs]
+    return list(_documents(roles(rights), name, namespace))
+
+
+def _refuse(_send: Send) -> Send:
+    def refused(call: Call) -> Answer:
+        raise RequestError(f"{call.request.operation}: there is no server; the program is only looked at, so its "
+                           "function must make no request")
+    return refused
+
+
+def _parts(made: BoundController[Any] | Manager) -> tuple[list[Plan], Any]:
+    if isinstance(made, Manager):
+        return made.plans(), made.leader
+    return [made.controller.plan()], None
+
+
+def _watched(plan: Plan) -> Iterator[Right]:
+    for watch in (plan.main, *plan.related):
+        for api in apis_of(watch.api) if isinstance(watch, WatchPlan) else ():  # a stream is watched by somebody else
+            for verb in ("list", "watch"):
+                yield Right(api.resource.group, api.resource.plural, verb, api.namespace)
+
+
+def _recorded(file: Path, watched: list[Right]) -> list[Right]:
+    try:
+        found = msgspec.json.decode(file.read_bytes(), type=Recorded).rights
+    except (OSError, msgspec.MsgspecError) as error:
+        raise CommandError(f"{file}: {error}") from None
+    namespaces = {right.namespace for right in watched}
+    inside = namespaces if None not in namespaces else set()
+    return [right if right.namespace in inside else msgspec.structs.replace(right, namespace=None) for right in found]
+
+
+def _documents(rules: dict[str | None, list[dict[str, Any]]], name: str, namespace: str) -> Iterator[dict[str, Any]]:
+    yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
+    for where, granted in rules.items():
+        role = "ClusterRole" if where is None else "Role"
+        metadata = {"name": name} if where is None else {"name": name, "namespace": where}
+        yield {"apiVersion": f"{_API}/v1", "kind": role, "metadata": metadata, "rules": granted}
+        yield {"apiVersion": f"{_API}/v1", "kind": f"{role}Binding", "metadata": metadata,
+               "roleRef": {"apiGroup": _API, "kind": role, "name": name},
+               "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]}

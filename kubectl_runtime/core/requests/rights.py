@@ -1,0 +1,74 @@
+"""`Right`: what the server's authorizer is asked before it does what a `Request` says.
+
+    rights_of(request)      the verb of RBAC on the resource; several where one request does several things:
+                            an apply may create what is not there (patch and create); an object whose owner is blocked
+                            by it needs update on the owner's finalizers, where an admission plugin asks for that
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from kubectl_runtime.core.meta.gvk import plural_of, split_api_version
+from kubectl_runtime.core.requests.request import Request
+
+_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+ORDER = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+"""How RBAC's verbs are usually written."""
+
+
+class Right(msgspec.Struct, frozen=True, order=True):
+    """A verb on a resource (`pods`, `pods/status`) of a group, in one namespace or, with None, everywhere."""
+
+    group: str
+    resource: str
+    verb: str
+    namespace: str | None = None
+
+
+def rights_of(request: Request, plurals: Mapping[tuple[str, str], str] | None = None) -> Iterator[Right]:
+    """The rights that a request needs; none for one that is about no kind. `plurals`: (group, kind) -> plural of kinds
+    that may be owners, where it is not the usual one."""
+    resource = request.resource
+    if resource is None:
+        return
+    name = f"{resource.plural}/{request.subresource}" if request.subresource else resource.plural
+    verb = request.verb if request.verb in ORDER else _VERBS[request.method]
+    yield Right(resource.group, name, verb, request.namespace)
+    if request.verb == "apply" and not request.subresource:
+        yield Right(resource.group, name, "create", request.namespace)
+    if request.body is not None and b"blockOwnerDeletion" in request.body and not request.subresource:
+        for group, kind in _blocked_owners(request.body):
+            plural = (plurals or {}).get((group, kind)) or plural_of(kind)
+            yield Right(group, f"{plural}/finalizers", "update", request.namespace)
+
+
+def _blocked_owners(body: bytes) -> Iterable[tuple[str, str]]:
+    try:
+        content = msgspec.json.decode(body)
+    except msgspec.DecodeError:  # of a kind that has another form
+        return ()
+    metadata = content.get("metadata") if isinstance(content, dict) else None
+    owners: list[Any] = (metadata or {}).get("ownerReferences") or []
+    return [(split_api_version(owner["apiVersion"])[0], owner["kind"]) for owner in owners
+            if owner.get("blockOwnerDeletion")]
+
+
+def roles(rights: Iterable[Right]) -> dict[str | None, list[dict[str, Any]]]:
+    """The rules of roles that grant these rights: namespace -> rules, None for those of a ClusterRole. One rule for
+    each resource, sorted; what the ClusterRole grants is left out of the others."""
+    found = set(rights)
+    everywhere = {right for right in found if right.namespace is None}
+    found = {right for right in found if right.namespace is None or
+             Right(right.group, right.resource, right.verb) not in everywhere}
+    return {namespace: _rules([right for right in found if right.namespace == namespace])
+            for namespace in sorted({right.namespace for right in found}, key=lambda name: name or "")}
+
+
+def _rules(rights: list[Right]) -> list[dict[str, Any]]:
+    places = sorted({(right.group, right.resource) for right in rights})
+    return [{"apiGroups": [group], "resources": [resource], "verbs": sorted(
+        {right.verb for right in rights if (right.group, right.resource) == (group, resource)}, key=ORDER.index)}
+        for group, resource in places]

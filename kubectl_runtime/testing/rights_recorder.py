@@ -1,0 +1,80 @@
+"""Which rights the reconcilers of a test run use, for `kubectl-runtime rbac --recorded`.
+
+    pytest --kube-record-rights rights.json          the option of the pytest plugin
+    with RightsRecorder() as recorder: ...           in a program
+
+What counts is what a run of a reconciler asks for in its own thread, as in the library's other accounts of a run, and
+the events that its recorder writes. What tests do through clients of their own does not count, nor do the watches of a
+controller, which it says itself. So a right is recorded only if the tests lead the reconciler to where it is needed.
+"""
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.core.requests.rights import Right, rights_of
+from kubectl_runtime.runtime.queue.runs import is_in_run
+
+_EVENTS = ("events.k8s.io", "events")
+
+
+class Recorded(msgspec.Struct):
+    """What the file holds."""
+
+    rights: list[Right]
+
+
+class RightsRecorder:
+    """Records while it is entered, in all threads. One at a time in a process: every client passes it."""
+
+    def __init__(self) -> None:
+        self._requests: dict[Right, None] = {}
+        self._bodies: list[Request] = []
+        self._plurals: dict[tuple[str, str], str] = {}
+        self._lock = threading.Lock()
+        self._original: Any = None
+
+    def __enter__(self) -> RightsRecorder:
+        original = self._original = Client._call
+
+        def noting(client: Client, request: Request, *arguments: Any) -> Any:
+            self._note(request)
+            return original(client, request, *arguments)
+
+        patched: Any = Client
+        patched._call = noting  # what every call and stream passes
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        patched: Any = Client
+        patched._call = self._original
+
+    def _note(self, request: Request) -> None:
+        resource = request.resource
+        if resource is None:
+            return
+        is_event = (resource.group, resource.plural) == _EVENTS and request.method != "GET"
+        with self._lock:
+            self._plurals[resource.group, resource.kind] = resource.plural
+            if not (is_in_run() or is_event):
+                return
+            if request.body is not None and b"blockOwnerDeletion" in request.body:
+                self._bodies.append(request)
+            else:
+                self._requests.update(dict.fromkeys(rights_of(request)))
+
+    def rights(self) -> list[Right]:
+        """What was needed so far, sorted."""
+        with self._lock:
+            owned = [right for request in self._bodies for right in rights_of(request, self._plurals)]
+            return sorted({*self._requests, *owned}, key=lambda right: (right.group, right.resource, right.verb,
+                                                                        right.namespace or ""))
+
+    def write(self, file: Path) -> None:
+        """What was needed so far, as `rbac` reads it."""
+        file.write_bytes(msgspec.json.format(msgspec.json.encode(Recorded(self.rights())), indent=1) + b"\n")

@@ -1,0 +1,151 @@
+"""The rights of an operator: what its controllers watch, and what its reconcilers were seen to ask for."""
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kubectl_runtime.cli.main import main
+from tests.examples.programs import ROOT, environment
+
+PROGRAM = '''
+from typing import Any
+from kubectl_runtime import Action, Api, Controller, LeaderElection, ListParams, Manager
+from kubectl_runtime.resources import ConfigMap, Node, Pod, Secret
+
+def nothing(obj: Any, ctx: Any) -> Action:
+    return Action.await_change()
+
+def here(client):
+    maps, secrets = (Api.namespaced(client, kind, "shop") for kind in (ConfigMap, Secret))
+    return Controller(maps).owns(secrets).bind(nothing)
+
+def several(client):
+    return Controller(Api.namespaces(client, ConfigMap, ["a", "b"])).bind(nothing)
+
+def manager(client):
+    made = Manager(client, leader=LeaderElection("x"), serve=None)
+    made.add(Controller(Api.all(client, Node)).bind(nothing))
+    made.add(Controller(Api.default_namespaced(client, Pod), name="pods").bind(nothing))
+    return made
+
+def asking(client):
+    Api.all(client, Node).list()
+
+def empty(client):
+    return Manager(client, serve=None)
+'''
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "rbac_program.py").write_text(PROGRAM)
+    monkeypatch.delitem(sys.modules, "rbac_program", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
+    assert main(["rbac", *arguments]) == 0
+    return list(yaml.safe_load_all(capsys.readouterr().out))
+
+
+def granted(documents: list[dict[str, Any]]) -> dict[tuple[str, str | None], list[tuple[str, str, list[str]]]]:
+    return {(role["kind"], role["metadata"].get("namespace")): [
+        (rule["apiGroups"][0], rule["resources"][0], rule["verbs"]) for rule in role["rules"]]
+        for role in documents if "rules" in role}
+
+
+WATCHED = ["list", "watch"]
+
+
+def test_what_is_watched_in_one_namespace_is_granted_there(capsys: pytest.CaptureFixture[str]) -> None:
+    documents = printed(capsys, "rbac_program:here")
+    assert granted(documents) == {("Role", "shop"): [("", "configmaps", WATCHED), ("", "secrets", WATCHED)]}
+    account, role, binding = documents
+    assert account["metadata"] == {"name": "configmap", "namespace": "configmap"}
+    assert role["metadata"] == binding["metadata"] == {"name": "configmap", "namespace": "shop"}
+    assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "configmap"}
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "configmap", "namespace": "configmap"}]
+
+
+def test_each_of_several_namespaces_gets_a_role(capsys: pytest.CaptureFixture[str]) -> None:
+    rules = [("", "configmaps", WATCHED)]
+    assert granted(printed(capsys, "rbac_program:several")) == {("Role", "a"): rules, ("Role", "b"): rules}
+
+
+def test_a_manager_needs_what_its_controllers_watch_and_its_lease(capsys: pytest.CaptureFixture[str]) -> None:
+    assert granted(printed(capsys, "rbac_program:manager", "--name", "op", "--namespace", "system")) == {
+        ("ClusterRole", None): [("", "nodes", WATCHED)],
+        ("Role", "system"): [("", "pods", WATCHED),
+                             ("coordination.k8s.io", "leases", ["get", "create", "update"])]}
+
+
+def test_what_was_recorded_is_granted_where_the_controller_watches(
+        folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "rights.json").write_text(
+        '{"rights": [{"group": "", "resource": "pods", "verb": "delete", "namespace": "shop"},'
+        '{"group": "apps", "resource": "deployments", "verb": "patch", "namespace": "other"},'
+        '{"group": "", "resource": "pods", "verb": "create", "namespace": "shop"}]}')
+    assert granted(printed(capsys, "rbac_program:here", "--recorded", "rights.json")) == {
+        ("ClusterRole", None): [("apps", "deployments", ["patch"])],
+        ("Role", "shop"): [("", "configmaps", WATCHED), ("", "pods", ["create", "delete"]), ("", "secrets", WATCHED)]}
+    assert granted(printed(capsys, "rbac_program:manager", "--recorded", "rights.json"))["ClusterRole", None] == [
+        ("", "nodes", WATCHED), ("", "pods", ["create", "delete"]), ("apps", "deployments", ["patch"])]
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["rbac_program:asking"], "list nodes: there is no server"), (["rbac_program:empty"], "say --name"),
+    (["rbac_program:nothing"], "rbac_program:nothing"),
+    (["rbac_program:here", "--recorded", "absent.json"], "absent.json"),
+    (["rbac_program:here", "--recorded", "rbac_program.py"], "rbac_program.py")])
+def test_what_cannot_be_told_is_said(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rbac", *arguments]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert said in shown.err
+
+
+def test_without_recorded_rights_that_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["rbac", "rbac_program:here"])
+    assert "not known without --recorded FILE" in capsys.readouterr().err
+
+
+TESTS = '''
+import sys
+sys.path.insert(0, {examples!r})
+from configmapgen_controller import ConfigMapGenerator, Generate, Spec, controller
+from kubectl_runtime import Api
+from kubectl_runtime.resources import Secret
+
+def test_it(kube_apiserver, kube_client):
+    kube_apiserver.load([ConfigMapGenerator.crd()])
+    generators = Api.namespaced(kube_client, ConfigMapGenerator, "default")
+    with controller(kube_client).start(Generate()):
+        generators.create(ConfigMapGenerator(name="a", spec=Spec(content="x")))
+        Api.namespaced(kube_client, Secret, "default").create(Secret(name="not-the-controllers"))
+        next(event for event in generators.watch() if event.obj is not None and event.obj.status)
+'''
+
+
+def test_the_example_gets_exactly_its_access_file_from_a_run_of_its_tests(
+        folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+        pytestconfig: pytest.Config) -> None:
+    examples = ROOT / "examples"
+    (folder / "test_it.py").write_text(TESTS.format(examples=str(examples)))
+    plugin = [] if pytestconfig.pluginmanager.has_plugin("kubectl_runtime") else [
+        "-p", "kubectl_runtime.testing.pytest_plugin"]
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin,
+                           "--kube-record-rights", "rights.json"], cwd=folder, env=environment(), capture_output=True,
+                          text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    monkeypatch.syspath_prepend(str(examples))
+    documents = printed(capsys, "configmapgen_controller:operator", "--recorded", "rights.json", "--name",
+                        "configmapgen")
+    _, *access = yaml.safe_load_all((examples / "deploy" / "access.yaml").read_text())
+    assert documents == access

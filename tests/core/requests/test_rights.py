@@ -1,0 +1,51 @@
+"""What the authorizer is asked for each request, and the roles that grant it."""
+from __future__ import annotations
+
+import pytest
+
+from kubectl_runtime.core.meta.gvk import ApiResource, Scope
+from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.params import PatchParams
+from kubectl_runtime.core.requests.patch import Patch
+from kubectl_runtime.core.requests.rights import Right, rights_of, roles
+
+PLACE = build.Place(ApiResource("apps", "v1", "Deployment", "deployments"), "n")
+NODES = build.Place(ApiResource("", "v1", "Node", "nodes", Scope.CLUSTER))
+OWNED = {"metadata": {"name": "a", "ownerReferences": [
+    {"apiVersion": "example.com/v1", "kind": "Ox", "name": "o", "uid": "u", "blockOwnerDeletion": True},
+    {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "w", "blockOwnerDeletion": False}]}}
+APPLY = PatchParams.apply("m")
+
+
+def asked(request: build.Request) -> list[str]:
+    return [f"{right.verb} {right.resource}.{right.group} {right.namespace}" for right in rights_of(request)]
+
+
+@pytest.mark.parametrize(("request_", "rights"), [
+    (build.get(PLACE, "a"), ["get deployments.apps n"]), (build.list_(PLACE), ["list deployments.apps n"]),
+    (build.watch(NODES), ["watch nodes. None"]), (build.delete(PLACE, "a"), ["delete deployments.apps n"]),
+    (build.create(PLACE, {"metadata": {"name": "a"}}), ["create deployments.apps n"]),
+    (build.replace(PLACE, {"metadata": {"name": "a"}}, subresource="status"), ["update deployments/status.apps n"]),
+    (build.patch(PLACE, "a", Patch.merge({})), ["patch deployments.apps n"]),
+    (build.delete_collection(PLACE), ["deletecollection deployments.apps n"]),
+    (build.apply(PLACE, {"metadata": {"name": "a"}}, APPLY), ["patch deployments.apps n", "create deployments.apps n"]),
+    (build.apply(PLACE, {"metadata": {"name": "a"}}, APPLY, subresource="status"), ["patch deployments/status.apps n"]),
+    (build.create(PLACE, OWNED), ["create deployments.apps n", "update oxes/finalizers.example.com n"]),
+    (build.Request("GET", "/version", "get", None), [])])
+def test_what_a_request_needs(request_: build.Request, rights: list[str]) -> None:
+    assert asked(request_) == rights
+
+
+def test_owners_whose_plural_is_not_the_usual_one_are_looked_up() -> None:
+    found = list(rights_of(build.create(PLACE, OWNED), {("example.com", "Ox"): "oxen"}))
+    assert Right("example.com", "oxen/finalizers", "update", "n") in found
+
+
+def test_roles_have_one_rule_for_each_resource_and_nothing_twice() -> None:
+    found = roles([Right("", "pods", "watch"), Right("", "pods", "list"), Right("", "pods", "list", "n"),
+                   Right("", "pods", "create", "n"), Right("apps", "deployments", "get", "n"),
+                   Right("", "pods", "list")])
+    assert found == {
+        None: [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}],
+        "n": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]},
+              {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}]}
