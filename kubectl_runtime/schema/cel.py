@@ -51,6 +51,7 @@ from kubectl_runtime.schema.celtypes import (
     Type,
     converter,
     declared_type,
+    fields_named,
 )
 
 MISSING_EXTRA = "rules in CEL need the extra `cel`: pip install kubectl_runtime[cel]"
@@ -231,6 +232,13 @@ class Program:
     expression: Any
     optional_old: bool
 
+    def holds(self, value: Any) -> bool:
+        """Whether a rule without oldSelf is true of a value; an error is no truth, and `run` says which."""
+        try:
+            return self.expression.eval(_runtime()[0].Activation({"self": value})).value() is True
+        except RuntimeError:
+            return False
+
     def run(self, values: Values) -> Any:
         """What the expression gives for the values; CelError if it gives nothing."""
         try:
@@ -250,6 +258,7 @@ def program(expression: str, *, optional_old: bool = False) -> Program:
                              _OPTIONAL_OLD % expression if optional_old else expression), optional_old)
 
 
-def convert(node: Node, *, root: bool = False) -> Converter | None:
-    """What turns a JSON value under the schema into the one that `Program.run` takes; None if it is the same."""
-    return converter(node, timestamp, duration, root=root)
+def convert(node: Node, expressions: Iterable[str], *, root: bool = False) -> Converter | None:
+    """What turns a JSON value under the schema into the one that `Program.run` takes, as far as these expressions see
+    it; None if it is the same."""
+    return converter(node, timestamp, duration, root=root, only=fields_named(expressions, node, root=root))

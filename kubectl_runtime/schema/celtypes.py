@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -93,9 +93,23 @@ def declared_type(node: Node, *, root: bool = False) -> Type | None:
     return _SCALARS.get(kind or "")
 
 
+_SELF = re.compile(r"\b(?:self|oldSelf)\b(?:\s*\.\s*\??\s*([A-Za-z_]\w*+)(?!\s*\())?")
+
+
+def fields_named(expressions: Iterable[str], node: Node, *, root: bool = False) -> frozenset[str] | None:
+    """The properties that expressions name of `self` and `oldSelf`: all that they need to see of it, though a text or a
+    comment may name more. None where `self` is seen as a whole, or is no object with properties."""
+    declared = {escape(name): name for name in properties_of(node, root=root)}
+    named = {found[1] or "" for expression in expressions for found in _SELF.finditer(expression)}
+    return frozenset(declared[name] for name in named) if declared and named <= declared.keys() else None
+
+
 def converter(node: Node, make_time: Callable[[datetime], Any], make_duration: Callable[[timedelta], Any], *,
-              root: bool = False) -> Converter | None:
-    """What turns a JSON value under the schema into the one that rules see; None if it is the same."""
+              root: bool = False, only: frozenset[str] | None = None) -> Converter | None:
+    """What turns a JSON value under the schema into the one that rules see; None if it is the same.
+
+    `only`: of an object just these properties, since the engine takes over all that it is given.
+    """
     declared = declared_type(node, root=root)
     if declared == "double":
         return float
@@ -111,8 +125,9 @@ def converter(node: Node, make_time: Callable[[datetime], Any], make_duration: C
     if not isinstance(declared, Message):
         return None
     parts = {name: (escape(name), converter(child, make_time, make_duration))
-             for name, child in properties_of(node, root=root).items() if declared_type(child) is not None}
-    if not root and all(shown == name and part is None for name, (shown, part) in parts.items()):
+             for name, child in properties_of(node, root=root).items()
+             if declared_type(child) is not None and (only is None or name in only)}
+    if not root and only is None and all(shown == name and part is None for name, (shown, part) in parts.items()):
         return None
     return lambda value: {shown: item if part is None or item is None else part(item)
                           for name, (shown, part) in parts.items()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,6 +156,11 @@ class Rules:
     """The compiled rules of a schema and of what is below it; made once by `rules_of`, safe for concurrent use."""
 
     own: tuple[_Rule, ...]
+    all_hold: cel.Program | None
+    """The rules that are no transition rules in one: where it holds each of them does, and nearly always it holds.
+    None if there are none, or if they cannot be put together; then `optional` says that each has to be asked."""
+    optional: bool
+    """A rule may find something in a value without an old one that `all_hold` does not see."""
     convert: Callable[[Any], Any] | None
     kind: str
     properties: Mapping[str, Rules]
@@ -165,36 +170,53 @@ class Rules:
 
     def causes(self, value: Any, old: Any = NO_VALUE, path: str = "") -> list[Cause]:
         """The rules that a value breaks; `old` is the value before an update."""
-        return list(self._causes(value, old, path, unchanged=False))
+        found: list[Cause] = []
+        self._collect(found, value, old, path, unchanged=False)
+        return found
 
-    def _causes(self, value: Any, old: Any, path: str, *, unchanged: bool) -> Iterator[Cause]:
+    def _collect(self, found: list[Cause], value: Any, old: Any, path: str, *, unchanged: bool) -> None:
         if value is None:
             return
-        unchanged = unchanged or (old is not NO_VALUE and same_json(value, old))
-        if self.own:
-            yield from self._own_causes(value, old, path, unchanged)
+        if old is not NO_VALUE:
+            unchanged = unchanged or same_json(value, old)
+            found.extend(self._own_causes(value, old, path, unchanged))
+        elif self.own and not self._hold_at_once(value):
+            found.extend(self._own_causes(value, old, path, unchanged))
         if isinstance(value, dict):
             before = old if isinstance(old, dict) else {}
-            prefix = f"{path}." if path else ""
-            for name, child in value.items():
-                if below := self.properties.get(name, self.extra):
-                    place = f"{path}[{name}]" if self.extra else prefix + name
-                    yield from below._causes(child, before.get(name, NO_VALUE), place, unchanged=unchanged)
+            if self.extra:
+                for name, child in value.items():
+                    self.extra._collect(found, child, before.get(name, NO_VALUE), f"{path}[{name}]",
+                                        unchanged=unchanged)
+                return
+            for name, below in self.properties.items():
+                if name in value:
+                    below._collect(found, value[name], before.get(name, NO_VALUE), f"{path}.{name}" if path else name,
+                                   unchanged=unchanged)
         elif isinstance(value, list) and self.items:
             known = {self._identity(item): item for item in old} if self.keys and isinstance(old, list) else {}
             for index, item in enumerate(value):
-                yield from self.items._causes(item, known.get(self._identity(item), NO_VALUE), f"{path}[{index}]",
-                                              unchanged=unchanged)
+                before = known.get(self._identity(item), NO_VALUE) if known else NO_VALUE
+                self.items._collect(found, item, before, f"{path}[{index}]", unchanged=unchanged)
 
     def _identity(self, item: Any) -> str:
         return json.dumps([item.get(key) for key in self.keys] if isinstance(item, dict) else None)
 
+    def _hold_at_once(self, value: Any) -> bool:
+        """Whether no rule of this place can find a thing in a value that has none before it."""
+        if self.optional:
+            return False
+        return self.all_hold is None or self.all_hold.holds(self.convert(value) if self.convert else value)
+
     def _own_causes(self, value: Any, old: Any, path: str, unchanged: bool) -> Iterator[Cause]:
+        if not self.own:
+            return
         shown = self.convert(value) if self.convert else value
         before = old if old is NO_VALUE or old is None or not self.convert else self.convert(old)
         values = cel.Values(shown, before)
+        plain_hold = unchanged or (self.all_hold is not None and self.all_hold.holds(shown))
         for rule in self.own:
-            if (rule.transition and not rule.optional and old is NO_VALUE) or (unchanged and not rule.transition):
+            if plain_hold if not rule.transition else old is NO_VALUE and not rule.optional:
                 continue
             try:
                 if rule.program.run(values) is not True:
@@ -236,8 +258,21 @@ def rules_of(schema: Node | None, *, root: bool = True) -> Rules | None:
     if not own and not properties and not any(below):
         return None
     keys = schema.get("x-kubernetes-list-map-keys") or ()
-    return Rules(own, cel.convert(schema, root=root) if own else None, schema.get("type") or "", properties, below[0],
-                 below[1], tuple(keys))
+    all_hold = _all_hold(own)
+    optional = any(rule.optional if rule.transition else all_hold is None for rule in own)
+    expressions = [text for rule in own for text in (rule.rule["rule"], rule.rule.get("messageExpression") or "")]
+    return Rules(own, all_hold, optional, cel.convert(schema, expressions, root=root) if own else None,
+                 schema.get("type") or "", properties, below[0], below[1], tuple(keys))
+
+
+def _all_hold(rules: Iterable[_Rule]) -> cel.Program | None:
+    plain = [rule.rule["rule"] for rule in rules if not rule.transition]
+    if len(plain) < 2:
+        return cel.program(plain[0]) if plain else None
+    try:
+        return cel.program(" && ".join(f"({text}\n)" for text in plain))
+    except CelError:  # together they nest too deep, or one is written so that it can only stand alone
+        return None
 
 
 def _ready(rule: Node) -> _Rule:

@@ -9,6 +9,7 @@ import pytest
 
 from kubectl_runtime.schema import cel
 from kubectl_runtime.schema.cel import Scope, Values, convert, program, uses_old_self
+from kubectl_runtime.schema.celtypes import NO_VALUE, fields_named
 from kubectl_runtime.schema.rules import checked_after, rule_definition_causes, rules_of
 from kubectl_runtime.schema.validation import schema_causes
 
@@ -55,7 +56,7 @@ def broken(node: dict[str, Any], spec: Any, old: Any = cel.NO_VALUE) -> list[tup
     "cidr('10.1.0.0/16').ip() == ip('10.1.0.0')", "!cidr('10.0.0.0/8').containsCIDR('10.0.0.0/7')",
     "sets.equivalent(self.names, ['b', 'a'])"])
 def test_a_rule_sees_values_with_the_types_of_the_schema(expression: str) -> None:
-    prepare = convert(SAMPLE)
+    prepare = convert(SAMPLE, [expression])
     assert prepare is not None
     assert Scope(SAMPLE).check(expression, "bool")
     assert program(expression).run(Values(prepare(VALUE))) is True
@@ -166,3 +167,48 @@ def test_the_options_of_a_rule_are_checked(rule: dict[str, Any], field: str | No
     node = schema(rule, a=TEXT, l={"type": "array", "items": TEXT}, m={"type": "object", "additionalProperties": TEXT})
     found = [cause.field.rpartition(".")[2] for cause in rule_definition_causes(node, "s")]
     assert found == ([] if field is None else [field])
+
+
+@pytest.mark.parametrize(("expressions", "seen"), [
+    (["self.a > 1", "has(self.b)"], {"a", "b"}), (["self.?a.orValue(1) == oldSelf.b"], {"a", "b"}),
+    (["self.x__dash__y > 1"], {"x-y"}), (["true"], set()), (["self.value == 1"], {"value"}),
+    (["self == oldSelf"], None), (["self.a > 1", "size(self) > 1"], None), (["self.value().a == 1"], None),
+    (["oldSelf.hasValue() ? self.a > 1 : true"], None), (["[1].all(self, self > 0)"], None), (["self.none"], None),
+    (["self['a'] == 1"], None), (["self . a == 1"], {"a"}), (["myself.a && self.b"], {"b"})])
+def test_rules_are_shown_only_the_properties_that_they_name(expressions: list[str], seen: set[str] | None) -> None:
+    node = {"type": "object", "properties": {name: {"type": "integer"} for name in ("a", "b", "x-y", "value", "0")}}
+    assert fields_named(expressions, node) == seen
+    assert fields_named(expressions, {"type": "object", "additionalProperties": {"type": "integer"}}) is None
+
+
+def test_rules_of_one_place_are_told_one_by_one_though_they_are_asked_together() -> None:
+    texts = ["self.a < 10", "self.none2 == 1", "self.b > self.a // the comment ends here", "self.a / self.b == 0"]
+    node = {"type": "object", "properties": {name: {"type": "integer"} for name in ("a", "b", "none2")},
+            "x-kubernetes-validations": [{"rule": text} for text in texts]}
+    rules = rules_of(node, root=False)
+    assert rules is not None
+    assert rules.causes({"a": 1, "b": 2, "none2": 1}) == []
+    assert [cause.message.partition(": ")[2] for cause in rules.causes({"a": 11, "b": 0})] == [
+        "failed rule: self.a < 10", '"object": no such key: none2 evaluating rule: self.none2 == 1',
+        "failed rule: self.b > self.a // the comment ends here",
+        '"object": divide by zero evaluating rule: self.a / self.b == 0']
+
+
+def test_rules_that_are_too_deep_together_are_asked_one_by_one() -> None:
+    text = "(" * 20 + "self > 0" + ")" * 20
+    rules = rules_of({"type": "integer", "x-kubernetes-validations": [{"rule": text}] * 40}, root=False)
+    assert rules is not None
+    assert (rules.causes(1), len(rules.causes(0))) == ([], 40)
+
+
+def test_a_rule_of_an_update_is_asked_beside_those_that_are_asked_together() -> None:
+    node = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+            "x-kubernetes-validations": [
+                {"rule": "self.a > 0"}, {"rule": "self.b >= oldSelf.b"},
+                {"rule": "!oldSelf.hasValue() || self.a != 5", "optionalOldSelf": True}]}
+    rules = rules_of(node, root=False)
+    assert rules is not None
+    old = {"a": 1, "b": 2}
+    assert [len(rules.causes(new, before)) for new, before in (
+        ({"a": 0, "b": 1}, old), ({"a": 5, "b": 2}, old), ({"a": 0, "b": 1}, NO_VALUE), ({"a": 5, "b": 1}, NO_VALUE),
+        ({"a": 0, "b": 0}, {"a": 0, "b": 0}), (old, old))] == [2, 1, 1, 0, 0, 0]
