@@ -1,0 +1,119 @@
+"""One source, copies in several namespaces: a SecretSync keeps copies of a Secret beside it where it says.
+
+    cd examples && kubectl-runtime crd secret_syncer:SecretSync | kubectl apply --server-side -f -      once
+    python examples/secret_syncer.py                                                until Ctrl-C or SIGTERM
+
+Copies follow the source, come back when they are changed or deleted, and go when they are not wanted any more. Owner
+references do not reach into other namespaces: labels say whose a copy is, and a finalizer keeps the SecretSync until
+the last one is gone. Secrets are watched by metadata alone, so no content is kept in memory.
+"""
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Set
+from typing import Annotated
+
+import msgspec
+
+from kubectl_runtime import (
+    Action,
+    Api,
+    Client,
+    Context,
+    Controller,
+    CustomResource,
+    FinalizingReconciler,
+    KubeError,
+    ListParams,
+    ObjectRef,
+    PartialObjectMeta,
+    Store,
+    status,
+)
+from kubectl_runtime.crd.customresource import PrinterColumn
+from kubectl_runtime.crd.marks import ListType, Rule
+from kubectl_runtime.resources import Secret
+
+MANAGER, OWNER = "secret-syncer", "demo.kubectl-runtime.dev/sync-uid"
+
+
+class Spec(msgspec.Struct):
+    secret: Annotated[str, msgspec.Meta(min_length=1), Rule("self == oldSelf", message="make a new SecretSync instead")]
+    namespaces: Annotated[list[str], ListType("set"), msgspec.Meta(min_length=1, max_length=100),
+                          Rule("self.all(name, !name.startsWith('kube-'))", message="not into the system's namespaces")]
+
+
+class Status(msgspec.Struct):
+    state: str = ""
+
+
+class SecretSync(CustomResource, group="demo.kubectl-runtime.dev", version="v1", kind="SecretSync",
+                 printer_columns=(PrinterColumn("Secret", ".spec.secret"), PrinterColumn("State", ".status.state"))):
+    """Copies of a Secret of its own namespace in other namespaces."""
+
+    spec: Spec
+    status: Status | None
+
+
+class CopySecrets(FinalizingReconciler[SecretSync]):
+    finalizer_name = "demo.kubectl-runtime.dev/copies"
+    syncs: Store[SecretSync] | None = None
+
+    def whose(self, secret: PartialObjectMeta) -> list[ObjectRef]:
+        """Whose copy or source it is. Before the first run nobody's: that run will see the Secret."""
+        return [sync.ref for sync in self.syncs or () if sync.uid == secret.labels.get(OWNER)
+                or (sync.namespace, sync.spec.secret) == (secret.namespace, secret.name)]
+
+    def apply(self, obj: SecretSync, ctx: Context[None]) -> Action:
+        self.syncs = ctx.store(SecretSync)
+        source = Api.namespaced(ctx.client, Secret, obj.namespace).get_opt(obj.spec.secret)
+        if source is None:
+            return self.report(obj, ctx, [f"there is no Secret {obj.spec.secret}"])
+        wanted, problems = set(obj.spec.namespaces) - {obj.namespace or ""}, list[str]()
+        self.delete_copies(obj, ctx.client, beside=wanted)
+        for namespace in sorted(wanted):
+            if (there := ctx.store(Secret).get(source.name, namespace)) and there.labels.get(OWNER) != obj.uid:
+                problems.append(f"{namespace}: somebody else's Secret has that name")
+                continue
+            copy = Secret(name=source.name, labels={OWNER: obj.uid}, data=source.data, type=source.type)
+            try:
+                Api.namespaced(ctx.client, Secret, namespace).apply(copy, field_manager=MANAGER, force=True)
+            except KubeError as error:  # the namespace may come later; the other copies do not wait for it
+                problems.append(f"{namespace}: {error}")
+        return self.report(obj, ctx, problems)
+
+    def cleanup(self, obj: SecretSync, ctx: Context[None]) -> Action:
+        return Action.requeue(60) if self.delete_copies(obj, ctx.client) else Action.await_change()
+
+    def delete_copies(self, obj: SecretSync, client: Client, beside: Set[str] = frozenset()) -> int:
+        """How many there were, but for those in these namespaces. The server is asked: a store may be behind."""
+        copies = ListParams(label_selector={OWNER: obj.uid})
+        left = {copy.namespace for copy in Api.all(client, Secret).with_metadata_only().list_all(copies)} - beside
+        for namespace in left:
+            Api.namespaced(client, Secret, namespace).delete_collection(selection=copies)
+        return len(left)
+
+    def report(self, obj: SecretSync, ctx: Context[None], problems: list[str]) -> Action:
+        syncs, state = Api.namespaced(ctx.client, SecretSync, obj.namespace), "; ".join(problems) or "complete"
+        status.apply_if_changed(syncs, obj, {"state": state}, field_manager=MANAGER)
+        return Action.requeue(60) if problems else Action.await_change()
+
+
+def controller(client: Client, reconciler: CopySecrets) -> Controller[SecretSync]:
+    secrets = Api.all(client, Secret).with_metadata_only()
+    return Controller(Api.all(client, SecretSync)).watches(secrets, reconciler.whose)
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")
+    reconciler = CopySecrets()
+    try:
+        with Client.try_default() as client:
+            controller(client, reconciler).shutdown_on_signal().run(reconciler)
+    except KubeError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()
