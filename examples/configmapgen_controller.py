@@ -38,7 +38,7 @@ MANAGER = "configmapgen"
 
 
 class Spec(msgspec.Struct):
-    content: str
+    content: Annotated[str, msgspec.Meta(max_length=1_000_000, description="The text; a ConfigMap holds 1 MiB.")]
 
 
 class Status(msgspec.Struct):

@@ -21,6 +21,7 @@ GUIDE = ROOT / "examples" / "guides" / "first-controller.md"
 DELETION_GUIDE = ROOT / "examples" / "guides" / "deletion-and-finalizers.md"
 APPLY_GUIDE = ROOT / "examples" / "guides" / "server-side-apply-and-conditions.md"
 RELATIONS_GUIDE = ROOT / "examples" / "guides" / "relations.md"
+RESOURCES_GUIDE = ROOT / "examples" / "guides" / "custom-resources.md"
 OBSERVABILITY_GUIDE = ROOT / "examples" / "guides" / "observability.md"
 TESTING_GUIDE = ROOT / "examples" / "guides" / "testing-without-a-cluster.md"
 
@@ -132,6 +133,24 @@ def test_the_guide_to_relations_is_short_and_its_tests_and_types_are_right(tmp_p
     assert "4 passed" in done.stdout
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
     done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "banner.py")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_guide_to_custom_resources_is_short_and_its_tests_types_and_commands_are_right(
+        tmp_path: Path, plugin: list[str]) -> None:
+    text = RESOURCES_GUIDE.read_text()
+    assert len(text.splitlines()) <= 150
+    save_blocks(RESOURCES_GUIDE, tmp_path)
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30", *plugin)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 passed" in done.stdout
+    command = re.findall(r"`kubectl-runtime (crd [^`]*)`", text)[0].split()
+    crd = run(tmp_path, "-m", "kubectl_runtime", *command)
+    (tmp_path / "crd.yaml").write_text(crd.stdout)
+    assert run(tmp_path, "-m", "kubectl_runtime", *command, "--check", "crd.yaml").returncode == 0, crd.stderr
+    assert "class OvenSpec(" in run(tmp_path, "-m", "kubectl_runtime", "codegen", "crd.yaml").stdout
+    pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
+    done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "bakery.py")
     assert done.returncode == 0, done.stdout
 
 
