@@ -8,11 +8,13 @@ from weakref import WeakKeyDictionary
 
 from kubectl_runtime.apiserver.discovery import cached
 from kubectl_runtime.apiserver.openapi import documents
+from kubectl_runtime.apiserver.openapi.protobuf_document import DEPRECATED_MEDIA, MEDIA, encode_document
 from kubectl_runtime.apiserver.output.negotiation import clauses, encode
 from kubectl_runtime.apiserver.storage.registry import Registry
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 
 JSON = "application/json"
+_PROTOBUF = "/openapi/v2 in protobuf"
 _TEXT = "text/plain; charset=utf-8"
 _FOREVER = (("Cache-Control", "public, immutable"), ("Expires", "Fri, 01 Jan 2100 00:00:00 GMT"))
 
@@ -36,22 +38,24 @@ def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
     if path == "/openapi/v3":
         return HttpResponse(200, [("Content-Type", _TEXT)], _body(registry, path))
     if path == "/openapi/v2":
-        if not _takes_json(request):
-            return HttpResponse(406)
-        return cached(request, _body(registry, path), JSON)
+        if _takes(request, JSON):
+            return cached(request, _body(registry, path), JSON)
+        if _takes(request, MEDIA) or _takes(request, DEPRECATED_MEDIA):
+            return cached(request, _body(registry, _PROTOBUF), MEDIA)
+        return HttpResponse(406)
     if not path.startswith("/openapi/v3/"):
         return None
     body = _body(registry, path)
     if not body:
         return HttpResponse(404)  # without a body and without a content type
-    if not _takes_json(request):
+    if not _takes(request, JSON):
         return HttpResponse(406)
     return cached(request, body, JSON, *(_FOREVER if request.has_param("hash") else ()))
 
 
-def _takes_json(request: HttpRequest) -> bool:
+def _takes(request: HttpRequest, media: str) -> bool:
     header = request.header("accept")
-    return not header or any(clause.takes(JSON) for clause in clauses(header))
+    return not header or any(clause.takes(media) for clause in clauses(header))
 
 
 def _body(registry: Registry, path: str) -> bytes:
@@ -59,6 +63,8 @@ def _body(registry: Registry, path: str) -> bytes:
     cache = _caches.get(registry)
     if cache is None or cache.revision != registry.revision:
         cache = _caches[registry] = _Cache(registry.revision)
+    if path == _PROTOBUF and path not in cache.bodies:
+        cache.bodies[path] = encode_document(documents.v2(registry))
     if path not in cache.bodies:
         document = _build(registry, path)
         cache.bodies[path] = encode(document) if document is not None else b""

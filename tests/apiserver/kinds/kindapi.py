@@ -46,7 +46,7 @@ class Api:
         try:
             decoded = json.loads(response.body) if response.body else None
         except ValueError:
-            decoded = response.body.decode()
+            decoded = response.body.decode(errors="replace")
         return Answer(response.status, {key.lower(): value for key, value in response.headers}, decoded, response.body)
 
     def path(self, obj: dict[str, Any], name: str = "") -> str:

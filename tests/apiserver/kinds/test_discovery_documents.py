@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import struct
 from typing import Any
 
 import pytest
@@ -127,6 +129,69 @@ def test_the_hash_of_a_document_follows_from_what_it_says(with_crd: Api) -> None
     assert {path for path in before if before[path] != after[path]} == {"apis/example.com/v1"}
 
 
-def test_protobuf_is_refused_and_not_pretended(api: Api) -> None:
-    accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[at]
+        number, shift, at = number | (byte & 0x7F) << shift, shift + 7, at + 1
+        if byte < 0x80:
+            return number, at
+
+
+def fields(data: bytes) -> list[tuple[int, Any]]:
+    """(number, value) of each field of a message: texts and messages as bytes."""
+    found: list[tuple[int, Any]] = []
+    at = 0
+    while at < len(data):
+        tag, at = varint(data, at)
+        if tag & 7 == 2:
+            length, at = varint(data, at)
+            found.append((tag >> 3, data[at:at + length]))
+            at += length
+        elif tag & 7 == 1:
+            found.append((tag >> 3, struct.unpack("<d", data[at:at + 8])[0]))
+            at += 8
+        else:
+            number, at = varint(data, at)
+            found.append((tag >> 3, number))
+    return found
+
+
+def named(data: bytes) -> tuple[str, bytes]:
+    pair = dict(fields(data))
+    return pair[1].decode(), pair.get(2, b"")
+
+
+@pytest.mark.parametrize("accept", ["application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+                                    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"])
+def test_the_document_of_v2_says_the_same_in_protobuf(with_crd: Api, accept: str) -> None:
+    document = with_crd("GET", "/openapi/v2").body
+    answer = with_crd("GET", "/openapi/v2", accept=accept)
+    assert answer.headers["content-type"] == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+    message = dict(fields(answer.raw))
+    assert message[1] == b"2.0"
+    paths = dict(named(entry) for number, entry in fields(message[8]) if number == 2)
+    assert paths.keys() == document["paths"].keys()
+    definitions = dict(named(entry) for _, entry in fields(message[9]))
+    assert definitions.keys() == document["definitions"].keys()
+    patch = dict(fields(dict(fields(paths["/apis/example.com/v1/namespaces/{namespace}/widgets/{name}"]))[8]))
+    wanted = document["paths"]["/apis/example.com/v1/namespaces/{namespace}/widgets/{name}"]["patch"]
+    assert patch[5].decode() == wanted["operationId"]
+    extensions = dict(named(entry) for number, entry in fields(
+        dict(fields(paths["/apis/example.com/v1/namespaces/{namespace}/widgets/{name}"]))[8]) if number == 13)
+    kind = dict(fields(extensions["x-kubernetes-group-version-kind"]))[2]
+    assert json.loads(kind) == wanted["x-kubernetes-group-version-kind"]
+    pod, wanted = definitions["io.k8s.api.core.v1.PodSpec"], document["definitions"]["io.k8s.api.core.v1.PodSpec"]
+    assert properties(pod).keys() == wanted["properties"].keys()
+    assert dict(fields(properties(pod)["hostNetwork"]))[22] == b"\x0a\x07boolean"
+    assert [value.decode() for number, value in fields(pod) if number == 19] == wanted["required"]
+
+
+def properties(schema: bytes) -> dict[str, bytes]:
+    return dict(named(entry) for _, entry in fields(dict(fields(schema))[25]))
+
+
+def test_protobuf_of_v3_is_refused_and_not_pretended(api: Api) -> None:
+    accept = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf"
+    assert api("GET", "/openapi/v3/api/v1", accept=accept).status == 406
     assert api("GET", "/openapi/v2", accept=accept).status == 406

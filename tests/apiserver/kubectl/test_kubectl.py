@@ -158,3 +158,12 @@ def test_wait_for_condition_of_a_custom_resource(kubectl):
 def test_explain_knows_the_crd_and_built_in_kinds(kubectl):
     assert "size" in kubectl("explain", "widget.spec")
     assert "immutable" in kubectl("explain", "configmap")
+
+
+@pytest.mark.parametrize("api_version", ["none.example.com/v1", "example.com/v1", "apps/v1"])
+@pytest.mark.parametrize("verb", [("apply",), ("apply", "--server-side"), ("create",)])
+def test_a_kind_that_is_not_installed_is_told_as_such(kubectl, verb, api_version):
+    thing = yaml.safe_dump({"apiVersion": api_version, "kind": "Thing", "metadata": {"name": "a"}})
+    done = kubectl.run(*verb, "-f", "-", stdin=thing)
+    assert done.returncode == 1
+    assert f'no matches for kind "Thing" in version "{api_version}"' in done.stderr
