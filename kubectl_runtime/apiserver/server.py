@@ -90,9 +90,10 @@ class ApiServer:
         """What Pods answer when they are asked for logs, exec or attach; see `Kubelet`."""
         self.requests = Recording(clock) if record else Recording(clock, max_requests=0)
         """The requests so far, in order of their arrival, without those of controllers; see `Recording`."""
+        certificate = self.tls.authority.pem.decode() if self.tls else ""
         self._new_core: Callable[[], ApiCore] = lambda: ApiCore(
-            clock, compaction_interval=compaction_interval, controllers=build_controllers(controllers),
-            access=self.access, kubelet=self.kubelet, seed=seed)
+            clock, compaction_interval=compaction_interval, access=self.access, kubelet=self.kubelet, seed=seed,
+            controllers=build_controllers(controllers, certificate=certificate))
         self.core = self._new_core()
         self.faults.bind(clock, self.expire_history)
         self._own_token = ""

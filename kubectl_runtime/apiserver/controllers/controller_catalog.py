@@ -17,10 +17,11 @@ CONTROLLERS: dict[str, Callable[[], ControlLoop]] = {
     "deployment": DeploymentController, "replicaset": ReplicaSetController}
 
 
-def build_controllers(names: Iterable[str]) -> list[ControlLoop]:
-    """The controllers of these names (``none`` is none); raises ValueError for an unknown one."""
+def build_controllers(names: Iterable[str], *, certificate: str = "") -> list[ControlLoop]:
+    """The controllers of these names (``none`` is none); raises ValueError for an unknown one. `certificate`: of the
+    server's authority, as PEM; without TLS there is none to tell."""
     wanted = [name for name in dict.fromkeys(names) if name and name != "none"]
     unknown = [name for name in wanted if name not in CONTROLLERS]
     if unknown:
         raise ValueError(f"unknown controllers: {', '.join(unknown)}; there are: {', '.join(CONTROLLERS)}")
-    return [CONTROLLERS[name]() for name in wanted]
+    return [RootCaPublisher(certificate) if name == RootCaPublisher.name else CONTROLLERS[name]() for name in wanted]

@@ -117,3 +117,49 @@ def _try(api: Api[Any], body: dict[str, Any]) -> str:
     except ApiError as error:
         return str(error)
     return ""
+
+
+@pytest.mark.parametrize(("node", "value", "told"), [
+    ({**INTEGER, "format": "int32"}, 2**31, [
+        ("<nil>", 'Invalid value: "": Checked value must be of type integer with format int32 in spec.x')]),
+    ({**INTEGER, "format": "int32"}, -2**31 - 1, [
+        ("<nil>", 'Invalid value: "": Checked value must be of type integer with format int32 in spec.x')]),
+    ({**INTEGER, "format": "int32", "maximum": 4294967295}, 1, [
+        ("<nil>", 'Invalid value: "": Maximum boundary value must be of type integer with format int32 in spec.x')]),
+    ({**INTEGER, "format": "int64"}, 2**63, [
+        ("spec.x", 'Invalid value: "number": spec.x in body must be of type integer: "number"'),
+        ("<nil>", 'Invalid value: "": Checked value must be of type integer with format int64 in spec.x')]),
+    ({**INTEGER, "format": "int64"}, 2**63 - 1, []), ({**INTEGER, "format": "int32"}, -2**31, []),
+    ({**INTEGER, "maximum": 4294967295}, 4294967295, [])])
+def test_integers_have_to_fit_their_format(client: Client, node: dict[str, Any], value: int,
+                                           told: list[tuple[str, str]]) -> None:
+    api = served(client, definition({"type": "object", "properties": {"x": node}}))
+    if told:
+        assert refusal(lambda: api.create(thing({"x": value}))) == told
+    else:
+        assert api.create(thing({"x": value}))["spec"] == {"x": value}
+
+
+@pytest.mark.parametrize("pattern", ["^(?=a).*$", "(?<!b)c", r"(a)\1", "a(?!b)", "(?>a)b", "a++"])
+def test_a_pattern_that_re2_does_not_know_is_refused(client: Client, pattern: str) -> None:
+    crds = Api.all(client, CustomResourceDefinition)
+    [(field, message)] = refusal(lambda: crds.create(definition({"type": "object", "properties": {
+        "x": {"type": "array", "items": {"type": "string", "pattern": pattern}}}})))
+    assert field == "spec.validation.openAPIV3Schema.properties[spec].properties[x].items.pattern"
+    assert "must be a valid regular expression, but isn't: error parsing regexp:" in message
+
+
+@pytest.mark.parametrize(("items", "accepted"), [
+    ({"type": "object", "properties": {"a": TEXT}}, False), ({"type": "array", "items": TEXT}, True),
+    ({"type": "object", "properties": {"a": TEXT}, "x-kubernetes-map-type": "granular"}, False),
+    ({"type": "array", "items": TEXT, "x-kubernetes-list-type": "set"}, False), ({**TEXT, "nullable": True}, False),
+    ({"type": "object", "properties": {"a": TEXT}, "x-kubernetes-map-type": "atomic"}, True), (TEXT, True)])
+def test_a_set_holds_what_can_be_compared_as_a_whole(client: Client, items: dict[str, Any], accepted: bool) -> None:
+    crd = definition({"type": "object", "properties": {
+        "x": {"type": "array", "x-kubernetes-list-type": "set", "items": items}}})
+    crds = Api.all(client, CustomResourceDefinition)
+    if accepted:
+        assert crds.create(crd).name == "things.rules.example.com"
+    else:
+        [(field, _)] = refusal(lambda: crds.create(crd))
+        assert field.startswith("spec.validation.openAPIV3Schema.properties[spec].properties[x].items.")

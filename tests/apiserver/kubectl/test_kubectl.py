@@ -167,3 +167,9 @@ def test_a_kind_that_is_not_installed_is_told_as_such(kubectl, verb, api_version
     done = kubectl.run(*verb, "-f", "-", stdin=thing)
     assert done.returncode == 1
     assert f'no matches for kind "Thing" in version "{api_version}"' in done.stderr
+
+
+def test_service_accounts_show_no_secrets(kubectl):
+    kubectl("create", "serviceaccount", "robot")
+    assert kubectl("get", "sa", "robot").split()[:2] == ["NAME", "AGE"]
+    assert kubectl("get", "sa", "-A").split()[:3] == ["NAMESPACE", "NAME", "AGE"]

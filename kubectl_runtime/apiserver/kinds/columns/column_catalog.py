@@ -102,7 +102,7 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
                             Column("Limit", quota(("limits",), others=False)), AGE),
     ("", "Secret"): (NAME, Column("Type", path("type")), Column("Data", count("data")), AGE),
     ("", "Service"): SERVICE_COLUMNS,
-    ("", "ServiceAccount"): (NAME, Column("Secrets", count("secrets")), AGE),
+    ("", "ServiceAccount"): (NAME, AGE),
     ("apiregistration.k8s.io", "APIService"): (NAME, Column("Service", service), Column("Available", available), AGE),
     ("apps", "ControllerRevision"): (NAME, Column("Controller", controller), Column("Revision", path("revision")),
                                      AGE),

@@ -17,9 +17,11 @@ from pathlib import Path
 import pytest
 import requests
 
+from kubectl_runtime import Api, Patch, await_condition
 from kubectl_runtime.apiserver.context import User
 from kubectl_runtime.apiserver.tls import ServerTls
 from kubectl_runtime.certificates.authority import HOSTS, Authority, Certificate, MissingTlsExtra
+from kubectl_runtime.resources import ConfigMap, Namespace
 from kubectl_runtime.testing import ApiServer
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -101,6 +103,20 @@ def test_plain_http_on_the_port_is_told_so_as_the_real_server_does(server) -> No
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert connection.recv(1000) == (b"HTTP/1.0 400 Bad Request\r\n\r\n"
                                          b"Client sent an HTTP request to an HTTPS server.\n")
+
+
+@pytest.mark.parametrize("authority", [None, Authority()])
+def test_every_namespace_holds_the_certificate_of_the_authority(authority) -> None:
+    with ApiServer(tls=authority or True, controllers=["root-ca-certificate-publisher"]) as own, own.client() as client:
+        Api.all(client, Namespace).create(Namespace(name="later"))
+        for namespace in ("default", "later"):
+            maps = Api.namespaced(client, ConfigMap, namespace)
+            found = await_condition(maps, "kube-root-ca.crt", lambda obj: obj is not None, timeout=20)
+            assert found is not None
+            assert found.data == {"ca.crt": own.tls.authority.pem.decode()}
+        maps.patch("kube-root-ca.crt", Patch.merge({"data": {"ca.crt": "another"}}))
+        assert await_condition(maps, "kube-root-ca.crt",
+                               lambda obj: obj is not None and obj.data["ca.crt"] != "another", timeout=20)
 
 
 def test_the_end_of_a_connection_is_announced(server, ca) -> None:
