@@ -8,7 +8,7 @@
     Annotated[list[T], MapKeys("name")]             array with `x-kubernetes-list-type: map`
     dict[str, T]; dict[str, Any], Any               additionalProperties; unknown fields preserved
     T | None                                        nullable
-    Literal[…], Enum                                enum
+    Literal[…], Enum                                enum of the values; an Enum's docstring is the description
     int | str                                       `x-kubernetes-int-or-string`
     Struct with a tag, unions of them               object with all their fields, told apart by `oneOf`
     Annotated[T, msgspec.Meta(ge=…, pattern=…)]     the matching limits and description; `extra_json_schema` as given
@@ -186,7 +186,8 @@ def _only_schema(options: tuple[Any, ...], hint: Any, where: str, outer: tuple[t
     if is_record_type(only):
         return _record_schema(only, outer)
     if values := _enum_values(only):
-        return _enum_schema(values, where)
+        text = _description(only) if isinstance(only, type) else ""
+        return {**_enum_schema(values, where), **({"description": text} if text else {})}
     schema = _container_schema(only, where, outer)
     if schema is None:
         raise TypeError(f"{where}: {getattr(only, '__name__', only)} has no structural schema; "

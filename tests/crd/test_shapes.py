@@ -66,6 +66,19 @@ class Http(msgspec.Struct, tag="http", rename="camel"):
     depth: int = 1
 
 
+@dataclass
+class Login:
+    user_name: str
+    pass_word: str = ""
+
+
+class Svn(msgspec.Struct, tag="svn"):
+    """A member with names that msgspec does not rename."""
+
+    repo_url: str
+    log_in: Login
+
+
 class Source(msgspec.Struct, omit_defaults=True):
     git: str | None = None
     http: str | None = None
@@ -139,6 +152,9 @@ SHAPES: list[tuple[Any, Any, Any, list[tuple[Any, str]]]] = [
      [({"type": "svn"}, ".type"), ({"type": "git", "url": "u"}, ""), ({"url": "u"}, ".type")]),
     (Git | Http | None, {"type": "http", "url": "u"}, Http("u"), [({"type": "http"}, "")]),
     (list[Git | Http], [{"type": "http", "url": "u"}], [Http("u")], [([{"type": "http"}], "[0]")]),
+    (Git | Svn, {"type": "svn", "repoUrl": "u", "logIn": {"userName": "n", "passWord": "p"}}, Svn("u", Login("n", "p")),
+     [({"type": "svn", "repoUrl": "u", "logIn": {"passWord": "p"}}, ".logIn.userName"),
+      ({"type": "svn", "logIn": {"userName": "n"}}, "")]),
     (Git, {"type": "git", "repoUrl": "u", "depth": 1}, Git("u"), [({"type": "http", "repoUrl": "u"}, ".type")]),
     (Annotated[Source, OneOf("git", "http")], {"git": "u"}, Source("u"), [({}, ""), ({"git": "u", "http": "u"}, "")]),
     (Node, {"name": "a", "children": [{"name": "b", "children": [{"name": "c", "children": []}]}]},
@@ -195,6 +211,8 @@ def test_a_shape_is_served_round_trips_and_refuses(client: Client, number: int, 
                 "spec": {"value": value}}
 
     made = api.create(content(written))
+    again = api.create(kind(name=next(names), spec=made.spec))  # as the class itself writes it
+    assert again.spec == made.spec
     assert made["spec"] == {"value": written}
     assert made.spec.value == (written if read is Same else read)
     assert made.violations() == []
@@ -208,3 +226,21 @@ def test_a_shape_is_served_round_trips_and_refuses(client: Client, number: int, 
 
 def test_there_are_as_many_shapes_as_promised() -> None:
     assert len(SHAPES) >= 60
+
+
+def test_what_must_be_there_and_may_be_null_is_written_as_null(client: Client) -> None:
+    class Spec(msgspec.Struct):
+        must: int | None
+        may: int | None = None
+
+    kind = types.new_class("Nullable", (CustomResource,), {"group": "shapes.example.com", "version": "v1",
+                                                           "kind": "Nullable"}, lambda body: body.update(
+        {"__annotations__": {"spec": Spec}, "__module__": __name__}))
+    api = served(client, kind)
+    obj = api.create(kind(name="a", spec=Spec(must=None)))
+    assert obj["spec"] == {"must": None}
+    obj.spec.must = 3
+    obj.spec.may = 4
+    obj = api.replace(obj)
+    obj.spec.must, obj.spec.may = None, None
+    assert api.replace(obj)["spec"] == {"must": None}

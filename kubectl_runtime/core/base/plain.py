@@ -1,6 +1,7 @@
 """From values of Python classes to plain JSON values under the wire's keys.
 
-Every field is included, except those that are None or unset, so that two views of one object can be compared. What
+Every field is included, except those that are None or unset, so that two views of one object can be compared; one that
+has no default, and so must be there to be read, is null when it is None. What
 would reach the server as something else without a word is refused: bytes where text is declared and text where bytes
 are, NaN and the infinities (null in JSON, which deletes in a merge patch), times without a time zone.
 """
@@ -32,7 +33,8 @@ class Omit(Enum):
 
 
 def to_plain(value: Any, hint: Any = Any, *, omit: Omit = Omit.NOTHING, path: str = "$") -> Any:
-    """`value` as plain JSON values. Fields that are None or unset are left out; entries of dicts are not.
+    """`value` as plain JSON values. Fields with a default are left out when they are None, and all that are unset;
+    entries of dicts are not.
 
     `hint` is the declared type, hashable. Raises RequestError, with the place below `path`, for what JSON cannot carry.
     """
@@ -114,9 +116,11 @@ def _named(hint: Any) -> str:
 def _fields_to_plain(value: Any, omit: Omit, path: str) -> dict[str, Any]:
     cls: Any = type(value)
     plain = {}
-    for name, key, hint, default in _layout(cls, omit):
+    for name, key, hint, default, required in _layout(cls, omit):
         item = getattr(value, name)
         if item is None or item is _UNSET:
+            if required and item is None:
+                plain[key] = None
             continue
         if default is not _UNSET and type(default) is type(item) and default == item:
             continue
@@ -129,14 +133,16 @@ _UNSET: Any = msgspec.UNSET
 
 
 @cache
-def _layout(cls: Any, omit: Omit) -> tuple[tuple[str, str, Any, Any], ...]:
-    """Attribute name, wire key, type and the default that is left out (UNSET for none), for a Struct or dataclass."""
-    defaults = defaults_of(cls) if omit is Omit.DEFAULTS or (omit is Omit.DECLARED and _omits_defaults(cls)) else {}
+def _layout(cls: Any, omit: Omit) -> tuple[tuple[str, str, Any, Any, bool], ...]:
+    """Attribute name, wire key, type, the default that is left out (UNSET for none), and whether it has no default at
+    all, for a Struct or dataclass."""
+    known = defaults_of(cls)
+    defaults = known if omit is Omit.DEFAULTS or (omit is Omit.DECLARED and _omits_defaults(cls)) else {}
     try:
         hints = field_types(cls)
     except TypeError:  # a local class: what it declares cannot be looked at
         hints = {}
-    return tuple((name, key, hashable(hints.get(key, Any)), defaults.get(name, msgspec.UNSET))
+    return tuple((name, key, hashable(hints.get(key, Any)), defaults.get(name, msgspec.UNSET), name not in known)
                  for name, key in wire_names(cls).items())
 
 

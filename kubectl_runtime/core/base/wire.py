@@ -100,7 +100,7 @@ def with_field_names(plain: Any, hint: Any) -> Any:
     """`plain` with its wire keys replaced by those that `msgspec.convert(…, hint)` expects."""
     hint = plain_type(hint)
     if isinstance(plain, dict):
-        cls = _record_in(hint)
+        cls = _record_in(hint) or _tagged_record(hint, plain)
         if cls is None:
             item = _item_type(hint, dict, Mapping)
             return {key: with_field_names(value, item) for key, value in plain.items()}
@@ -143,9 +143,18 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def _record_in(hint: Any) -> Any:
-    """The only record class among the alternatives; several (a tagged union) are left to msgspec."""
+    """The only record class among the alternatives."""
     found = [part for part in alternatives(hint) if is_record_type(part)]
     return found[0] if len(found) == 1 else None
+
+
+def _tagged_record(hint: Any, plain: dict[str, Any]) -> Any:
+    """Of several the Struct whose tag the value has; None where none is told apart so."""
+    for part in alternatives(hint):
+        config = getattr(part, "__struct_config__", None)
+        if config is not None and config.tag is not None and plain.get(config.tag_field) == config.tag:
+            return part
+    return None
 
 
 def _item_type(hint: Any, *containers: type) -> Any:
