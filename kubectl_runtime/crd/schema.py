@@ -201,6 +201,9 @@ def _container_schema(hint: Any, where: str, outer: tuple[type, ...]) -> Schema 
     if not isinstance(origin, type):
         return None
     if issubclass(origin, Mapping):
+        if own := inspect.get_annotations(origin):
+            raise TypeError(f"{where}: {origin.__name__} is a map that declares fields ({', '.join(own)}); a schema "
+                            "has either fields or keys of one's own: use a Struct or dataclass, with a dict as a field")
         value = plain_type(arguments[1]) if arguments else Any
         if value is Any:
             return {"type": "object", _PRESERVE: True}

@@ -262,3 +262,12 @@ def test_a_dict_that_is_no_definition_is_refused(client: Client, server: ApiServ
     with pytest.raises(RequestError, match="this is no CustomResourceDefinition"):
         apply_crd(client, wrong)
     assert len(server.requests) == 0
+
+
+def test_a_definition_that_is_larger_than_an_annotation_may_be_is_applied(client: Client) -> None:
+    large = Box.crd()
+    schema = large["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["description"] = "long " * 80_000
+    assert len(json.dumps(large)) > 400_000
+    assert apply_crd(client, large).annotations.get("kubectl.kubernetes.io/last-applied-configuration") is None
+    assert Api.namespaced(client, Box, "default").create(Box(name="a", spec=BoxSpec(size=1))).spec.size == 1
