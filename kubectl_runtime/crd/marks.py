@@ -8,10 +8,11 @@
     Annotated[Limits, MapType("atomic")]                                    x-kubernetes-map-type
     Annotated[list["Node"], PreserveUnknownFields()]                        not described: for recursive types
     Annotated[dict[str, Any], EmbeddedResource()]                           a whole Kubernetes object
+    Annotated[str | list[str], FieldSchema({...})]                          a schema written by hand, for this field
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -86,6 +87,20 @@ class MapType:
 @dataclass(frozen=True, slots=True)
 class PreserveUnknownFields:
     """Marks a field whose contents the schema does not describe: nothing in it is checked, nothing pruned."""
+
+
+class FieldSchema:
+    """Marks a field with an OpenAPI schema of one's own, in the place of the one made of the type: for types that have
+    none, such as unions that nothing tells apart. What stands in it has to be structural, and to fit what the type
+    reads and writes."""
+
+    __slots__ = ("schema",)
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self.schema = schema
+
+    def __repr__(self) -> str:
+        return f"FieldSchema({self.schema!r})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,8 @@ from kubectl_runtime.core.base.wire import (
     wire_names,
 )
 from kubectl_runtime.core.codec.views import MISSING
-from kubectl_runtime.crd.marks import EmbeddedResource, ListType, MapType, OneOf, PreserveUnknownFields, Rule, rules_on
+from kubectl_runtime.crd.applied_marks import LIST_TYPE, RULES, keyed, marked
+from kubectl_runtime.crd.marks import FieldSchema, PreserveUnknownFields, rules_on
 from kubectl_runtime.crd.unions import is_tagged, tagged_union
 
 Schema = dict[str, Any]
@@ -61,7 +62,6 @@ _SCALARS: dict[Any, Schema] = {
     timedelta: {"type": "string", "pattern": _ISO_DURATION},
 }
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
-_LIST_TYPE, _RULES = "x-kubernetes-list-type", "x-kubernetes-validations"
 
 
 def object_schema(cls: type, fields: Iterable[Field], outer: tuple[type, ...] = ()) -> Schema:
@@ -83,7 +83,7 @@ def object_schema(cls: type, fields: Iterable[Field], outer: tuple[type, ...] = 
     if required:
         schema["required"] = required
     if found := rules_on(cls):
-        schema[_RULES] = [rule.to_dict() for rule in found]
+        schema[RULES] = [rule.to_dict() for rule in found]
     return schema
 
 
@@ -124,14 +124,17 @@ def _schema(hint: Any, where: str, outer: tuple[type, ...]) -> Schema:
     options = alternatives(hint)
     inner = tuple(option for option in options if option is not type(None))
     marks = list(marks_of(hint))
-    if any(isinstance(mark, PreserveUnknownFields) for mark in marks):
+    by_hand = next((mark.schema for mark in marks if isinstance(mark, FieldSchema)), None)
+    if by_hand is not None:
+        schema = dict(by_hand)
+    elif any(isinstance(mark, PreserveUnknownFields) for mark in marks):
         schema = _open(inner)
     else:
         schema = _int_or_string(inner) or _tagged(inner, where, outer) or _only_schema(inner, hint, where, outer)
     for mark in marks:
-        schema = _marked(schema, mark, where)
+        schema = marked(schema, mark, where)
     if keys := map_keys(hint):
-        schema = _keyed(schema, keys, where)
+        schema = keyed(schema, keys, where)
     return _nullable(schema) if type(None) in options else schema
 
 
@@ -149,25 +152,6 @@ def _tagged(options: tuple[Any, ...], where: str, outer: tuple[type, ...]) -> Sc
     if not options or not all(is_tagged(option) for option in options):
         return None
     return tagged_union([(option, _record_schema(option, outer)) for option in options], where)
-
-
-def _marked(schema: Schema, mark: Any, where: str) -> Schema:
-    match mark:
-        case msgspec.Meta():
-            return _limited(schema, mark)
-        case Rule():
-            return {**schema, _RULES: [*schema.get(_RULES, ()), mark.to_dict()]}
-        case ListType():
-            return {**schema, _LIST_TYPE: mark.type}
-        case MapType():
-            return {**schema, "x-kubernetes-map-type": mark.type}
-        case EmbeddedResource():
-            return {**schema, "x-kubernetes-embedded-resource": True}
-        case OneOf():
-            if unknown := set(mark.keys) - set(schema.get("properties", ())):
-                raise TypeError(f"{where}: OneOf names {', '.join(sorted(unknown))}, which the type does not have")
-            return {**schema, "oneOf": [{"required": [key]} for key in mark.keys]}
-    return schema
 
 
 def _int_or_string(options: tuple[Any, ...]) -> Schema | None:
@@ -218,7 +202,7 @@ def _container_schema(hint: Any, where: str, outer: tuple[type, ...]) -> Schema 
         if items.get("nullable") or items.get("type") not in ("string", "integer", "number", "boolean"):
             raise TypeError(f"{where}: a set on the server holds scalars that are not null; use list, with MapKeys if "
                             "its items have keys")
-        schema[_LIST_TYPE] = "set"
+        schema[LIST_TYPE] = "set"
     return schema
 
 
@@ -251,33 +235,6 @@ def _nullable(schema: Schema) -> Schema:
     if "enum" in schema and None not in schema["enum"]:
         schema = {**schema, "enum": [*schema["enum"], None]}
     return {**schema, "nullable": True}
-
-
-def _keyed(schema: Schema, keys: tuple[str, ...], where: str) -> Schema:
-    items = schema.get("items", {})
-    for key in keys:
-        described = items.get("properties", {}).get(key)
-        if described is None:
-            raise TypeError(f"{where}: MapKeys names {key!r}, which its items do not have")
-        if key not in items.get("required", ()) and "default" not in described:
-            raise TypeError(f"{where}: MapKeys names {key!r}, which must then be required or have a default")
-    return {**schema, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
-
-
-_LENGTHS = {"string": ("minLength", "maxLength"), "array": ("minItems", "maxItems"),
-            "object": ("minProperties", "maxProperties")}
-
-
-def _limited(schema: Schema, meta: msgspec.Meta) -> Schema:
-    limits: Schema = {"minimum": meta.ge, "maximum": meta.le, "multipleOf": meta.multiple_of, "pattern": meta.pattern,
-                      "description": meta.description}
-    if meta.gt is not None:
-        limits |= {"minimum": meta.gt, "exclusiveMinimum": True}
-    if meta.lt is not None:
-        limits |= {"maximum": meta.lt, "exclusiveMaximum": True}
-    shortest, longest = _LENGTHS.get(schema.get("type", ""), ("minLength", "maxLength"))
-    limits |= {shortest: meta.min_length, longest: meta.max_length, **(meta.extra_json_schema or {})}
-    return schema | {key: value for key, value in limits.items() if value is not None}
 
 
 def _description(cls: type) -> str:

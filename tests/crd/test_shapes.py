@@ -25,6 +25,7 @@ from kubectl_runtime.core.base.wire import MapKeys
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.crd.marks import (
     EmbeddedResource,
+    FieldSchema,
     ListType,
     MapType,
     OneOf,
@@ -162,6 +163,9 @@ SHAPES: list[tuple[Any, Any, Any, list[tuple[Any, str]]]] = [
     (Annotated[AnyMap, PreserveUnknownFields()], {"a": 1}, Same, [("x", "")]),
     (Annotated[AnyMap, EmbeddedResource()], {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {}},
      Same, [({"kind": "Pod"}, ".apiVersion")]),
+    (Annotated[str | list[str], FieldSchema({"x-kubernetes-preserve-unknown-fields": True})], ["a"], Same, []),
+    (Annotated[int | None, FieldSchema({"type": "integer", "maximum": 3}), Rule("self != 2")], 3, Same,
+     [(4, ""), (2, ""), ("x", "")]),
     (Range, {"low": 1, "high": 2}, Range(1, 2), [({"low": 3, "high": 2}, "")]),
     (list[Range], [{"low": 1, "high": 2}], [Range(1, 2)], [([{"low": 3, "high": 2}], "[0]")]),
     (Annotated[int, Rule("self % 2 == 0", message="odd")], 2, Same, [(3, "")]),

@@ -75,7 +75,7 @@ def _entries(number: int, encode: Encode, value: Any) -> Iterator[bytes]:
 def _message(fields: Fields, extensions: int = 0) -> Encode:
     """A message of these fields; keys with `x-` are its vendor extensions, each with its name."""
     def encode(value: Any) -> bytes:
-        parts = []
+        parts: list[bytes] = []
         for key, item in value.items():
             if key in fields:
                 parts += _entries(*fields[key], [item] if key == "default" else item)

@@ -115,7 +115,7 @@ def _named(hint: Any) -> str:
 
 def _fields_to_plain(value: Any, omit: Omit, path: str) -> dict[str, Any]:
     cls: Any = type(value)
-    plain = {}
+    plain: dict[str, Any] = {}
     for name, key, hint, default, required in _layout(cls, omit):
         item = getattr(value, name)
         if item is None or item is _UNSET:
