@@ -35,11 +35,13 @@ def _load(core: ApiCore, obj: Object, place: str) -> None:
     if not (isinstance(api_version, str) and isinstance(kind, str) and isinstance(metadata, dict)):
         raise ValueError(f"{place} is no Kubernetes object: apiVersion and kind are texts, metadata is a mapping")
     name = metadata.get("name") or metadata.get("generateName") or ""
+    if missing := [field for field, value in (("apiVersion", api_version), ("kind", kind)) if not value]:
+        raise ValueError(f"cannot load {kind or 'the object'} {name!r} ({place}): it has no {' and no '.join(missing)}")
     group, _, version = api_version.rpartition("/")
     resource_type = core.cluster.registry.by_kind(group, version, kind)
     if resource_type is None:
-        raise ValueError(f"cannot load {kind or 'an object without kind'} {name!r} ({place}): the server does not "
-                         f"serve {kind!r} of {api_version!r}; load its CustomResourceDefinition first")
+        raise ValueError(f"cannot load {kind} {name!r} ({place}): the server does not serve {kind!r} of "
+                         f"{api_version!r}; load its CustomResourceDefinition first")
     namespace = str(metadata.get("namespace") or "default") if resource_type.namespaced else ""
     title = f"{kind} {namespace + '/' if namespace else ''}{name} ({place})"
     if namespace and core.cluster.storage.get("/namespaces", "", namespace) is None:

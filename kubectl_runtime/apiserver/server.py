@@ -95,7 +95,7 @@ class ApiServer:
             clock, compaction_interval=compaction_interval, access=self.access, kubelet=self.kubelet, seed=seed,
             controllers=build_controllers(controllers, certificate=certificate))
         self.core = self._new_core()
-        self.faults.bind(clock, self.expire_history)
+        self.faults.bind(clock, self.expire_history, self._plural_of)
         self._own_token = ""
         self._listener: Listener | None = None
         self._was_started = False
@@ -260,6 +260,9 @@ class ApiServer:
         Watches go on, but for those that have not read their last changes yet.
         """
         self.core.compact()
+
+    def _plural_of(self, name: str) -> str | None:
+        return self.core.cluster.registry.plural_of(name)
 
     def drop_connections(self) -> None:
         """Break all connections, as a network does; new ones are accepted."""

@@ -93,5 +93,7 @@ def _kind(module: ModuleType, name: str) -> type[CustomResource]:
         return kind
     known = ", ".join(sorted(key for key, value in vars(module).items() if isinstance(value, type)
                              and issubclass(value, CustomResource) and hasattr(value, "api_resource"))) or "none"
-    problem = "has no" if kind is None else "is no CustomResource with a kind:"
-    raise CommandError(f"{module.__name__} {problem} {name}; its custom resources: {known}")
+    problem = f"{module.__name__} has no {name}" if kind is None else (
+        f"{module.__name__}:{name} is no custom resource, which is a class made with "
+        "class Name(CustomResource, group=..., version=..., kind=...)")
+    raise CommandError(f"{problem}; its custom resources: {known}")

@@ -76,7 +76,10 @@ def test_manifests_are_loaded_from_text_files_folders_and_objects(server, tmp_pa
      "ConfigMap default/Bad_Name.*RFC 1123"),
     ({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}},
      "Gadget 'g'.*CustomResourceDefinition"),
-    ({"metadata": {"name": "nameless"}}, "without kind"),
+    ({"metadata": {"name": "nameless"}}, r"'nameless' \(the object given\): it has no apiVersion and no kind"),
+    ({"kind": "Pod", "metadata": {"name": "a"}}, r"cannot load Pod 'a' \(the object given\): it has no apiVersion$"),
+    ({"apiVersion": "v1", "kind": "", "metadata": {"name": "a"}}, "cannot load the object 'a'.*it has no kind$"),
+    ("kind: Pod\napiVersion: null\nmetadata: {name: a}\n", "document 1, line 1.: it has no apiVersion$"),
     ("a: [", r"the YAML text, document 1, line \d: yaml: "),
     ("- a\n- b\n", "there is a list where a Kubernetes object is expected"),
     ("manifest.yaml", "there is no file or folder 'manifest.yaml', and as a text it is no"),
@@ -208,6 +211,17 @@ def test_an_unknown_controller_is_refused_with_the_known_ones():
 def test_the_address_is_known_only_once_it_runs():
     with pytest.raises(RuntimeError, match="before it is started"):
         _ = ApiServer().url
+
+
+def test_an_address_that_cannot_be_had_is_named():
+    with ApiServer() as first:
+        port = int(first.url.rpartition(":")[2])
+        with pytest.raises(OSError, match=rf"cannot listen at 127.0.0.1:{port}: .*in use"):
+            ApiServer(port=port).start()
+    with pytest.raises(OSError, match=r"cannot listen at 192.0.2.1:0: "):
+        ApiServer(host="192.0.2.1").start()
+    with pytest.raises(OSError, match=r"cannot listen at no-such-host.invalid:0: "):
+        ApiServer(host="no-such-host.invalid").start()
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("15s", 15), ("5m", 300), ("1h30m", 5400), ("1.5s", 1.5), ("0", 0)])

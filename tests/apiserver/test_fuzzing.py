@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.apiserver.core import ApiCore
 from kubectl_runtime.apiserver.wire import HttpRequest
+from tests.thoroughness import examples
 
 CRD = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
        "metadata": {"name": "widgets.example.com"},
@@ -100,14 +101,14 @@ def answers(core, response):
 
 
 @given(METHODS, st.sampled_from(sorted(RESOURCES)), TAILS, PARAMETERS, TYPES, ACCEPTS, BODIES)
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_requests_of_all_kinds_get_an_answer(core, method, resource, tail, query, content_type, accept, body):
     headers = {"content-type": content_type, "accept": accept}
     assert answers(core, ask(core, method, resource + tail, query, headers, body))
 
 
 @given(st.sampled_from(sorted(RESOURCES)), st.dictionaries(st.sampled_from(WORDS), VALUES, max_size=5), PARAMETERS)
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example("/api/v1/namespaces/default/pods", {"spec": {"containers": [None]}}, [])
 def test_objects_with_anything_in_them_are_stored_or_refused(core, resource, content, query):
     api_version, kind = RESOURCES[resource]
@@ -120,7 +121,7 @@ def test_objects_with_anything_in_them_are_stored_or_refused(core, resource, con
 @given(st.sampled_from(sorted(RESOURCES)), st.dictionaries(st.sampled_from(WORDS), VALUES, max_size=4),
        st.sampled_from(("merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml")),
        st.sampled_from(("", "/status", "/scale")))
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_patches_with_anything_in_them_are_applied_or_refused(core, resource, content, format_, tail):
     api_version, kind = RESOURCES[resource]
     ask(core, "POST", resource,
@@ -133,7 +134,7 @@ def test_patches_with_anything_in_them_are_applied_or_refused(core, resource, co
 
 
 @given(st.text(max_size=40), METHODS)
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_path_gets_an_answer(core, path, method):
     for prefix in ("/", "/api/", "/apis/", "/api/v1/", "/apis/apps/v1/", "/openapi/"):
         assert answers(core, ask(core, method, prefix + path))
@@ -218,7 +219,7 @@ def spoiled(draw):
 @given(spoiled(),
        st.sampled_from(("POST", "PUT", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml")),
        st.sampled_from(("", "", "/status", "/scale")))
-@settings(max_examples=800, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(800), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_valid_objects_with_some_values_spoiled_are_stored_or_refused(core, sample, how, tail):
     resource, name, obj = sample
     if how == "POST":

@@ -6,11 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from kubectl_runtime.runtime.controller.signals import SAME_STOP
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 60
@@ -64,10 +61,6 @@ class Program:
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
-
-    def later(self) -> None:
-        """Wait until a signal is not taken for the one before. Real time: it is the process's that counts."""
-        time.sleep(SAME_STOP + 0.1)
 
     def end(self) -> int:
         """Read the rest; the exit status."""

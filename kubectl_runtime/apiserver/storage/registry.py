@@ -155,6 +155,13 @@ class Registry:
         """The versions of a group, the preferred one first."""
         return list(self._groups.get(group, ()))
 
+    def plural_of(self, name: str) -> str | None:
+        """The plural of a resource that is called by its singular or short name; None for what is none of these."""
+        types = list(self)
+        if any(t.plural == name for t in types):
+            return None
+        return next((t.plural for t in types if name == t.singular or name in t.short_names), None)
+
     def __iter__(self) -> Iterator[ServedResource]:
         return iter(list(self._types.values()))
 

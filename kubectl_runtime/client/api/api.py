@@ -16,7 +16,7 @@ comes as an `InvalidObject`. An Api holds no state: use it from any thread.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar, overload
 
@@ -172,7 +172,7 @@ class Api(KindVerbs[K]):
         return self._decoded(build.list_(self.place, params, retry=retry), self.form.decode_list, timeout, stop)
 
     def watch(self, params: WatchParams | None = None, resource_version: str | None = None,
-              stop: StopToken | None = None, *, timeout: Duration | None = None) -> Iterator[WatchEvent[K]]:
+              stop: StopToken | None = None, *, timeout: Duration | None = None) -> Generator[WatchEvent[K]]:
         """The events of one watch request, which opens when the first is asked for. `runtime.watcher` is the one that
         recovers.
 

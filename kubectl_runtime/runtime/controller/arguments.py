@@ -3,12 +3,15 @@ from __future__ import annotations
 
 import inspect
 import typing
+from datetime import timedelta
 from typing import Any
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.invoker import success_function
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
+from kubectl_runtime.runtime.triggers.predicates import Predicate
 from kubectl_runtime.runtime.usercode import misfit, name_of
 
 
@@ -23,14 +26,13 @@ def check_api(api: Any, taker: str) -> None:
 def check_functions(reconcile: Any, error_policy: Any, data: Any) -> None:
     """Raises RequestError for a reconciler that does not take `(obj, ctx)`, an error policy that does not take
     `(obj, error, ctx)`, and for no `context=` where the reconciler's annotation, `ctx: Context[Settings]`, says that it
-    needs one."""
+    needs one. The same for `on_success` of a `Reconciler`."""
     if (wrong := misfit(reconcile, ("obj", "ctx"))) is not None:
         raise RequestError(f"the reconciler {name_of(reconcile)} {wrong}")
     if error_policy is not None:
-        if not callable(error_policy):
-            raise RequestError(f"an error policy is a function (obj, error, ctx), not {error_policy!r}")
-        if (wrong := misfit(error_policy, ("obj", "error", "ctx"))) is not None:
-            raise RequestError(f"the error policy {name_of(error_policy)} {wrong}")
+        check_callback("the error policy", error_policy, "obj", "error", "ctx")
+    if (on_success := success_function(reconcile)) is not None:
+        check_callback("on_success", on_success, "obj", "action", "ctx")
     wanted = _data_type(reconcile) if data is None else None
     if wanted is not None:
         raise RequestError(f"the reconciler {name_of(reconcile)} takes a Context[{getattr(wanted, '__name__', wanted)}]"
@@ -39,16 +41,34 @@ def check_functions(reconcile: Any, error_policy: Any, data: Any) -> None:
 
 def check_gone(on_gone: Any) -> None:
     """Raises RequestError for what is no function `(ref, ctx)`."""
-    if on_gone is None:
-        return
-    if not callable(on_gone):
-        raise RequestError(f"on_gone is a function (ref, ctx), not {on_gone!r}")
-    if (wrong := misfit(on_gone, ("ref", "ctx"))) is not None:
-        raise RequestError(f"on_gone, {name_of(on_gone)}, {wrong}")
+    if on_gone is not None:
+        check_callback("on_gone", on_gone, "ref", "ctx")
+
+
+def check_callback(what: str, callback: Any, *arguments: str) -> None:
+    """Raises RequestError for what cannot be called with these arguments."""
+    if not callable(callback):
+        raise RequestError(f"{what} is a function ({', '.join(arguments)}), not {callback!r}")
+    if (wrong := misfit(callback, arguments)) is not None:
+        raise RequestError(f"{what}, {name_of(callback)}, {wrong}")
+
+
+def check_type(what: str, value: Any, kind: type, example: str) -> None:
+    """Raises RequestError, with an example of what was meant, for a value that is not of this type."""
+    if not isinstance(value, kind):
+        raise RequestError(f"{what} is a {kind.__name__}, such as {example}, not {value!r}")
+
+
+def check_predicate(predicate: Any) -> None:
+    """Raises RequestError for what is no predicate: a plain function has to say what it decides."""
+    if predicate is not None:
+        check_type("predicate", predicate, Predicate, "predicates.generation or predicates.when(function)")
 
 
 def duration_of(what: str, duration: Duration) -> float:
     """`duration` in seconds. Raises RequestError when it is negative, or no number at all."""
+    if not isinstance(duration, int | float | timedelta):
+        raise RequestError(f"{what} is seconds or a timedelta, not {duration!r}")
     length = seconds(duration)
     if not length >= 0:
         raise RequestError(f"{what} must be at least 0 seconds, not {duration}")

@@ -27,6 +27,7 @@ from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.reconcile.context import Environment
 from kubectl_runtime.runtime.reconcile.executor import Executor
 from kubectl_runtime.runtime.reconcile.invoker import Invoker
+from kubectl_runtime.runtime.reconcile.outage_log import OutageLog
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.reconcile.run_timeouts import RunTimeouts
 from kubectl_runtime.runtime.reconcile.runner import Execute, Runner
@@ -77,7 +78,8 @@ class Assembly(Generic[K]):
             recorder=self.recorder, run_timeout=plan.run_timeout)
         brake = None if plan.retry_rate is None else RetryBrake(plan.retry_rate)
         queue = WorkQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait, brake=brake), brake)
-        execute: Execute = Invoker(reconcile, error_policy, self.store, environment, on_result=plan.on_result)
+        execute: Execute = Invoker(reconcile, error_policy, self.store, environment, on_result=plan.on_result,
+                                    on_crowd=self._wake)
         if plan.on_gone is not None:
             execute = with_gone(execute, plan.on_gone, self.store, environment)
         self._timeouts = RunTimeouts(plan.run_timeout, self.shutdown, plan.clock, self._wake)
@@ -91,6 +93,7 @@ class Assembly(Generic[K]):
                              logger=self.logger, timeout=plan.sync_timeout,
                              then="reconciling" if plan.hold is None else "ready to reconcile")
         self._resync = Resync(plan.resync, self.inbox.trigger_everything, plan.clock, self._rng)
+        self._outage = OutageLog(self.logger, plan.clock, self.runner.failing, plan.retry_rate)
         self._plan_pulls()
         self.shutdown.draining.on_set(self._drain)
         self.shutdown.aborted.on_set(self.runner.wake)
@@ -130,14 +133,13 @@ class Assembly(Generic[K]):
         self._timeouts.see_through()
 
     def housekeeping(self) -> float | None:
-        """What the dispatcher does besides: the gate's warnings, the resync, the ends of runs whose time is up; the
-        seconds until it is due again.
+        """What the dispatcher does besides: the gate's warnings, the resync, the ends of runs whose time is up, a look
+        at how many fail; the seconds until it is due again.
 
         Raises SyncTimeoutError when the stores have not been complete in time.
         """
-        waits = [wait for wait in (self.gate.check(), self._resync.check(), self._timeouts.check())
-                 if wait is not None]
-        return min(waits, default=None)
+        checks = self.gate.check(), self._resync.check(), self._timeouts.check(), self._outage.check()
+        return min((wait for wait in checks if wait is not None), default=None)
 
     def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
         """The store of a watched kind. Raises RequestError when this controller does not watch it."""

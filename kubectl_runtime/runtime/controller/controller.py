@@ -30,8 +30,11 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.runtime.controller.arguments import (
     check_api,
+    check_callback,
     check_functions,
     check_gone,
+    check_predicate,
+    check_type,
     duration_of,
     functions_of,
     period_of,
@@ -97,7 +100,12 @@ class Controller(Watched[K]):
         Raises RequestError when a number or a function makes no sense, TypeError for an observer that is none.
         """
         check_api(api, "Controller")
+        check_type("watch", watch, WatcherConfig, "WatcherConfig(label_selector=\"app=web\")")
+        check_type("watch_backoff", watch_backoff, WatchBackoff, "WatchBackoff(maximum=10)")
+        check_predicate(predicate)
         check_gone(on_gone)
+        if modify is not None:
+            check_callback("modify", modify, "obj")
         reader = reader_of(as_configured(apis_of(api)[0], watch).kind)
         feed = Feed(api.resource, reader, [one.namespace for one in apis_of(api)], _clock_of(api.client))
         subscription = trigger_self(api.resource, predicate=predicate, run_gone=on_gone is not None)
@@ -156,6 +164,7 @@ class Controller(Watched[K]):
 
         For `run` in a thread of the program's own.
         """
+        check_type("stop", stop, StopToken, "StopToken()")
         self._plan = replace(self._plan, stop=stop, grace=duration_of("grace", grace))
         return self
 
@@ -164,6 +173,7 @@ class Controller(Watched[K]):
 
         It must be safe for several threads. What it raises is logged.
         """
+        check_callback("on_result", callback, "report")
         self._plan = replace(self._plan, on_result=callback)
         return self
 
@@ -258,11 +268,14 @@ def _plan(main: WatchPlan | MainStream, client: Client, name: str | None, concur
           max_wait: Duration | None, backoff: KeyBackoff, sync_timeout: Duration | None, observer: Observer | None,
           executor: Executor | None, retry_rate: float | None, run_timeout: Duration | None) -> Plan:
     """What both kinds of controllers are told. Raises as `Controller`."""
-    if not isinstance(concurrency, int) or concurrency < 1:
+    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
         raise RequestError(f"concurrency must be a whole number of at least 1, not {concurrency}")
     quiet, longest = duration_of("debounce", debounce), None if max_wait is None else duration_of("max_wait", max_wait)
     if longest is not None and longest < quiet:
         raise RequestError(f"debounce must be at most max_wait, not {debounce} and {max_wait}")
+    check_type("backoff", backoff, KeyBackoff, "KeyBackoff(maximum=60)")
+    if name is not None:
+        check_type("name", name, str, "'web'")
     if retry_rate is not None:
         RetryBrake(retry_rate)  # refuses a number that makes no sense
     resource = main.api.resource if isinstance(main, WatchPlan) else main.store.resource

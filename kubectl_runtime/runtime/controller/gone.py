@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.runtime.controller.plan import GoneFunction
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.reconcile.action import Action
@@ -19,30 +19,23 @@ from kubectl_runtime.runtime.reconcile.runner import Execute
 from kubectl_runtime.runtime.reflector.store import Store
 
 
-class _GoneObject:
-    """Stands where an object would, and has nothing but its name."""
-
-    uid = resource_version = ""
-    generation = None
-
-    def __init__(self, ref: ObjectRef) -> None:
-        self.ref = ref
-
-
 class _Absent:
-    """Stands where a store would, in which each key has its stand-in."""
+    """Stands where a store would, in which each key has a record of nothing but its name."""
 
     def __init__(self, store: Store[Any]) -> None:
         self._resource = store.resource
 
-    def get(self, name: str, namespace: str | None) -> _GoneObject:
-        return _GoneObject(ObjectRef(self._resource, name, namespace))
+    def record(self, name: str, namespace: str | None) -> Record:
+        return Record(Head(name=name, namespace=namespace), self._resource, b"")
+
+    def reader(self, record: Record) -> Record:
+        return record
 
 
 def with_gone(invoke: Execute, on_gone: GoneFunction, store: Store[Any], environment: Environment[Any]) -> Execute:
     """`invoke` for objects that are stored, `on_gone(ref, ctx)` for those that are not."""
 
-    def let_go(_obj: _GoneObject, ctx: Context[Any]) -> Action:
+    def let_go(_obj: Record, ctx: Context[Any]) -> Action:
         on_gone(ctx.ref, ctx)
         return Action.await_change()
 
@@ -51,6 +44,6 @@ def with_gone(invoke: Execute, on_gone: GoneFunction, store: Store[Any], environ
 
     def execute(run: Run) -> Outcome:
         ref = run.request.ref
-        return invoke_gone(run) if store.get(ref.name, ref.namespace) is None else invoke(run)
+        return invoke_gone(run) if store.record(ref.name, ref.namespace) is None else invoke(run)
 
     return execute

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.controller.arguments import check_api
+from kubectl_runtime.runtime.controller.arguments import check_api, check_predicate, check_type
 from kubectl_runtime.runtime.controller.plan import Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.triggers.predicates import Predicate
@@ -51,6 +51,8 @@ class Watched(Generic[K]):
         `controller: true`.
         """
         check_api(api, "owns")
+        check_type("watch", watch, WatcherConfig, "WatcherConfig()")
+        check_predicate(predicate)
         subscription = trigger_owners(self._plan.resource, predicate=predicate, controller_only=controller_only)
         return self._watch(WatchPlan(api.with_metadata_only(), watch, subscription))
 
@@ -71,6 +73,8 @@ class Watched(Generic[K]):
         What it raises is logged, and that event triggers nothing.
         """
         check_api(api, "watches")
+        check_type("watch", watch, WatcherConfig, "WatcherConfig()")
+        check_predicate(predicate)
         check_mapper(mapper, on)
         return self._watch(WatchPlan(api, watch, trigger_others(mapper, predicate=predicate, on=on)))
 

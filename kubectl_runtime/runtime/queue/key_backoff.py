@@ -16,6 +16,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+import msgspec
+
 from kubectl_runtime.core.base.backoff import ExponentialBackoff
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.runtime.queue.own_writes import Version
@@ -57,8 +59,7 @@ class KeyBackoff:
 DEFAULT_KEY_BACKOFF = KeyBackoff()
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(msgspec.Struct, frozen=True, gc=False):
     """What a run reconciled: an object, and the generation of its spec where its kind counts them."""
 
     uid: str

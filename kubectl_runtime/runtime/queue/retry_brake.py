@@ -33,8 +33,9 @@ class RetryBrake:
 
     def __init__(self, rate: float = RETRY_RATE) -> None:
         """`rate`: the lowest, in retries a second. Raises RequestError when it is no positive number."""
-        if not 0 < rate < float("inf"):
-            raise RequestError(f"retry_rate is the retries a second while runs fail, or None for no limit; not {rate}")
+        if not isinstance(rate, int | float) or not 0 < rate < float("inf"):
+            raise RequestError(f"retry_rate is the retries a second while runs fail, or None for no limit; "
+                               f"not {rate!r}")
         self._lowest = float(rate)
         self._rate = self._lowest
         self._tokens = float(BURST)

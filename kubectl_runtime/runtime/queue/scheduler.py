@@ -144,7 +144,7 @@ class Scheduler(Generic[K, M]):
         """Take out the entry whose turn it is and whose key is not `running`; None when there is none."""
         self._promote(now)
         while True:
-            turn = self._fresh_in_a_row >= BULK_TURN - 1 and len(self._bulk)
+            turn = self._fresh_in_a_row >= BULK_TURN - 1 and self._bulk.items and len(self._bulk)
             entry = (self._bulk if turn else self._fresh).pop() or self._bulk.pop()
             if entry is None:
                 return None
@@ -228,7 +228,8 @@ class Scheduler(Generic[K, M]):
 
     def _place(self, entry: Entry[K, M], now: float) -> None:
         if entry.at <= now:
-            self._promote(now)  # those that were due before this one go first
+            if self._heap or self._braked.items:
+                self._promote(now)  # those that were due before this one go first
             self._due(entry)
             if entry.place == BRAKED:
                 self._admit(now)

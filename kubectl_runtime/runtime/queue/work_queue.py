@@ -77,6 +77,11 @@ class WorkQueue:
         """How many keys failed the last time they ran."""
         return len(self._failures)
 
+    @property
+    def held_back(self) -> int:
+        """How many retries are due and wait for the brake."""
+        return self._scheduler.held_back
+
     def __len__(self) -> int:
         """How many keys are scheduled, due or not."""
         return len(self._scheduler)

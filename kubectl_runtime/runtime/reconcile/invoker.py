@@ -14,15 +14,13 @@ except KeyboardInterrupt in the main thread (a simulation's). Holds no lock.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.core.objects.invalid import InvalidObject
 from kubectl_runtime.runtime.events.writing import TERMINATING
 from kubectl_runtime.runtime.logs import this_run
 from kubectl_runtime.runtime.queue.key_backoff import Subject
@@ -49,44 +47,40 @@ class Invoker:
     """Runs one controller's reconciler. Safe to use from any thread."""
 
     def __init__(self, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None, store: Store[Any],
-                 environment: Environment[Any], *, on_result: ResultCallback | None = None) -> None:
+                 environment: Environment[Any], *, on_result: ResultCallback | None = None,
+                 on_crowd: Callable[[], object] = lambda: None) -> None:
         """Without an `error_policy` a failing key waits its backoff. `on_result` hears how each run ended that called
-        the reconciler, in the thread of the run."""
+        the reconciler, in the thread of the run. `on_crowd`: see `RunLog`."""
         self._reconcile = reconcile
         self._on_success = success_function(reconcile)
         self._error_policy = error_policy
         self._store = store
         self._environment = environment
         self._on_result = on_result
-        self._log = RunLog(environment.logger, environment.clock)
+        self._log = RunLog(environment.logger, environment.clock, on_crowd)
         self._loops = LoopDetector(environment.logger, environment.clock)
 
     def __call__(self, run: Run) -> Outcome:
         """Reconcile the object of `run` as the store has it now."""
         ref = run.request.ref
-        obj = self._store.get(ref.name, ref.namespace)
-        if obj is None:
+        record = self._store.record(ref.name, ref.namespace)
+        if record is None:
             return GONE
-        if obj.resource_version in run.waits_beyond:
+        head = record.head
+        if head.resource_version in run.waits_beyond:
             return SKIPPED
-        invalid = isinstance(obj, InvalidObject)
-        run.looks_at(Subject(obj.uid, None if invalid else obj.generation))
-        ctx: Context[Any] = Context(self._environment, run, obj.uid)
-        with self._inside(run, ctx):
-            outcome = self._failed(obj, obj.error, ctx, run) if invalid else self._run(obj, ctx, run)
-            self._tell(run, ctx, outcome)
-        return outcome
-
-    @contextmanager
-    def _inside(self, run: Run, ctx: Context[Any]) -> Iterator[None]:
-        """Writes and log lines of this thread belong to `run`."""
-        enter_run(run, self._environment.stored)
+        obj, invalid = self._store.reader(record), record.problem is not None
+        run.looks_at(Subject(head.uid, None if invalid else head.generation))
+        ctx: Context[Any] = Context(self._environment, run, head.uid)
+        enter_run(run, self._environment.stored)  # writes and log lines of this thread belong to `run` from now on
         token = this_run.set(ctx)
         try:
-            yield
+            outcome = self._failed(obj, obj.error, ctx, run) if invalid else self._run(obj, ctx, run)
+            self._tell(run, ctx, outcome)
         finally:
             this_run.reset(token)
             enter_run(None)
+        return outcome
 
     def _run(self, obj: Any, ctx: Context[Any], run: Run) -> Outcome:
         try:
@@ -130,11 +124,12 @@ class Invoker:
 
     def _tell(self, run: Run, ctx: Context[Any], outcome: Outcome) -> None:
         environment = self._environment
-        took = environment.clock.monotonic() - run.started
+        now = environment.clock.monotonic()
+        took = now - run.started
         if environment.run_timeout is not None and took > environment.run_timeout:
             self._log.overdue(ctx, took, environment.run_timeout)
-        self._log.ended(run, ctx, outcome)
-        self._loops.ended(run, outcome)
+        self._log.ended(run, ctx, outcome, now)
+        self._loops.ended(run, outcome, now)
         if self._on_result is not None:
             report = RunReport(ctx.ref, outcome.result, took, ctx.attempt, ctx.reason, ctx.reconcile_id, outcome.delay,
                                outcome.error)

@@ -72,21 +72,20 @@ class LoopDetector:
         self._lock = threading.Lock()
         self._trails: OrderedDict[Key, _Trail] = OrderedDict()
 
-    def ended(self, run: Run, outcome: Outcome) -> None:
+    def ended(self, run: Run, outcome: Outcome, now: float) -> None:
         """A run ended. Runs of one key end one after the other, so its trail is this thread's meanwhile."""
         soon = outcome.streak is SOON
         writes = run.writes.versions()
+        if not writes and not soon and run.key not in self._trails:  # most runs, which need not wait for the lock
+            return
         with self._lock:
             trail = self._trails.get(run.key)
             if trail is None:
-                if not writes and not soon:
-                    return
                 trail = self._trails[run.key] = _Trail()
                 if len(self._trails) > MOST_KEYS:
                     self._trails.popitem(last=False)
             elif writes or soon:
                 self._trails.move_to_end(run.key)
-        now = self._clock.monotonic()
         self._follow(trail, run, writes, soon, now)
         if writes:
             self._compare(trail, run, now)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,9 +89,11 @@ class Crowd:
 class RunLog:
     """One controller's."""
 
-    def __init__(self, logger: GuardedLogger, clock: Clock) -> None:
+    def __init__(self, logger: GuardedLogger, clock: Clock, on_crowd: Callable[[], object] = lambda: None) -> None:
+        """`on_crowd` is called where many fail alike, so that they are counted; it must not block."""
         self._logger = logger
         self._clock = clock
+        self._on_crowd = on_crowd
         self._lock = threading.Lock()
         self._failures: dict[Alike, Crowd] = {}
         self._recoveries: dict[Alike, Crowd] = {}
@@ -111,9 +114,8 @@ class RunLog:
             self._still_fails(told, ctx, outcome, error, now)
         return told
 
-    def ended(self, run: Run, ctx: Context[Any], outcome: Outcome) -> None:
+    def ended(self, run: Run, ctx: Context[Any], outcome: Outcome, now: float) -> None:
         """A run ended, well or not."""
-        now = self._clock.monotonic()
         if isinstance(run.told, Told) and outcome.result in (RunResult.SUCCESS, RunResult.REQUEUE_AFTER):
             self._recovered(run.told, ctx, now)
         if self._logger.isEnabledFor(logging.DEBUG):
@@ -135,6 +137,7 @@ class RunLog:
         if together:
             self._say(level, ctx, "%d objects have failed alike (%s) within %s, the last one %s: %s", count,
                       _alike(told.alike), readable(age), said(ctx.ref), told.text)
+            self._on_crowd()
             return
         trace = None if isinstance(error, KubeError) else error
         self._say(level, ctx, "%s: %s (attempt %d, %s): %s%s", said(ctx.ref), what, told.attempts, _again(outcome),

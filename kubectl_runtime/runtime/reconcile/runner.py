@@ -126,6 +126,11 @@ class Runner:
         with self._lock:
             return len(self._queue)
 
+    def failing(self) -> tuple[int, int]:
+        """How many keys failed the last time they ran, and how many of their retries the brake holds back."""
+        with self._lock:
+            return self._queue.failing, self._queue.held_back
+
     def dispatcher_late(self) -> float:
         """Since how many seconds the dispatcher should have begun to wait, or ended its wait; 0 when all is well. Takes
         no lock, so that it answers also when the dispatcher is stuck with it."""

@@ -24,7 +24,7 @@ Records go in and out; `reflector` is the form for streams of readers. For one t
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from kubectl_runtime.core.base.keys import Key, key_of
@@ -156,7 +156,7 @@ class Reflector:
 
 
 def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,
-              relist_triggers: bool = False) -> Iterator[Event[K]]:
+              relist_triggers: bool = False) -> Generator[Event[K]]:
     """The store is written in passing; yields what each event changed, with fresh readers.
 
     `events` carry readers, as those of `watcher` do. Closes `events` when it is closed.

@@ -157,9 +157,13 @@ class Store(Generic[K]):
         with self._state.condition:
             return [*self._state.shown.values()]
 
-    def record(self, ref: ObjectRef) -> Record | None:
-        """The object with this ref as it is stored; None when the store has none. RequestError as for `get`."""
-        return self._record(ref, None)
+    def record(self, key: ObjectRef | str, namespace: str | None = None) -> Record | None:
+        """As `get`, but the object in the form it is stored."""
+        return self._record(key, namespace)
+
+    def reader(self, record: Record) -> K:
+        """A fresh reader of a record of this store: what `get` makes of it."""
+        return self._read(record)
 
     def find(self, predicate: Callable[[K], bool]) -> K | None:
         """Some object for which `predicate` is true, or None. What `predicate` raises is passed on."""

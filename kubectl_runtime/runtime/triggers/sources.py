@@ -44,7 +44,8 @@ ToRequests = Callable[[Any], Iterable[ReconcileRequest]]
 
 def check_source(source: object) -> None:
     """Raises RequestError for what is neither an iterable nor a queue."""
-    if not isinstance(source, Iterable) and not callable(getattr(source, "get", None)):
+    texts = isinstance(source, str | bytes)
+    if texts or (not isinstance(source, Iterable) and not callable(getattr(source, "get", None))):
         raise RequestError(f"a trigger source is an iterable or a queue, not {type(source).__name__}")
 
 

@@ -11,7 +11,7 @@ raises: that is reported and the next event follows.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration
@@ -30,17 +30,17 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-def applied_objects(events: Iterable[Event[K]]) -> Iterator[K]:
+def applied_objects(events: Iterable[Event[K]]) -> Generator[K]:
     """The objects that exist or changed, without those that were deleted."""
     return _objects(events, (InitApply, Apply))
 
 
-def touched_objects(events: Iterable[Event[K]]) -> Iterator[K]:
+def touched_objects(events: Iterable[Event[K]]) -> Generator[K]:
     """The objects that exist, changed or were deleted."""
     return _objects(events, (InitApply, Apply, Delete))
 
 
-def modify(events: Iterable[Event[K]], change: Callable[[K], object]) -> Iterator[Event[K]]:
+def modify(events: Iterable[Event[K]], change: Callable[[K], object]) -> Generator[Event[K]]:
     """Let `change` prune each object in place. A store further on keeps only what is left, marked as partial, so that
     it cannot replace the object on the server. When `change` raises, the object goes on as it came."""
     with closing_source(events):
@@ -49,7 +49,7 @@ def modify(events: Iterable[Event[K]], change: Callable[[K], object]) -> Iterato
 
 
 def predicate_filter(stream: Iterable[T], predicate: Predicate[Any], *, ttl: Duration = TTL,
-                     clock: Clock = SYSTEM_CLOCK) -> Iterator[T]:
+                     clock: Clock = SYSTEM_CLOCK) -> Generator[T]:
     """The objects, or the events, that `predicate` lets pass. It keeps the last state of each object, bounded as
     `PredicateCache` says; in a controller `predicate=` keeps nothing.
 
@@ -62,29 +62,29 @@ def predicate_filter(stream: Iterable[T], predicate: Predicate[Any], *, ttl: Dur
                 yield item
 
 
-def trigger_self(events: Iterable[Event[Any]], resource: HasApiResource | ApiResource) -> Iterator[ReconcileRequest]:
+def trigger_self(events: Iterable[Event[Any]], resource: HasApiResource | ApiResource) -> Generator[ReconcileRequest]:
     """A request for each touched object of `resource`."""
     return _requests(events, triggers.trigger_self(resource))
 
 
-def trigger_owners(events: Iterable[Event[Any]], owner: HasApiResource | ApiResource) -> Iterator[ReconcileRequest]:
+def trigger_owners(events: Iterable[Event[Any]], owner: HasApiResource | ApiResource) -> Generator[ReconcileRequest]:
     """Requests for the owners of this kind of each touched object."""
     return _requests(events, triggers.trigger_owners(owner))
 
 
-def trigger_others(events: Iterable[Event[K]], mapper: Mapper[K]) -> Iterator[ReconcileRequest]:
+def trigger_others(events: Iterable[Event[K]], mapper: Mapper[K]) -> Generator[ReconcileRequest]:
     """Requests for what `mapper` makes of each touched object; EVERYTHING is `EVERYTHING_REF`."""
     return _requests(events, triggers.trigger_others(mapper))
 
 
-def _objects(events: Iterable[Event[K]], kinds: tuple[type, ...]) -> Iterator[K]:
+def _objects(events: Iterable[Event[K]], kinds: tuple[type, ...]) -> Generator[K]:
     with closing_source(events):
         for event in events:
             if isinstance(event, kinds):
                 yield event.obj  # type: ignore[union-attr]  # all of `kinds` carry an object
 
 
-def _requests(events: Iterable[Event[Any]], subscription: Subscription) -> Iterator[ReconcileRequest]:
+def _requests(events: Iterable[Event[Any]], subscription: Subscription) -> Generator[ReconcileRequest]:
     where = name_of(subscription)
     with closing_source(events):
         for event in events:

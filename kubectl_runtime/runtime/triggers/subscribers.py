@@ -18,7 +18,7 @@ from typing import Any
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink, Subscription
+from kubectl_runtime.runtime.triggers.triggers import OfHeads, ReconcileRequest, Sink, Subscription
 from kubectl_runtime.runtime.usercode import guarded, guarded_logger, name_of
 from kubectl_runtime.runtime.watcher.event import INIT, Event, obj_of, with_obj
 
@@ -38,9 +38,9 @@ class Subscriber:
                  stop: StopToken, on_complete: Callable[[], None]) -> None:
         """`on_complete` is for the watch to call, when a list is complete."""
         self.on_complete = on_complete
-        self._subscription = subscription
+        self._subscription = subscription.requests if isinstance(subscription, OfHeads) else subscription
         self._sink = sink
-        self._read = read
+        self._read = None if isinstance(subscription, OfHeads) else read
         self._clock = clock
         self._stop = stop
         self._name = name_of(subscription)
@@ -91,17 +91,19 @@ class Subscriber:
 
     def _collect(self, changes: Iterator[Event[Record]], requests: list[ReconcileRequest]) -> bool:
         """Add to `requests` what follows from `changes`; True when there are no more of them."""
-        monotonic = self._clock.monotonic
+        monotonic, subscription, read = self._clock.monotonic, self._subscription, self._read
+        began = monotonic()
         for change in changes:
             self._current = change
-            began = monotonic()
             try:
                 # The reader is made for this subscription alone: what it changes in it, nobody else sees.
-                requests.extend(self._subscription(with_obj(change, self._read)))
+                requests.extend(subscription(change if read is None else with_obj(change, read)))
             finally:
-                if (took := monotonic() - began) > SLOW_SECONDS:
+                if (ended := monotonic()) - began > SLOW_SECONDS:
                     log.warning("%s took %.0f ms for %s: what a watch calls must not block, or its events come late",
-                                self._name, took * 1000, _described(change))
+                                self._name, (ended - began) * 1000, _described(change))
+                    ended = monotonic()
+                began = ended
         return True
 
     def _told(self, *_: object) -> str:

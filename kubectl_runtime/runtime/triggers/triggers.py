@@ -60,6 +60,19 @@ class ReconcileRequest(msgspec.Struct, frozen=True):
 Subscription: TypeAlias = Callable[[Event[Any]], Iterable[ReconcileRequest]]
 """Called by the watch's thread for each event; must not block. It sees `Apply`, `Delete` and `InitDone`."""
 
+class OfHeads:
+    """A subscription that looks at nothing but names and versions. A watch gives it the stored records as they are:
+    no reader has to be made for it."""
+
+    __slots__ = ("requests",)
+
+    def __init__(self, requests: Subscription) -> None:
+        self.requests = requests
+
+    def __call__(self, event: Event[Any]) -> Iterable[ReconcileRequest]:
+        return self.requests(event)
+
+
 Sink: TypeAlias = Callable[[list[ReconcileRequest]], None]
 """Takes the requests of one batch of events, in order; never called with an empty list. Must not block or raise."""
 
@@ -107,7 +120,7 @@ def trigger_self(resource: HasApiResource | ApiResource, *, predicate: Predicate
             return (request, ReconcileRequest(ref, Reason.OBJECT_GONE))
         return (request,)
 
-    return requests
+    return OfHeads(requests) if predicate is None else requests
 
 
 def trigger_owners(owner: HasApiResource | ApiResource, *, predicate: Predicate[Any] | None = None,

@@ -71,13 +71,13 @@ def watch_steps(api: WatchApi[Any], config: WatcherConfig = DEFAULT_CONFIG, stop
 
 @overload
 def watcher(api: WatchApi[K], config: WatcherConfig = ..., stop: StopToken | None = ..., *, backoff: WatchBackoff = ...,
-            clock: Clock = ..., rng: random.Random | None = ...) -> Iterator[Event[K]]: ...
+            clock: Clock = ..., rng: random.Random | None = ...) -> Generator[Event[K]]: ...
 @overload
 def watcher(api: WatchApi[K], config: WatcherConfig = ..., stop: StopToken | None = ..., *, backoff: None,
-            clock: Clock = ..., rng: random.Random | None = ...) -> Iterator[Event[K] | Failed]: ...
+            clock: Clock = ..., rng: random.Random | None = ...) -> Generator[Event[K] | Failed]: ...
 def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
             backoff: WatchBackoff | None = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
-            rng: random.Random | None = None) -> Iterator[Event[K]] | Iterator[Event[K] | Failed]:
+            rng: random.Random | None = None) -> Generator[Event[K]] | Generator[Event[K] | Failed]:
     """Everything that exists, then everything that changes, until `stop` is set (None: until it is closed).
 
     With `backoff=None` failures come out as `Failed` and nothing is waited for or logged: the consumer has to pace it.
@@ -102,14 +102,14 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
 
 def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
                      backoff: WatchBackoff = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
-                     rng: random.Random | None = None) -> Iterator[Event[K]]:
+                     rng: random.Random | None = None) -> Generator[Event[K]]:
     """As `watcher`, but only metadata is requested, sent and kept."""
     return watcher(api.with_metadata_only(), config, stop, backoff=backoff, clock=clock, rng=rng)
 
 
 def watch_object(api: WatchApi[K], name: str, config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
                  backoff: WatchBackoff = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
-                 rng: random.Random | None = None) -> Iterator[K | None]:
+                 rng: random.Random | None = None) -> Generator[K | None]:
     """The object `name` as it is now, then each new version of it; None when it does not exist, and when it goes.
 
     Nothing is yielded twice, also after breaks; when the object was deleted and made anew in the meantime, None comes
@@ -155,7 +155,7 @@ def _version(obj: Any) -> tuple[str, str] | None:
     return None if obj is None else (obj.uid, obj.resource_version)
 
 
-def readers(steps: Iterable[Any], read: Callable[[Record], Any]) -> Iterator[Any]:
+def readers(steps: Iterable[Any], read: Callable[[Record], Any]) -> Generator[Any]:
     """The steps with a reader of its own for each record."""
     with closing_source(steps):
         for step in steps:

@@ -23,7 +23,8 @@ NAIVE = datetime(2026, 1, 1)
 NAN, INF = float("nan"), float("inf")
 
 
-@pytest.mark.parametrize("value", [NAN, INF, -INF, NAIVE, timedelta(seconds=5), b"x", object(), "\ud800"], ids=repr)
+@pytest.mark.parametrize("value", [NAN, INF, -INF, NAIVE, timedelta(seconds=5), b"x", object(), "\ud800"],
+                         ids=lambda value: "an object" if type(value) is object else repr(value))
 @pytest.mark.parametrize("wrap", [lambda value: {"r": value}, lambda value: {"l": [1, {"r": value}]},
                                   lambda value: ({"r": value},)], ids=["map", "list", "tuple"])
 def test_what_json_cannot_carry_is_refused_in_every_body(value: Any, wrap: Any) -> None:

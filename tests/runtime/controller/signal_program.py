@@ -17,9 +17,11 @@ from typing import Any
 
 from kubectl_runtime import Action, Api, Client, Config, Context, Controller, ControllerError, Running
 from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.runtime.controller import signals
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
 forever = threading.Event()
+asked_again = threading.Event()
 cluster = FakeCluster(blocking=True)
 run_numbers = count(1)
 
@@ -46,10 +48,10 @@ def patient(obj: Parent, ctx: Context[Any]) -> Action:
     return Action.await_change()
 
 
-def slow(obj: Parent, ctx: Context[Any]) -> Action:
-    """Takes longer than two signals are taken for one."""
+def until_asked_again(obj: Parent, ctx: Context[Any]) -> Action:
+    """Ends when the program's own handler has got a signal."""
     say("begun")
-    threading.Event().wait(2)
+    asked_again.wait(20)
     return Action.await_change()
 
 
@@ -102,13 +104,20 @@ def ended_by_itself() -> None:
     say("custom-is-back" if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL else "lost")
 
 
+def begin_and_wait(begun: Any) -> None:
+    begun.set()
+    forever.wait(60)
+
+
 def pool_of_children() -> None:
     """Forked children of a program whose controller obeys signals."""
     with controller().shutdown_on_signal().start(patient) as running:
         running.wait_until_ready(10)
         context = multiprocessing.get_context("fork")
-        child = context.Process(target=forever.wait, args=(60,))
+        begun = context.Event()
+        child = context.Process(target=begin_and_wait, args=(begun,))
         child.start()
+        begun.wait(10)  # Python itself drops a signal that comes before the child has begun
         child.terminate()
         child.join(10)
         say(f"child-{child.exitcode}")
@@ -137,9 +146,12 @@ def main(scenario: str) -> None:
     stages.setLevel(logging.INFO)
     for number in range(20):
         cluster.put(Parent, f"p{number}", number)
-    custom = []
     if scenario == "custom-handler":
-        signal.signal(signal.SIGTERM, lambda *_: (say("custom-handler"), custom.append(1)))
+        signal.signal(signal.SIGTERM, lambda *_: (say("custom-handler"), asked_again.set()))
+    if scenario in ("custom-handler", "stuck-for-long"):
+        signals.SAME_STOP = 0.0  # no signal is taken for the one before
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # the tests run in the background of a shell
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     if scenario == "unready":
         cluster.failing.add(Child.api_resource)
@@ -209,7 +221,7 @@ def main(scenario: str) -> None:
             running.wait()
             say("noticed")
     else:
-        reconcilers = {"busy": busy, "patient": patient, "custom-handler": slow, "stuck": stuck_in_here,
+        reconcilers = {"busy": busy, "patient": patient, "custom-handler": until_asked_again, "stuck": stuck_in_here,
                        "stuck-for-long": stuck_in_here, "inside": kills_itself, "unready": busy, "backoff": failing}
         try:
             if scenario == "keyboard":

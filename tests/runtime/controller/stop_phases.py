@@ -2,8 +2,9 @@
 
     python -m tests.runtime.controller.stop_phases [ROUNDS]     prints the largest time of each phase, and of all
 
-Each phase is a context manager that gives a started controller, once it is in the phase (as far as that can be seen
-from outside: a thread that is not yet in the kernel makes it only easier).
+Each phase is a context manager that gives a started controller, once it is in the phase: its threads are in the calls
+in which they are to be interrupted (as far as a stack shows it: a thread that is not yet in the kernel makes it only
+easier).
 """
 from __future__ import annotations
 
@@ -23,20 +24,40 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.runtime.reflector.reflector import reflector
 from kubectl_runtime.runtime.reflector.store_writer import store
+from kubectl_runtime.runtime.shutdown import stack_of
+from kubectl_runtime.runtime.watcher.watch_state import Phase
 from kubectl_runtime.runtime.watcher.watcher import watcher
 from tests.client.wire_server import Peer, WireServer
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
 GRACE = 20.0
-SETTLE = 0.15
-"""Seconds until a thread is surely in the call in which it is to be interrupted."""
+LIMIT = 20.0
+"""Seconds after which a controller never comes into a phase."""
 
-Phase = Callable[[], AbstractContextManager[Running[Any]]]
-PHASES: dict[str, Phase] = {}
+Enter = Callable[[], AbstractContextManager[Running[Any]]]
+PHASES: dict[str, Enter] = {}
 
 
 def phase(enter: Callable[[], Iterator[Running[Any]]]) -> None:
     PHASES[enter.__name__.replace("_", " ")] = contextmanager(enter)
+
+
+def until(reached: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + LIMIT
+    while not reached():
+        assert time.monotonic() < deadline, "the phase was not reached"
+        threading.Event().wait(0.001)
+
+
+def until_in(running: Running[Any], threads: str, call: str) -> None:
+    """Wait until each of its threads with `threads` in their name has this call on its stack."""
+    def stacks() -> list[str]:
+        own = (*running._threads.own, *running._threads.sources)
+        return [stack_of(thread.ident) for thread in own if threads in thread.name]
+
+    assert stacks()
+    until(lambda: all(call in stack for stack in stacks()))
 
 
 def do_nothing(obj: Any, ctx: Context[Any]) -> Action:
@@ -66,7 +87,7 @@ def connecting() -> Iterator[Running[Any]]:
             waiting.setblocking(False)
             waiting.connect_ex(listening.getsockname())
         running = on(of(listening.getsockname()[1])).start(do_nothing)
-        time.sleep(SETTLE)
+        until_in(running, "watch", "in dial")
         yield running
 
 
@@ -74,7 +95,7 @@ def connecting() -> Iterator[Running[Any]]:
 def in_a_TLS_handshake() -> Iterator[Running[Any]]:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         running = on(of(silent.getsockname()[1], "https")).start(do_nothing)
-        time.sleep(SETTLE)
+        until_in(running, "watch", ".do_handshake()")
         yield running
 
 
@@ -86,7 +107,7 @@ def a_frozen_server() -> Iterator[Running[Any]]:
 
     with WireServer(serve) as server, server.client() as client:
         running = on(client).start(do_nothing)
-        time.sleep(SETTLE)
+        until_in(running, "watch", ".recv_into(")
         yield running
 
 
@@ -99,7 +120,7 @@ def half_a_list() -> Iterator[Running[Any]]:
 
     with WireServer(serve) as server, server.client() as client:
         running = on(client).start(do_nothing)
-        time.sleep(SETTLE)
+        until_in(running, "watch", ".recv_into(")
         yield running
 
 
@@ -108,7 +129,7 @@ def a_server_that_refuses() -> Iterator[Running[Any]]:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     running = on(of(port)).start(do_nothing)
-    time.sleep(SETTLE)
+    until(lambda: all(state.phase is Phase.WAITING for state in running.watch_states.values()))
     yield running
 
 
@@ -117,7 +138,7 @@ def converged_with_open_watches() -> Iterator[Running[Any]]:
     with ApiServer() as server, server.client() as client:
         running = on(client).start(lambda obj, ctx: Action.requeue(300))
         running.wait_until_ready(GRACE)
-        time.sleep(SETTLE)
+        until_in(running, "watch", ".recv_into(")
         yield running
 
 
@@ -132,7 +153,7 @@ def keys_in_backoff() -> Iterator[Running[Any]]:
 
     running = Controller(cluster.api(Parent)).start(fail, error_policy=lambda obj, error, ctx: Action.requeue(60))
     running.wait_until_ready(GRACE)
-    time.sleep(SETTLE)
+    until(lambda: running._assembly.runner.failing() == (20, 0))
     yield running
 
 
@@ -143,18 +164,19 @@ def a_store_is_missing() -> Iterator[Running[Any]]:
     yield Controller(cluster.api(Parent)).owns(cluster.api(Child)).start(do_nothing)
 
 
-def _with_source(source: Any, *, bulk: bool = False) -> Running[Any]:
+def _with_source(source: Any, call: str, *, bulk: bool = False) -> Running[Any]:
+    """A controller whose source is in this call."""
     controller = Controller(FakeCluster(blocking=True).api(Parent))
     running = (controller.reconcile_all_on if bulk else controller.reconcile_on)(source).start(do_nothing)
     running.wait_until_ready(GRACE)
-    time.sleep(SETTLE)
+    until_in(running, "trigger source", call)
     return running
 
 
 @phase
 def a_source_that_blocks_for_ever() -> Iterator[Running[Any]]:
     items: queue.SimpleQueue[ObjectRef | None] = queue.SimpleQueue()
-    yield _with_source(iter(items.get, None))
+    yield _with_source(iter(items.get, None), "item = step()")
     items.put(None)
 
 
@@ -166,20 +188,21 @@ def a_generator_that_sleeps() -> Iterator[Running[Any]]:
         while not end.wait(60):
             yield None
 
-    yield _with_source(now_and_then(), bulk=True)
+    yield _with_source(now_and_then(), "in now_and_then", bulk=True)
     end.set()
 
 
 @phase
 def a_queue_without_items() -> Iterator[Running[Any]]:
-    yield _with_source(queue.Queue[Any]())
+    yield _with_source(queue.Queue[Any](), "source.get(")
 
 
 @phase
 def a_watcher_as_a_source() -> Iterator[Running[Any]]:
     with ApiServer() as server, server.client() as client:
         after = StopToken()  # which the controller does not know
-        yield _with_source(watcher(Api.namespaced(client, ConfigMap, "default"), stop=after), bulk=True)
+        yield _with_source(watcher(Api.namespaced(client, ConfigMap, "default"), stop=after),
+                           ".recv_into(", bulk=True)
         after.set()
 
 
@@ -191,12 +214,12 @@ def a_stream_without_a_token() -> Iterator[Running[Any]]:
         stream = reflector(writer, watcher(Api.namespaced(client, ConfigMap, "default"), stop=after))
         running = Controller.for_stream(stream, maps, client=client).start(do_nothing)
         running.wait_until_ready(GRACE)
-        time.sleep(SETTLE)
+        until_in(running, "stream", ".recv_into(")
         yield running
         after.set()
 
 
-def measure(enter: Phase) -> float:
+def measure(enter: Enter) -> float:
     """Real seconds that `stop()` takes in this phase."""
     with enter() as running:
         began = time.perf_counter()

@@ -19,6 +19,7 @@ from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.thoroughness import examples
 
 NAMES = ("a", "b", "c", "d")
 
@@ -26,7 +27,7 @@ WORLD = st.lists(st.tuples(st.sampled_from(["put", "put", "put", "delete", "orph
                                             "trigger", "all", "steps", "steps", "steps", "time"]),
                            st.sampled_from(NAMES), st.integers(1, 40)), min_size=5, max_size=60)
 SEEDS = st.integers(0, 2**32)
-OFTEN = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+OFTEN = settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(autouse=True)

@@ -190,6 +190,40 @@ def test_last_words_come_in_order_and_a_handler_may_stop_the_controller(handler:
     assert said
 
 
+class ThreadThatEndsWhenJoined(threading.Thread):
+    """Needs a moment of whoever waits for its end: it ends once it is joined with one."""
+
+    MOMENT = 0.5
+
+    def __init__(self) -> None:
+        self.joined_for: float | None = None
+        self._go = threading.Event()
+        super().__init__(target=self._go.wait, args=(LIMIT,), daemon=True)
+
+    def join(self, timeout: float | None = None) -> None:
+        self.joined_for = timeout
+        if timeout is None or timeout >= self.MOMENT:
+            self._go.set()
+        super().join(timeout)
+
+
+def test_a_thread_of_the_library_is_joined_also_when_a_run_has_used_up_the_grace(
+        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    """What a stuck run leaves of the grace is nothing; the others need their milliseconds all the same."""
+    release = threading.Event()
+    running, _ = in_a_run(cluster, lambda ctx: release.wait(LIMIT))
+    late = ThreadThatEndsWhenJoined()
+    late.start()
+    running._threads._others.append(late)
+    assert [ref.name for ref in running.stop(0.05)] == ["a"]
+    release.set()
+    assert late.joined_for is not None
+    assert not late.is_alive()
+    stuck = [record.getMessage() for record in caplog.records if "does not end" in record.getMessage()]
+    assert len(stuck) == 1
+    assert stuck[0].startswith("the reconciler of Parent")
+
+
 # What begins it
 
 def test_a_client_that_is_closed_under_a_controller_ends_it_with_the_reason(cluster: FakeCluster) -> None:

@@ -40,10 +40,6 @@ class Program:
     def send(self, number: signal.Signals) -> None:
         os.kill(self.process.pid, number)
 
-    def later(self) -> None:
-        """Wait until a signal is not taken for the one before. Real time: it is the process's that counts."""
-        time.sleep(SAME_STOP + 0.1)
-
     def end(self) -> tuple[int, str]:
         """Exit status and what it logged."""
         assert self.process.stdout is not None
@@ -97,6 +93,7 @@ def test_runs_in_progress_are_finished(program: Callable[[str], Program]) -> Non
 
 def test_signals_within_half_a_second_are_one_stop(program: Callable[[str], Program]) -> None:
     """As `timeout` and terminals send them: to the process, then to its group."""
+    assert SAME_STOP == 0.5
     one = program("patient")
     one.until("begun")
     for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
@@ -115,7 +112,6 @@ def test_a_second_signal_ends_the_process_at_once(
     one.until("begun")
     one.send(first)
     one.until("stopping")
-    one.later()
     one.send(second)
     status, log = one.end()
     assert status == 128 + second
@@ -129,7 +125,6 @@ def test_a_handler_that_the_program_had_gets_the_second_signal_and_comes_back(
     one.until("begun")
     one.send(signal.SIGTERM)
     one.until("stopping")
-    one.later()
     one.send(signal.SIGTERM)
     assert one.end()[0] == 0
     assert one.words.count("custom-handler") == 1
@@ -261,7 +256,6 @@ def test_a_second_interrupt_of_an_embedded_controller_ends_it_at_once(program: C
         one.until("begun")
     one.send(signal.SIGINT)
     one.until("stopping")
-    one.later()
     sent = time.monotonic()
     one.send(signal.SIGINT)
     assert one.end()[0] == 0

@@ -77,11 +77,56 @@ def main(client: Client) -> None:
     controller.bind(function, context="x")  # type: ignore[arg-type]
 '''
 
+STREAMS = '''
+from __future__ import annotations
+
+from contextlib import closing
+
+from kubectl_runtime import (
+    Api,
+    Resource,
+    applied_objects,
+    metadata_watcher,
+    modify,
+    predicate_filter,
+    predicates,
+    reflector,
+    store,
+    touched_objects,
+    watch_object,
+    watcher,
+)
+
+
+class Pod(Resource, group="", version="v1", kind="Pod"):
+    spec: dict[str, int]
+
+
+def main(pods: Api[Pod]) -> None:
+    _, writer = store(Pod)
+    with closing(watcher(pods)) as events, closing(reflector(writer, events)) as kept:
+        print(next(kept))
+    with closing(pods.watch()) as raw, closing(watch_object(pods, "a")) as one, closing(metadata_watcher(pods)) as few:
+        print(next(raw), next(one), next(few))
+    with closing(predicate_filter(modify(watcher(pods), print), predicates.generation)) as filtered:
+        print(next(filtered))
+    with closing(applied_objects(watcher(pods))) as applied, closing(touched_objects(watcher(pods))) as touched:
+        print(next(applied).spec, next(touched).spec)
+'''
+
+
+def complaints(program: str, folder: Path) -> str:
+    """What a type checker has to say of it. An `ignore` that is not needed would be an error as well."""
+    pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
+    (folder / "program.py").write_text(program)
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"),
+                           "program.py"], cwd=folder, capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode else ""
+
 
 def test_the_context_has_the_type_that_the_reconciler_asks_for_and_another_one_is_an_error(tmp_path: Path) -> None:
-    """An `ignore` that is not needed would be an error as well."""
-    pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
-    (tmp_path / "program.py").write_text(PROGRAM)
-    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"),
-                           "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    assert complaints(PROGRAM, tmp_path) == ""
+
+
+def test_every_stream_is_something_that_closing_takes(tmp_path: Path) -> None:
+    assert complaints(STREAMS, tmp_path) == ""

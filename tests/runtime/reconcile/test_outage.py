@@ -3,6 +3,7 @@ soon all is well again once the dependency is back."""
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -67,7 +68,9 @@ def minute() -> tuple[Outage, list[logging.LogRecord], list[logging.LogRecord], 
         outage.down = False
         back = outage.clock.monotonic()
         outage.simulation.run_until(lambda: len(outage.good) == KEYS, limit=60)
-        return outage, during, records[len(during):], outage.clock.monotonic() - back
+        took = outage.clock.monotonic() - back
+        outage.simulation.settle(2)
+        return outage, during, records[len(during):], took
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
@@ -102,6 +105,13 @@ def test_an_outage_of_thousands_of_keys_is_told_in_at_most_sixty_lines_a_minute_
     works = [record.getMessage() for record in after if "work again after failures" in record.getMessage()]
     assert len(works) == 8
     assert sum("works again after" in record.getMessage() for record in after) == 10
+    held_back = [record.getMessage() for record in during if "retries are held back" in record.getMessage()]
+    assert len(held_back) == 1
+    assert held_back[0].endswith("10 retries a second begin, and more as they succeed")
+    recovered = [record.getMessage() for record in after if "no object fails any more" in record.getMessage()]
+    assert len(recovered) == 1
+    assert re.fullmatch(rf"no object fails any more, 6\d.\d s after more than 10 did; at the worst {KEYS} did at once",
+                        recovered[0])
 
 
 def test_retry_rate_none_turns_the_brake_off() -> None:

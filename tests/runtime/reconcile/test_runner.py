@@ -26,6 +26,7 @@ from kubectl_runtime.runtime.reconcile.runner import Runner
 from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.executor import SimExecutor
+from tests.thoroughness import examples
 
 KIND = ApiResource("", "v1", "ConfigMap", "configmaps")
 FAILED = Outcome(5.0, RunResult.ERROR)
@@ -350,7 +351,7 @@ class RunnerMachine(RuleBasedStateMachine):
 
 
 TestRunnerMachine = RunnerMachine.TestCase
-TestRunnerMachine.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestRunnerMachine.settings = settings(max_examples=examples(300), stateful_step_count=40, deadline=None)
 
 
 @pytest.fixture

@@ -43,6 +43,7 @@ from tests.runtime.watcher.watch_fakes import (
     page,
     thing,
 )
+from tests.thoroughness import examples
 
 NAMES = "abcde"
 PAGE = 2
@@ -224,7 +225,7 @@ class Follower:
         return []
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(LISTS, WATCHES, st.integers(0, 2**32), st.sampled_from(ListSemantic), st.sampled_from(InitialListStrategy))
 def test_whatever_a_server_does(lists: list[Any], watches: list[Any], seed: int, semantic: ListSemantic,
                                 strategy: InitialListStrategy) -> None:
@@ -268,7 +269,7 @@ HOSTILE_WATCHES = st.lists(st.one_of(
     min_size=1, max_size=3)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(HOSTILE_LISTS, HOSTILE_WATCHES, st.integers(0, 2**32))
 def test_a_server_that_does_the_same_for_ever_is_not_hammered(lists: list[Any], watches: list[Any], seed: int) -> None:
     clock = SimClock(self_advancing=True)

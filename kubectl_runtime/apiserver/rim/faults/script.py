@@ -42,10 +42,15 @@ class Faults:
         self._made = 0
         self._clock: Clock = SYSTEM_CLOCK
         self._expire: Callable[[], None] | None = None
+        self._plural_of: Callable[[str], str | None] = lambda _name: None
 
-    def bind(self, clock: Clock, expire_history: Callable[[], None]) -> None:
-        """Tell the script the server's clock and how to compact its history; the server does this."""
-        self._clock, self._expire = clock, expire_history
+    def bind(self, clock: Clock, expire_history: Callable[[], None],
+             plural_of: Callable[[str], str | None] = lambda _name: None) -> None:
+        """Tell the script the server's clock, how to compact its history, and the plural of a kind that is called by
+        its singular or short name; the server does this. Raises ValueError as `on`."""
+        self._clock, self._expire, self._plural_of = clock, expire_history, plural_of
+        for rule in self._rules:
+            self._check_plural(rule.match.resources)
 
     def on(self, verb: Words | None = None, path: str | re.Pattern[str] | None = None, *, method: Words | None = None,
            resource: Words | None = None, namespace: str | None = None, name: str | None = None,
@@ -59,7 +64,7 @@ class Faults:
         must not block. Several rules may take one request: delays add up, and the first that answers wins.
 
         Raises ValueError for what no request has: an unknown verb or method, a path without ``/``, capitals in a
-        resource.
+        resource, the singular or short name of one that the server has.
         """
         verbs = known("verb", words(verb), VERBS | {each.lower() for each in METHODS},
                       f"they are {', '.join(sorted(VERBS))}, and HTTP's are given as method=")
@@ -67,6 +72,7 @@ class Faults:
         resources = words(resource)
         known("resource", resources, frozenset(each.lower() for each in resources or ()),
               "it is the plural, in small letters, as in ``services`` or ``deployments.apps``")
+        self._check_plural(resources)
         if isinstance(path, str) and not path.startswith(("/", "*")):
             raise ValueError(f"no request has the path {path!r}: it begins with / or **")
         pattern = glob(path) if isinstance(path, str) else path
@@ -79,6 +85,11 @@ class Faults:
         ``ApiServer.stop`` and ``start`` again: the port and the data stay.
         """
         return self._rule(_CONNECTIONS)
+
+    def _check_plural(self, resources: frozenset[str] | None) -> None:
+        for resource in resources or ():
+            if (plural := self._plural_of(re.split("[./]", resource)[0])) is not None:
+                raise ValueError(f"no request has the resource {resource!r}: it is the plural, {plural!r}")
 
     def _rule(self, match: Match) -> Rule:
         with self._lock:

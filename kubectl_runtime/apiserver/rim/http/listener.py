@@ -28,17 +28,18 @@ class Listener:
     def __init__(self, handle: Callable[[HttpRequest], HttpResponse], *, clock: Clock, host: str = "127.0.0.1",
                  port: int = 0, faults: Faults | None = None, recording: Recording | None = None,
                  tls: Tls | None = None) -> None:
-        """Bind (port 0 takes a free one); raises OSError if the address is taken. The default is loopback on purpose.
-        """
+        """Bind (port 0 takes a free one); raises OSError, with the address in its text, if it is taken or none of this
+        host's. The default is loopback on purpose."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((host, port))
             self._socket.listen(BACKLOG)
-        except OSError:
+        except OSError as error:
             self._socket.close()
-            raise
+            where = f"[{host}]:{port}" if family == socket.AF_INET6 else f"{host}:{port}"
+            raise OSError(error.errno, f"cannot listen at {where}: {error.strerror or error}") from error
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         self._lock = threading.Lock()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.apiserver.rim.faults import Faults
+from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.apiserver.wire import HttpRequest
 from kubectl_runtime.testing.clock import SimClock
 
@@ -164,3 +165,27 @@ def test_expiring_history_needs_a_server() -> None:
 def test_a_rule_that_could_never_do_what_it_says_is_refused(say):
     with pytest.raises(ValueError, match=r"no request has|above 0|between 100 and 599"):
         say(Faults())
+
+
+@pytest.mark.parametrize(("resource", "plural"), [
+    ("pod", "pods"), ("po", "pods"), ("pod/status", "pods"), ("deployment.apps", "deployments"),
+    ("pods configmap", "configmaps"), ("ingress", "ingresses"), ("gadget", "gadgets"), ("gd.example.com", "gadgets")])
+def test_a_resource_by_its_singular_or_short_name_is_refused_with_its_plural(resource: str, plural: str) -> None:
+    server = ApiServer()
+    server.load({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                 "metadata": {"name": "gadgets.example.com"},
+                 "spec": {"group": "example.com", "scope": "Namespaced",
+                          "names": {"kind": "Gadget", "plural": "gadgets", "singular": "gadget", "shortNames": ["gd"]},
+                          "versions": [{"name": "v1", "served": True, "storage": True, "schema": {
+                              "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}})
+    with pytest.raises(ValueError, match=f"no request has the resource .*: it is the plural, '{plural}'"):
+        server.faults.on(resource=resource)
+    server.faults.on(resource="pods")
+    server.faults.on(resource="of-a-crd-that-is-still-to-come")
+
+
+def test_a_script_that_was_written_before_its_server_is_looked_through_when_it_is_given_to_it() -> None:
+    faults = Faults()
+    faults.on("list", resource="pod").drop()
+    with pytest.raises(ValueError, match="'pods'"):
+        ApiServer(faults=faults)

@@ -62,11 +62,13 @@ def test_a_close_is_answered_with_its_code_and_nothing_more_is_sent():
     assert wire.sent == closing(1001)
 
 
-@pytest.mark.parametrize(("broken", "code"), [
+@pytest.mark.parametrize(("broken", "code"), [  # named, as masks are random
     (client_frame(b"x", masked=False), 1002), (client_frame(b"x", bits=0x40), 1002), (client_frame(b"x", 3), 1002),
     (client_frame(b"x", 9, fin=False), 1002), (client_frame(b"x" * 126, 9), 1002), (client_frame(b"x", 0), 1002),
     (client_frame(b"x", fin=False) + client_frame(b"y"), 1002),
-    (b"\x82\xff" + struct.pack("!Q", LONGEST_MESSAGE + 1), 1009)])
+    (b"\x82\xff" + struct.pack("!Q", LONGEST_MESSAGE + 1), 1009)],
+    ids=["not masked", "a reserved bit", "an unknown opcode", "a ping in pieces", "a long ping",
+         "a continuation of nothing", "a message within another", "too long"])
 def test_a_client_that_breaks_the_protocol_is_told_so_and_counts_as_gone(broken, code):
     wire = Wire(broken)
     assert wire.messages() == []

@@ -1,0 +1,126 @@
+"""The work queue alone: what it counts, what it keeps, what its end means. Time is a number that the test passes."""
+from __future__ import annotations
+
+import gc
+import weakref
+
+from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.observer import RunResult
+from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
+from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Streak
+from kubectl_runtime.runtime.queue.scheduler import Scheduler
+from kubectl_runtime.runtime.queue.work_queue import WorkQueue
+from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
+
+KIND = ApiResource("", "v1", "ConfigMap", "configmaps")
+FAILED = Outcome(5.0, RunResult.ERROR)
+
+
+def new() -> WorkQueue:
+    brake = RetryBrake()
+    return WorkQueue(Scheduler(brake=brake), brake)
+
+
+def request(name: str, cause: tuple[str, str] | None = None, reason: str = Reason.OBJECT_UPDATED) -> ReconcileRequest:
+    return ReconcileRequest(ObjectRef(KIND, name, "default"), reason, cause)
+
+
+def test_due_are_neither_running_nor_delayed_keys_and_the_length_counts_what_is_scheduled() -> None:
+    queue = new()
+    for name in "abc":
+        queue.trigger(request(name), 0)
+    assert (queue.due(0), len(queue)) == (3, 3)
+    run = queue.take(0)
+    assert run is not None
+    assert (queue.due(0), len(queue), [running.key[1] for running in queue.running]) == (2, 2, ["a"])
+    queue.finish(run, Outcome(10.0), 0)
+    assert (queue.due(0), len(queue)) == (2, 3)
+    assert queue.due(10) == 3
+
+
+def test_a_key_that_is_triggered_while_it_runs_is_due_and_not_taken_before_its_end() -> None:
+    queue = new()
+    queue.trigger(request("a"), 0)
+    run = queue.take(0)
+    assert run is not None
+    for _ in range(5):
+        queue.trigger(request("a"), 1)
+    assert queue.due(1) == 1
+    assert queue.take(1) is None
+    queue.finish(run, SUCCEEDED, 2)
+    again = queue.take(2)
+    assert again is not None
+    assert queue.take(2) is None
+    queue.finish(again, SUCCEEDED, 3)
+    assert queue.take(3) is None
+
+
+def test_a_closed_queue_takes_nothing_gives_nothing_and_lets_runs_end() -> None:
+    queue = new()
+    for name in "abc":
+        queue.trigger(request(name), 0)
+    run = queue.take(0)
+    assert run is not None
+    assert queue.close() == 2
+    queue.trigger(request("d"), 0)
+    assert (queue.take(0), len(queue), queue.failing) == (None, 0, 0)
+    queue.finish(run, FAILED, 1)
+    assert ([*queue.running], queue.take(100), queue.failing) == ([], None, 0)
+
+
+def test_the_earlier_of_a_retry_and_a_timer_that_came_meanwhile_is_kept() -> None:
+    for asked, due in ((2.0, 2.0), (50.0, 5.0)):
+        queue = new()
+        queue.trigger(request("a"), 0)
+        run = queue.take(0)
+        assert run is not None
+        queue._scheduler.add(run.key, request("a"), asked, 0)
+        queue.finish(run, FAILED, 0)
+        assert queue.due_at(run.key) == due
+
+
+class Tracked(str):
+    """A name whose end can be seen."""
+
+    __slots__ = ("__weakref__",)
+
+
+def test_a_key_that_was_delivered_is_released_from_memory() -> None:
+    queue = new()
+    outcomes = (SUCCEEDED, FAILED, Outcome(0.005, RunResult.ERROR, streak=Streak.CONFLICT),
+                Outcome(0.1, RunResult.REQUEUE_AFTER, streak=Streak.SOON), Outcome(None, RunResult.TERMINAL_ERROR))
+    names = [Tracked(f"n{number}") for number in range(len(outcomes))]
+    gone = [weakref.ref(name) for name in names]
+    for name, outcome in zip(names, outcomes, strict=True):
+        for version in range(3):
+            queue.trigger(request(name, ("uid", str(version))), 0)
+        run = queue.take(0)
+        assert run is not None
+        queue.finish(run, outcome, 0)
+        queue.trigger(request(name), 100)
+        while (run := queue.take(100)) is not None:
+            queue.finish(run, SUCCEEDED, 100)
+    del name, names, run
+    gc.collect()
+    assert [ref() for ref in gone] == [None] * len(gone)
+
+
+def test_a_key_whose_object_is_deleted_is_released_whatever_was_known_of_it() -> None:
+    queue = new()
+    name = Tracked("a")
+    gone = weakref.ref(name)
+    key: Key = ("default", name)
+    queue.trigger(request(name), 0)
+    run = queue.take(0)
+    assert run is not None
+    queue.finish(run, FAILED, 0)
+    queue.trigger(request(name, ("uid", "1")), 0)
+    queue.trigger(request(name, ("uid", "2")), 0)
+    queue.trigger(request(name, reason=Reason.OBJECT_DELETED), 0)
+    assert (queue.due_at(key), queue.failing) == (None, 0)
+    assert queue.take(100) is None
+    del name, key, run
+    gc.collect()
+    assert gone() is None

@@ -1,0 +1,90 @@
+"""The default executor: its threads do what was submitted, all of it, and then end."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from kubectl_runtime.runtime.reconcile.executor import ThreadExecutor
+
+LIMIT = 20.0
+
+
+def started(size: int, bugs: list[BaseException]) -> ThreadExecutor:
+    executor = ThreadExecutor(size, "test worker", bugs.append)
+    for thread in executor.threads:
+        thread.start()
+    return executor
+
+
+def joined(executor: ThreadExecutor) -> list[bool]:
+    for thread in executor.threads:
+        thread.join(LIMIT)
+    return [thread.is_alive() for thread in executor.threads]
+
+
+def test_all_that_was_submitted_is_done_to_its_end_before_the_threads_end() -> None:
+    done: list[int] = []
+
+    def work(number: int) -> Iterator[None]:
+        yield
+        yield
+        done.append(number)
+
+    executor = started(1, [])
+    for number in range(100):
+        executor.submit(work(number))
+    executor.close()
+    assert joined(executor) == [False]
+    assert done == [*range(100)]
+
+
+def test_after_the_close_each_thread_ends_by_itself_and_one_at_work_when_that_is_done() -> None:
+    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> Iterator[None]:
+        begun.set()
+        yield
+        go_on.wait(LIMIT)
+        done.set()
+
+    executor = started(3, [])
+    executor.submit(work())
+    assert begun.wait(LIMIT)
+    executor.close()
+    idle = [thread for thread in executor.threads if thread.join(0.2) is None and not thread.is_alive()]
+    assert len(idle) == 2
+    assert not done.is_set()
+    go_on.set()
+    assert joined(executor) == [False] * 3
+    assert done.is_set()
+
+
+def test_a_defect_in_the_work_is_told_and_ends_no_thread() -> None:
+    bugs: list[BaseException] = []
+    done: list[int] = []
+
+    def broken(error: BaseException) -> Iterator[None]:
+        yield
+        raise error
+
+    def work() -> Iterator[None]:
+        yield
+        done.append(1)
+
+    errors = [ValueError("planned"), SystemExit(3), GeneratorExit(), KeyboardInterrupt()]
+    executor = started(1, bugs)
+    for error in errors:
+        executor.submit(broken(error))
+        executor.submit(work())
+    executor.close()
+    assert joined(executor) == [False]
+    assert bugs == errors
+    assert len(done) == len(errors)
+
+
+def test_its_threads_are_daemons_with_the_name_of_the_controller() -> None:
+    executor = started(2, [])
+    assert [(thread.name, thread.daemon) for thread in executor.threads] == [
+        ("test worker 1", True), ("test worker 2", True)]
+    executor.close()
+    assert joined(executor) == [False, False]

@@ -1,0 +1,98 @@
+"""What a controller's log says of an outage as a whole, and when."""
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from kubectl_runtime.core.base.errors import TransportError
+from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.reconcile.action import Action
+from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.outage_log import LOOK_EVERY, MANY, OutageLog
+from kubectl_runtime.runtime.usercode import guarded_logger
+from kubectl_runtime.testing.clock import SimClock
+from kubectl_runtime.testing.simulation import Simulation
+from tests.runtime.fake_cluster import FakeCluster, Parent
+
+
+class Looks:
+    """An `OutageLog` and what it sees."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture, rate: float | None = 10) -> None:
+        caplog.set_level(logging.INFO, "kubectl_runtime")
+        self.caplog = caplog
+        self.clock = SimClock()
+        self.failing = 0
+        self.held_back = 0
+        self.outage = OutageLog(guarded_logger("kubectl_runtime.controller.x"), self.clock,
+                                lambda: (self.failing, self.held_back), rate)
+
+    def look(self, failing: int, held_back: int = 0) -> tuple[float | None, list[str]]:
+        """When it wants to look again, and what it says."""
+        self.failing, self.held_back = failing, held_back
+        self.caplog.clear()
+        again = self.outage.check()
+        assert all(record.levelno == logging.INFO for record in self.caplog.records)
+        return again, [record.getMessage() for record in self.caplog.records]
+
+
+def test_while_few_objects_fail_nothing_is_said_and_nobody_looks(caplog: pytest.LogCaptureFixture) -> None:
+    looks = Looks(caplog)
+    assert looks.look(0) == (None, [])
+    assert looks.look(MANY) == (None, [])
+    assert looks.look(0) == (None, [])
+
+
+def test_the_brake_is_told_once_an_outage_and_its_end_with_its_length_and_size(
+        caplog: pytest.LogCaptureFixture) -> None:
+    looks = Looks(caplog)
+    assert looks.look(MANY + 1) == (LOOK_EVERY, [])
+    looks.clock.advance(20)
+    assert looks.look(5000, 4000) == (LOOK_EVERY, [
+        "retries are held back: 5000 objects fail, of which 4000 are due; 10 retries a second begin, and more as they "
+        "succeed"])
+    looks.clock.advance(20)
+    assert looks.look(4000, 0) == (LOOK_EVERY, [])
+    assert looks.look(4000, 3000) == (LOOK_EVERY, [])
+    looks.clock.advance(50)
+    assert looks.look(1) == (LOOK_EVERY, [])
+    assert looks.look(0) == (None, ["no object fails any more, 90.0 s after more than 10 did; at the worst 5000 did at "
+                                    "once"])
+    assert looks.look(200, 100)[1] != [], "the next outage is another one"
+
+
+def test_a_controller_without_a_brake_tells_the_end_alone(caplog: pytest.LogCaptureFixture) -> None:
+    looks = Looks(caplog, rate=None)
+    assert looks.look(5000) == (LOOK_EVERY, [])
+    assert len(looks.look(0)[1]) == 1
+
+
+@pytest.mark.parametrize("policy", [None, lambda obj, error, ctx: Action.await_change()])
+def test_the_end_is_told_within_a_second_also_where_nothing_is_retried(
+        policy: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kubectl_runtime.controller")
+    simulation = Simulation(3)
+    cluster = FakeCluster(simulation.clock)
+    for number in range(40):
+        cluster.put(Parent, f"p-{number}")
+    down = [True]
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        if down[0]:
+            raise TransportError("planned")
+        return Action.await_change()
+
+    simulation.start(Controller(cluster.api(Parent)), reconcile, error_policy=policy)
+    simulation.settle(5)
+    assert "no object fails" not in caplog.text
+    down[0] = False
+    for number in range(39):
+        cluster.put(Parent, f"p-{number}", 1)
+    simulation.settle(2)
+    assert "no object fails" not in caplog.text or policy is None
+    cluster.delete(Parent, "p-39")  # which was the last one
+    simulation.settle(LOOK_EVERY)
+    assert "no object fails any more" in caplog.text
+    assert "at the worst 40 did at once" in caplog.text
