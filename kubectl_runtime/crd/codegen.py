@@ -37,6 +37,7 @@ WIDTH = 120
 _SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 _FORMATS = {"date-time": "datetime", "byte": "bytes"}
 _SHADOWING = frozenset({"str", "int", "float", "bool", "bytes", "dict", "list", "datetime", "msgspec"})
+_IMPORTED = frozenset({"Annotated", "Any", "Literal", "MapKeys", "Resource", "Scope"})
 _RESOURCE_FIELDS = ("apiVersion", "kind", "metadata")
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
@@ -60,7 +61,7 @@ def module_of(crds: Iterable[Node], version: str | None = None) -> str:
 class _Module:
     def __init__(self) -> None:
         self._classes: list[str] = []
-        self._names: set[str] = set()
+        self._names: set[str] = set(_IMPORTED)
         self._kinds: list[str] = []
 
     def add(self, crd: Node, wanted: str | None) -> None:

@@ -20,7 +20,7 @@ _UPPER = {"maximum": "exclusiveMaximum", "maxLength": "", "maxItems": "", "maxPr
 _LOWER = {"minimum": "exclusiveMinimum", "minLength": "", "minItems": "", "minProperties": ""}
 _PRESERVE, _INT_OR_STRING = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string"
 _LIST_TYPE, _MAP_KEYS = "x-kubernetes-list-type", "x-kubernetes-list-map-keys"
-_RULES = "x-kubernetes-validations"
+_RULES, _EMBEDDED = "x-kubernetes-validations", "x-kubernetes-embedded-resource"
 _RESOURCE_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 
 
@@ -105,6 +105,8 @@ def _narrowed(old: Node, new: Node, path: str) -> Iterator[tuple[str, str]]:
         return
     if old.get("nullable") and not new.get("nullable"):
         yield path, "null is not taken any more"
+    if new.get(_EMBEDDED) and not old.get(_EMBEDDED):
+        yield path, "it has to be a whole object now, with apiVersion and kind"
     yield from ((path, told) for told in _limits(old, new))
     yield from _fields(old, new, path)
     if isinstance(items := old.get("items"), Mapping) and isinstance(new.get("items"), Mapping):
@@ -138,8 +140,8 @@ def _limits(old: Node, new: Node) -> Iterator[str]:
                 continue
             known, strict, was_strict = old.get(key), bool(new.get(exclusive)), bool(old.get(exclusive))
             if known is None or (limit - known) * sign < 0 or (limit == known and strict and not was_strict):
-                was = "none" if known is None else f"{known:g}"
-                yield f"{key} is {limit:g}{', exclusive' if strict else ''}, and was {was}"
+                was = "none" if known is None else known
+                yield f"{key} is {limit}{', exclusive' if strict else ''}, and was {was}"
     for key in ("pattern", "format", "multipleOf"):
         if new.get(key) and new[key] != old.get(key):
             yield f"{key} is {json.dumps(new[key])}, and was {json.dumps(old[key]) if old.get(key) else 'none'}"

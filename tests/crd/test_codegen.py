@@ -230,6 +230,16 @@ def test_keys_that_are_no_names_of_attributes_are_kept(tmp_path: Path) -> None:
     assert obj.to_dict() == {**content, "spec": {**content["spec"], "class": 7}}  # type: ignore[dict-item]
 
 
+@pytest.mark.parametrize("name", ["Resource", "Any", "Scope"])
+def test_kinds_that_are_called_as_what_the_module_imports_get_another_name(tmp_path: Path, name: str) -> None:
+    crd = definition({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "any": {"x-kubernetes-preserve-unknown-fields": True}}}}}, names={"kind": name, "plural": "things"})
+    module = loaded(module_of([crd, definition({"type": "object"})]), tmp_path)
+    kind = getattr(module, f"{name}2")
+    assert (kind.api_resource.kind, module.Thing.api_resource.kind) == (name, "Thing")
+    assert kind.from_dict({"metadata": {"name": "a"}, "spec": {"any": [1]}}).spec.any == [1]
+
+
 def test_the_stored_version_is_taken_unless_another_one_is_wanted() -> None:
     def version(name: str, field: str) -> dict[str, Any]:
         return {"name": name, "served": True, "storage": name == "v2", "schema": {"openAPIV3Schema": {

@@ -62,6 +62,9 @@ OBJECT = {"type": "object", "properties": {"a": TEXT, "b": NUMBER}}
      ".a: the type is string, and was not given"),
     ({"type": "object", "additionalProperties": TEXT}, {"type": "object", "properties": {"a": NUMBER}, OPEN: True},
      ".a: the type is integer, and was string"),
+    (OBJECT, {**OBJECT, "x-kubernetes-embedded-resource": True},
+     ": it has to be a whole object now, with apiVersion and kind"),
+    (NUMBER, {**NUMBER, "maximum": 4294967295}, ": maximum is 4294967295, and was none"),
     (OBJECT, {**OBJECT, "oneOf": [{"required": ["a"]}]}, ": oneOf is new, and may refuse what was taken"),
     (TEXT, {**TEXT, "x-kubernetes-validations": [{"rule": "self != ''"}]}, """: the rule "self != ''" is new"""),
 ])

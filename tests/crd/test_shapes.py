@@ -22,6 +22,7 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.crd.compare import losses
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.crd.marks import (
     EmbeddedResource,
@@ -191,7 +192,8 @@ def client() -> Iterator[Client]:
 
 def served(client: Client, kind: type[CustomResource]) -> Api[Any]:
     """A CRD is answered before its kind is served."""
-    Api.all(client, CustomResourceDefinition).create(kind.crd())
+    stored = Api.all(client, CustomResourceDefinition).create(kind.crd())
+    assert losses(stored.to_dict(), kind.crd()) == []  # an `apply_crd` of the same has nothing to warn of
     api, deadline, pause = Api.namespaced(client, kind, "default"), time.monotonic() + 20, threading.Event()
     while True:
         try:
