@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from kubectl_runtime.schema import cel
 from kubectl_runtime.schema.cel import Scope, Values, convert, program, uses_old_self
 from kubectl_runtime.schema.celtypes import NO_VALUE, fields_named
-from kubectl_runtime.schema.rules import checked_after, rule_definition_causes, rules_of
+from kubectl_runtime.schema.rules import Rules, checked_after, rule_definition_causes, rules_of
 from kubectl_runtime.schema.validation import schema_causes
 
 TEXT, INTEGER = {"type": "string"}, {"type": "integer"}
@@ -212,3 +214,44 @@ def test_a_rule_of_an_update_is_asked_beside_those_that_are_asked_together() -> 
     assert [len(rules.causes(new, before)) for new, before in (
         ({"a": 0, "b": 1}, old), ({"a": 5, "b": 2}, old), ({"a": 0, "b": 1}, NO_VALUE), ({"a": 5, "b": 1}, NO_VALUE),
         ({"a": 0, "b": 0}, {"a": 0, "b": 0}), (old, old))] == [2, 1, 1, 0, 0, 0]
+
+
+def one_by_one(rules: Rules) -> Rules:
+    """The same rules, never asked together."""
+    return replace(rules, all_hold=None, optional=True, extra=rules.extra and one_by_one(rules.extra),
+                   items=rules.items and one_by_one(rules.items),
+                   properties={name: one_by_one(below) for name, below in rules.properties.items()})
+
+
+PLACES = {"type": "object", "x-kubernetes-validations": [
+    {"rule": "self.a < self.b"}, {"rule": "self.a / self.b < 3", "message": "ratio"},
+    {"rule": "self.m.all(k, self.m[k] > 0)"}, {"rule": "!has(oldSelf.a) || self.a >= oldSelf.a"}], "properties": {
+        "a": {"type": "integer", "x-kubernetes-validations": [{"rule": "self != 2"}, {"rule": "self >= 0"}]},
+        "b": {"type": "integer"},
+        "m": {"type": "object", "additionalProperties": {"type": "integer", "x-kubernetes-validations": [
+            {"rule": "self < 3"}, {"rule": "self >= oldSelf"}]}},
+        "l": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
+              "x-kubernetes-validations": [{"rule": "self.size() < 3"}, {"rule": "self.all(i, i.k != 'c')"}],
+              "items": {"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "integer"}},
+                        "x-kubernetes-validations": [{"rule": "self.v > 0"}, {"rule": "self.v >= oldSelf.v"}]}}}}
+
+
+def some_value(draw: Random) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "a": draw.randint(-1, 3), "b": draw.randint(0, 3),
+        "m": {key: draw.randint(0, 3) for key in draw.sample("xyz", draw.randint(0, 2))},
+        "l": [{"k": key, "v": draw.randint(0, 2)} for key in draw.sample("abc", draw.randint(0, 3))]}
+    return {key: item for key, item in value.items() if draw.random() < 0.8}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_rules_that_are_asked_together_find_what_they_find_one_by_one(seed: int) -> None:
+    draw, rules = Random(seed), rules_of(PLACES, root=False)
+    assert rules is not None
+    slow, found = one_by_one(rules), 0
+    for _ in range(40):
+        new, old = some_value(draw), draw.choice([NO_VALUE, some_value(draw)])
+        told = rules.causes(new, old, "spec")
+        assert told == slow.causes(new, old, "spec")
+        found += bool(told)
+    assert found > 0
