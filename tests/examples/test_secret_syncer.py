@@ -10,6 +10,7 @@ import requests
 from secret_syncer import OWNER, CopySecrets, SecretSync, Spec, controller
 
 from kubectl_runtime import Api, ApiError, Client, Config, Patch, watch_object
+from kubectl_runtime.cli.main import main
 from kubectl_runtime.resources import Namespace, Secret
 from kubectl_runtime.testing import ApiServer, Simulation
 from tests.examples.programs import ROOT, Program
@@ -182,6 +183,12 @@ def test_the_program_works_until_a_signal(tmp_path: Path) -> None:
             assert program.end() == 0, program.text
     assert "Traceback" not in program.text
     assert "hush" not in program.text
+
+
+def test_the_command_in_its_first_lines_prints_the_definition(capsys: pytest.CaptureFixture[str]) -> None:
+    words = next(line for line in PROGRAM.read_text().splitlines() if "kubectl-runtime crd" in line).split()
+    assert main(words[words.index("crd"):words.index("|")]) == 0
+    assert "name: secretsyncs.demo.kubectl-runtime.dev" in capsys.readouterr().out
 
 
 def test_it_is_short() -> None:
