@@ -25,12 +25,12 @@ from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.crd.options import OPTIONS, CrdOptions, check_keywords, options_of
 from kubectl_runtime.crd.options import PrinterColumn as PrinterColumn  # noqa: PLC0414 - users import it from here
 from kubectl_runtime.crd.schema import object_schema
+from kubectl_runtime.crd.validator import Validator
 from kubectl_runtime.schema.causes import Cause
 from kubectl_runtime.schema.cel import MISSING_EXTRA
 from kubectl_runtime.schema.fields import resolve_field
 from kubectl_runtime.schema.keywords import schema_definition_causes
-from kubectl_runtime.schema.rules import Rules, checked_after, rule_definition_causes, rules_of
-from kubectl_runtime.schema.validation import NOTHING, schema_causes
+from kubectl_runtime.schema.rules import rule_definition_causes
 
 
 class CustomResource(Resource):
@@ -69,12 +69,11 @@ class CustomResource(Resource):
     def violations(self, old: CustomResource | None = None) -> list[Cause]:
         """What is wrong with this object by its schema and its rules; with `old`, with the update from that one.
 
-        The same that the API server would say, field by field; an empty list if nothing is. Does not block. Raises
-        ImportError if the class has rules and the extra `cel` is not installed.
+        The same that the API server would say, field by field; an empty list if nothing is. As there, unknown fields
+        are dropped and defaults filled in first. Does not block. Raises ImportError if the class has rules and the
+        extra `cel` is not installed.
         """
-        schema, rules = _compiled(type(self))
-        new, before = self.to_dict(), NOTHING if old is None else old.to_dict()
-        return checked_after(schema_causes(new, schema, before), rules, new, before)
+        return _validator(type(self)).violations(self.to_dict(), None if old is None else old.to_dict())
 
     @classmethod
     def crd_name(cls) -> str:
@@ -148,7 +147,5 @@ def _refuse(cls: type, causes: list[Cause]) -> None:
 
 
 @functools.cache
-def _compiled(cls: type[CustomResource]) -> tuple[dict[str, Any], Rules | None]:
-    """The schema and the rules of a class, made once."""
-    schema = cls._schema()
-    return schema, rules_of(schema)
+def _validator(cls: type[CustomResource]) -> Validator:
+    return Validator(cls._schema())

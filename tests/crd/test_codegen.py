@@ -15,9 +15,11 @@ import pytest
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.views import without_nulls
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.crd.codegen import CodegenError, module_of
+from kubectl_runtime.crd.validator import Validator
 from kubectl_runtime.manifests.sources import read_objects
 from kubectl_runtime.runtime.apply_crd import apply_crd
 from kubectl_runtime.testing import ApiServer
@@ -263,6 +265,27 @@ def test_the_stored_version_is_taken_unless_another_one_is_wanted() -> None:
 def test_what_a_module_cannot_be_made_of_is_told(crds: list[Any], problem: str) -> None:
     with pytest.raises(CodegenError, match=problem):
         module_of(crds)
+
+
+@pytest.mark.parametrize("kind", DEFINITIONS)
+def test_an_object_of_a_foreign_kind_is_validated_without_a_server(kind: str) -> None:
+    validator, obj = Validator.of(DEFINITIONS[kind]), OBJECTS[kind]
+    before = deepcopy(obj)
+    assert validator.violations(obj) == []
+    assert validator.violations(obj, obj) == []
+    wrong = {**obj, "spec": []}
+    assert next(cause.field for cause in validator.violations(wrong)) == "spec"
+    assert obj == before
+
+
+def test_rules_of_foreign_kinds_are_asked_without_a_server() -> None:
+    filters = [{"type": "RequestRedirect"}]
+    told = Validator.of(DEFINITIONS["HTTPRoute"]).violations({**OBJECTS["HTTPRoute"], "spec": {
+        "rules": [{"filters": filters}]}})
+    assert [(cause.field, cause.message.partition(": ")[2]) for cause in told] == [
+        ("spec.rules[0].filters[0]", "filter.requestRedirect must be specified for RequestRedirect filter.type")]
+    with pytest.raises(RequestError, match="has no schema for v9; its versions: v1"):
+        Validator.of(DEFINITIONS["HTTPRoute"], "v9")
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -147,3 +147,21 @@ def test_versions_are_merged_with_the_stored_one_first() -> None:
 def test_what_does_not_fit_together_is_not_merged(crds: list[dict[str, Any]], stored: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         merge_crds(crds, stored)
+
+
+class SparseSpec(msgspec.Struct, omit_defaults=True):
+    low: int = 1
+    high: int = 10
+
+
+class Sparse(CustomResource, group="demo.example.com", version="v1", kind="Sparse",
+             rules=(Rule("self.spec.low <= self.spec.high", message="low is above high"),)):
+    spec: SparseSpec
+
+
+def test_an_object_is_validated_with_the_defaults_that_the_server_would_fill_in() -> None:
+    assert "high" not in Sparse.new("a", SparseSpec(low=3)).to_dict()["spec"]
+    assert told(Sparse.new("a", SparseSpec(low=3))) == []
+    assert told(Sparse.new("a", SparseSpec(low=11))) == [("", "low is above high")]
+    unknown = Sparse.from_dict({"metadata": {"name": "a"}, "spec": {"low": 3, "other": 1}})
+    assert told(unknown, unknown) == []
