@@ -45,9 +45,8 @@ class Status(msgspec.Struct):
     conditions: Annotated[list[Condition] | None, MapKeys("type")] = None  # each may have another writer
 
 
-class ConfigMapGenerator(
-    CustomResource, group="demo.kubectl-runtime.dev", version="v1", kind="ConfigMapGenerator", short_names=("cmg",)
-):
+class ConfigMapGenerator(CustomResource, group="demo.kubectl-runtime.dev", version="v1", kind="ConfigMapGenerator",
+                         short_names=("cmg",)):
     """Its content becomes the data of a ConfigMap of the same name."""
 
     spec: Spec
@@ -79,12 +78,12 @@ def controller(client: Client) -> Controller[ConfigMapGenerator]:
     return Controller(Api.all(client, ConfigMapGenerator)).owns(Api.all(client, ConfigMap))
 
 
+# --- end of the controller; what follows is the command line ---
+
+
 def operator(client: Client) -> BoundController[ConfigMapGenerator]:
     """For `kubectl-runtime rbac configmapgen_controller:operator`, which prints what it may do on the cluster."""
     return controller(client).bind(Generate())
-
-
-# --- end of the controller; what follows is the command line ---
 
 
 def main() -> int:
