@@ -82,7 +82,7 @@ def controller(client: Client) -> Controller[ConfigMapGenerator]:
 
 
 def operator(client: Client) -> BoundController[ConfigMapGenerator]:
-    """For `kubectl-runtime rbac configmapgen_controller:operator`, which prints what it may do on the cluster."""
+    """What `kubectl-runtime run configmapgen_controller:operator` runs, as examples/deploy does."""
     return controller(client).bind(Generate())
 
 

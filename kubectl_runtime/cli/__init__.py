@@ -2,7 +2,7 @@
 
     main    the command line: which commands there are, and how a failure ends       cli/main.py
     crd     prints the CustomResourceDefinitions of classes                          cli/crd.py
+    server  the embedded API server until a signal                                   kubectl_runtime.testing.__main__
     codegen  prints a typed module for somebody else's CustomResourceDefinitions     cli/codegen.py
     rbac    prints the role that an operator needs                                   cli/rbac.py
-    server  the embedded API server until a signal                                   kubectl_runtime.testing.__main__
 """

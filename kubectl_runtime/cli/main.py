@@ -1,9 +1,9 @@
 """The command line of `kubectl-runtime`.
 
     kubectl-runtime crd MODULE:CLASS...    CustomResourceDefinitions as YAML on standard output
+    kubectl-runtime server [OPTIONS]       an embedded API server for tests and demos, until a signal
     kubectl-runtime codegen FILE...        a typed module for somebody else's definitions, on standard output
     kubectl-runtime rbac MODULE:NAME       the rights that an operator needs, as YAML on standard output
-    kubectl-runtime server [OPTIONS]       an embedded API server for tests and demos, until a signal
     kubectl-runtime --version
 
     exit status   0 done    1 it could not be done; `error: …` on standard error says why    2 the command line is wrong
@@ -24,9 +24,9 @@ PROGRAM = "kubectl-runtime"
 
 _COMMANDS = {
     "crd": ("kubectl_runtime.cli.crd", "print the CustomResourceDefinitions of classes, as YAML"),
+    "server": ("kubectl_runtime.testing.__main__", "run an embedded Kubernetes API server until a signal"),
     "codegen": ("kubectl_runtime.cli.codegen", "print a typed Python module for somebody else's definitions"),
     "rbac": ("kubectl_runtime.cli.rbac", "print the role that an operator needs, as YAML"),
-    "server": ("kubectl_runtime.testing.__main__", "run an embedded Kubernetes API server until a signal"),
 }
 
 

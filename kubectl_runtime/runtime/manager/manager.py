@@ -71,6 +71,11 @@ class Manager:
         """The election that decides when work begins; None without one."""
         return self._leader
 
+    @property
+    def serve(self) -> str | None:
+        """Where it serves health and metrics, as `HOST:PORT`; None for nowhere."""
+        return None if self._address is None else str(self._address)
+
     @overload
     def add(self, controller: BoundController[Any], *, needs_leader: bool = True) -> Manager: ...
 
