@@ -5,4 +5,6 @@
     server  the embedded API server until a signal                                   kubectl_runtime.testing.__main__
     codegen  prints a typed module for somebody else's CustomResourceDefinitions     cli/codegen.py
     rbac    prints the role that an operator needs                                   cli/rbac.py
+
+MODULE:NAME, which most commands take, is found by cli/places.py, and called as a program by cli/program.py.
 """

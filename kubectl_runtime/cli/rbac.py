@@ -1,7 +1,7 @@
 """`kubectl-runtime rbac MODULE:NAME [--recorded FILE]`: the rights that an operator needs, as YAML.
 
     watches            list and watch of what the controllers say they watch
-    an election        its Lease
+    an election        its Lease, of a Manager that has one or with --leader-elect
     --recorded FILE    what reconcilers asked for while tests ran: `pytest --kube-record-rights FILE`
 
 MODULE:NAME is the function that `run` takes; it is called with a client that makes no connection. A ServiceAccount, a
@@ -31,7 +31,7 @@ from kubectl_runtime.runtime.manager.manager import Manager
 from kubectl_runtime.runtime.watcher.watch_api import apis_of
 from kubectl_runtime.testing.rights_recorder import Recorded
 
-_LEASE = ("coordination.k8s.io", "leases", ("get", "create", "update"))
+_LEASES = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
 _API = "rbac.authorization.k8s.io"
 
 
@@ -41,6 +41,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                         help="a function that takes a client and returns a Manager or Controller(...).bind(reconciler)")
     parser.add_argument("--recorded", type=Path, metavar="FILE", help="what reconcilers asked for while tests ran, "
                         "written by pytest --kube-record-rights FILE")
+    parser.add_argument("--leader-elect", action="store_true", help="the operator runs with --leader-elect, and its "
+                        "Lease has its name and namespace")
     parser.add_argument("--name", help="of account and roles (default: the name of the first controller)")
     parser.add_argument("--namespace", help="of the account (default: as the name)")
 
@@ -75,10 +77,15 @@ def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
         rights = [right for plan in plans for right in _watched(plan)]
         if options.recorded is not None:
             rights += _recorded(options.recorded, rights)
-        if leader is not None:
-            group, resource, verbs = _LEASE
-            rights += [Right(group, resource, verb, leader.namespace or namespace) for verb in verbs]
-    return list(_documents(roles(rights), name, namespace))
+    account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    found: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}]
+    for where, granted in roles(rights).items():
+        found += _granted(name, where, granted, account)
+    if leader is not None or options.leader_elect:
+        lease, where = (leader.name, leader.namespace) if leader is not None else (name, None)
+        found += _granted(f"{name}-election", where or namespace, _election(lease), account)
+    return found
 
 
 def _refuse(_send: Send) -> Send:
@@ -111,12 +118,16 @@ def _recorded(file: Path, watched: list[Right]) -> list[Right]:
     return [right if right.namespace in inside else msgspec.structs.replace(right, namespace=None) for right in found]
 
 
-def _documents(rules: dict[str | None, list[dict[str, Any]]], name: str, namespace: str) -> Iterator[dict[str, Any]]:
-    yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
-    for where, granted in rules.items():
-        role = "ClusterRole" if where is None else "Role"
-        metadata = {"name": name} if where is None else {"name": name, "namespace": where}
-        yield {"apiVersion": f"{_API}/v1", "kind": role, "metadata": metadata, "rules": granted}
-        yield {"apiVersion": f"{_API}/v1", "kind": f"{role}Binding", "metadata": metadata,
-               "roleRef": {"apiGroup": _API, "kind": role, "name": name},
-               "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]}
+def _election(lease: str) -> list[dict[str, Any]]:
+    """What does not exist yet has no name to be allowed by."""
+    return [{**_LEASES, "resourceNames": [lease], "verbs": ["get", "update"]}, {**_LEASES, "verbs": ["create"]}]
+
+
+def _granted(name: str, where: str | None, rules: list[dict[str, Any]],
+             account: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """A role in a namespace, or everywhere, and its binding."""
+    kind = "ClusterRole" if where is None else "Role"
+    metadata = {"name": name} if where is None else {"name": name, "namespace": where}
+    yield {"apiVersion": f"{_API}/v1", "kind": kind, "metadata": metadata, "rules": rules}
+    yield {"apiVersion": f"{_API}/v1", "kind": f"{kind}Binding", "metadata": metadata,
+           "roleRef": {"apiGroup": _API, "kind": kind, "name": name}, "subjects": [account]}

@@ -69,7 +69,7 @@ class Manager:
     @property
     def leader(self) -> LeaderElection | None:
         """The election that decides when work begins; None without one."""
-        return self._leader
+        return None if self._lock is None else self._lock.election
 
     @property
     def serve(self) -> str | None:
