@@ -78,9 +78,12 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.core.requests.patch import pointer as pointer
     from kubectl_runtime.core.requests.pods import AttachParams as AttachParams
     from kubectl_runtime.core.requests.pods import LogParams as LogParams
+    from kubectl_runtime.crd.conversion import Conversion as Conversion
+    from kubectl_runtime.crd.conversion import ConversionError as ConversionError
     from kubectl_runtime.crd.customresource import CustomResource as CustomResource
     from kubectl_runtime.crd.customresource import PrinterColumn as PrinterColumn
     from kubectl_runtime.crd.marks import EmbeddedResource as EmbeddedResource
+    from kubectl_runtime.crd.marks import FieldSchema as FieldSchema
     from kubectl_runtime.crd.marks import ListType as ListType
     from kubectl_runtime.crd.marks import MapType as MapType
     from kubectl_runtime.crd.marks import OneOf as OneOf
@@ -89,10 +92,12 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.crd.marks import rules as rules
     from kubectl_runtime.crd.merge import merge_crds as merge_crds
     from kubectl_runtime.crd.options import ScaleSubresource as ScaleSubresource
+    from kubectl_runtime.crd.validator import Validator as Validator
     from kubectl_runtime.manifests.problems import ManifestError as ManifestError
     from kubectl_runtime.runtime import conditions as conditions
     from kubectl_runtime.runtime import logs as logs
     from kubectl_runtime.runtime import status as status
+    from kubectl_runtime.runtime.apply_crd import DowngradeError as DowngradeError
     from kubectl_runtime.runtime.apply_crd import apply_crd as apply_crd
     from kubectl_runtime.runtime.controller.controller import BoundController as BoundController
     from kubectl_runtime.runtime.controller.controller import Controller as Controller
@@ -133,6 +138,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.reflector.store_writer import store as store
     from kubectl_runtime.runtime.retry_on_conflict import ConflictBackoff as ConflictBackoff
     from kubectl_runtime.runtime.retry_on_conflict import retry_on_conflict as retry_on_conflict
+    from kubectl_runtime.runtime.sharding.sharding import Sharding as Sharding
     from kubectl_runtime.runtime.triggers import predicates as predicates
     from kubectl_runtime.runtime.triggers.predicates import ObjectEvent as ObjectEvent
     from kubectl_runtime.runtime.triggers.predicates import Predicate as Predicate
@@ -186,12 +192,15 @@ _HOME = {
     "Context": "runtime.reconcile.context",
     "Controller": "runtime.controller.controller",
     "ControllerError": "runtime.controller.running",
+    "Conversion": "crd.conversion",
+    "ConversionError": "crd.conversion",
     "CustomResource": "crd.customresource",
     "DecodeError": "core.meta.problems",
     "Delete": "runtime.watcher.event",
     "DeleteParams": "core.requests.params",
     "Discovery": "client.api.discovery",
     "DiscoveryError": "core.base.errors",
+    "DowngradeError": "runtime.apply_crd",
     "DrainError": "runtime.drain",
     "DrainReport": "runtime.drain",
     "DynamicObject": "core.objects.dynamic",
@@ -201,6 +210,7 @@ _HOME = {
     "Entry": "client.api.entry",
     "Event": "runtime.watcher.event",
     "Failed": "runtime.watcher.event",
+    "FieldSchema": "crd.marks",
     "FinalizingReconciler": "runtime.finalizer",
     "GetParams": "core.requests.params",
     "GroupVersionKind": "core.meta.gvk",
@@ -271,6 +281,7 @@ _HOME = {
     "Scope": "core.meta.gvk",
     "Selector": "core.meta.selectors",
     "ServiceAccountToken": "client.api.kind_verbs",
+    "Sharding": "runtime.sharding.sharding",
     "Stack": "client.http.stack",
     "Status": "core.base.status",
     "StopToken": "core.base.stop",
@@ -281,6 +292,7 @@ _HOME = {
     "TerminalError": "runtime.reconcile.action",
     "TransportError": "core.base.errors",
     "UnexpectedAnswer": "client.http.failures",
+    "Validator": "crd.validator",
     "WaitStopped": "runtime.wait",
     "WaitTimeout": "runtime.wait",
     "WatchBackoff": "runtime.watcher.watch_backoff",
