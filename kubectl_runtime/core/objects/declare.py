@@ -5,6 +5,7 @@ that they may be defined later in the module, and so that defining a class costs
 """
 from __future__ import annotations
 
+import builtins
 import inspect
 import sys
 import types
@@ -127,14 +128,17 @@ def attributes_of(cls: type) -> dict[str, Attribute]:
 
 
 class _Names(dict[str, Any]):
-    """The names of a module, as its attributes: also those that it imports on demand."""
+    """The names of a module and Python's own, then those that the module imports on demand."""
 
     def __init__(self, module: str) -> None:
         super().__init__()
         self._module = sys.modules.get(module)
 
     def __missing__(self, name: str) -> Any:
-        found = getattr(self._module, name, MISSING)
+        held = vars(self._module) if self._module is not None else {}
+        found = held[name] if name in held else vars(builtins).get(name, MISSING)
+        if found is MISSING:
+            found = getattr(self._module, name, MISSING)
         if found is MISSING:
             raise KeyError(name)
         return found

@@ -28,9 +28,14 @@ FACADE = f'''"""{HEADER}
 
 The built-in kinds as resource classes, one module per API group and version, imported on first use.
 
-Every kind that kube-apiserver {MINOR} serves by default is there, whole. A class of one's own may declare a smaller
-view of the same kind: it decodes faster, and `replace` keeps what a view does not show. Parts (`Container`,
-`PolicyRule`) are imported from the module of their group: `from kubectl_runtime.resources.core_v1 import Container`.
+Every kind that kube-apiserver {MINOR} serves by default is there, whole; kinds of alpha and beta versions, which it
+serves only when told to, are reached by an ApiResource. A class of one's own may declare a smaller view of the same
+kind: it decodes faster, and `replace` keeps what a view does not show. Parts (`Container`, `PolicyRule`) are imported
+from the module of their group: `from kubectl_runtime.resources.core_v1 import Container`.
+
+A module of kinds takes 3 to 5 ms and under 0.1 MiB to import (core_v1 4 ms). Its parts are made when one of them is
+first needed: all of core_v1's take 26 ms, the first `spec` of a Pod, decoder included, 55 ms, both 1.1 MiB (processor
+time on a busy two-core machine, the least of twelve). A ConfigMap or Secret never needs them.
 """
 from __future__ import annotations
 
