@@ -138,7 +138,11 @@ class Store(Generic[K]):
         return self._record(key, None, self._own_writes) is not None
 
     def __len__(self) -> int:
-        return len(self.records())
+        found = 0
+        for state in self._read_now:
+            with state.condition:
+                found += len(state.snapshot(self._own_writes))
+        return found
 
     def __iter__(self) -> Iterator[K]:
         return iter(self.list())
@@ -151,11 +155,8 @@ class Store(Generic[K]):
 
     def records(self) -> Records:
         """All objects as of now, in the form they are stored: immutable, and cheaper than readers."""
-        states = self._states
-        if len(states) > 1 and not self.is_ready:
-            return []
         found: Records = []
-        for state in states:
+        for state in self._read_now:
             with state.condition:
                 found += state.snapshot(self._own_writes).values()
         return found
@@ -189,13 +190,11 @@ class Store(Generic[K]):
 
     def by_index(self, index: str, value: Hashable) -> Objects[K]:
         """The objects for which the index function `index` gave `value`. Raises RequestError for an unknown index."""
-        function, states = self._functions.get(index), self._states
+        function = self._functions.get(index)
         if function is None:
             raise RequestError(f"the store of {self.resource.full_name} has no index {index!r} "
                                f"(it has {', '.join(sorted(self._functions)) or 'none'}): call add_index first")
-        if len(states) > 1 and not self.is_ready:
-            return []
-        return [self._read(record) for state in states
+        return [self._read(record) for state in self._read_now
                 for record in state.by_index((self, index), function, value, self._own_writes)]
 
     def add_index(self, index: str, function: Callable[[K], Iterable[Hashable] | Hashable | None]) -> None:
@@ -227,9 +226,7 @@ class Store(Generic[K]):
         else:
             name = key
         wanted, states = key_of(namespace, name), self._states
-        if len(states) > 1 and not self.is_ready:
-            return None
-        for state in states:
+        for state in states if len(states) == 1 else self._read_now:  # of each run, so it saves the call
             with state.condition:
                 found = state.find(wanted, own_writes)
                 if found is None and namespace:
@@ -238,6 +235,12 @@ class Store(Generic[K]):
             if found is not None:
                 return found
         return None
+
+    @property
+    def _read_now(self) -> tuple[StoreState, ...]:
+        """Of several none, while one is not complete."""
+        states = self._states
+        return states if len(states) == 1 or all(state.ready for state in states) else ()
 
     def _is_own(self, ref: ObjectRef) -> bool:
         return ref.kind == self.resource.kind and ref.group == self.resource.group

@@ -67,7 +67,9 @@ class StoreState:
 
     def find(self, key: Key, own_writes: bool) -> Record | None:
         """The object as it is read."""
-        own = self.entry(key, own_writes) if self.overlay.entries else None
+        if not self.overlay.entries:
+            return self.records.get(key)
+        own = self.entry(key, own_writes)
         return self.records.get(key) if own is None else own.record
 
     def snapshot(self, own_writes: bool) -> dict[Key, Record]:
