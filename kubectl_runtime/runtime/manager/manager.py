@@ -109,7 +109,7 @@ class Manager:
         write has to be made from that one.
 
         With a sharding (and `sharded` None or True) it needs no leader: it reconciles the objects of the shards that
-        this replica holds, and `ctx.client` refuses a run's writes past the deadline of its shard (see `sharder`).
+        this replica holds, and `ctx.client` refuses a run's writes past the deadline of its shard (see `shard_fence`).
         With `sharded=False` it is as without a sharding. Its watches hold all objects in any case.
 
         Raises RequestError as `Controller.start` does, for a reconciler beside a bound controller, `sharded=True`

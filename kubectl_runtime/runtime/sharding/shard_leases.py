@@ -17,14 +17,17 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import ApiError, KubeError
 from kubectl_runtime.core.requests.params import DeleteParams, ListParams, Preconditions
 from kubectl_runtime.resources.coordination_v1 import Lease
-from kubectl_runtime.runtime.manager.lease_events import Request
+from kubectl_runtime.runtime.manager.lease_events import Request, Tick
 from kubectl_runtime.runtime.manager.lease_record import LeaseRecord
 from kubectl_runtime.runtime.manager.lease_store import LeaseStore, Trouble
 from kubectl_runtime.runtime.sharding.shard_events import (
     OWN,
+    Action,
     Answered,
+    Ask,
     Delete,
     Deleted,
+    Input,
     Listed,
     ListLeases,
     NotListed,
@@ -50,6 +53,17 @@ class ShardLeases:
         self._stores = {n: LeaseStore(client, sharding.election(n).name, namespace, trouble=self._trouble,
                                       labels={**labels, SHARD: str(n)}) for n in range(sharding.shards)}
         self._stores[OWN] = LeaseStore(client, own_name, namespace, trouble=self._trouble, labels=labels)
+
+    def perform(self, action: Action, timeout: float) -> Input:
+        """Make the request that is asked for; what came of it."""
+        match action:
+            case Ask(which, request):
+                return self.ask(which, request, timeout)
+            case ListLeases():
+                return self.list(timeout)
+            case Delete(name, version):
+                return self.delete(name, version, timeout)
+        return Tick()
 
     def ask(self, which: int, request: Request, timeout: float) -> Answered:
         """Blocks for `timeout` seconds at most, as all of these."""

@@ -7,21 +7,6 @@
 
 A controller hears of one change after the other, from one thread, in the order in which they happened; whether a run
 may begin is asked of the state itself, at its moment.
-
-What `guard` makes of a client is the fence of a shard, and is like that of the elected one (`elected_client`), by the
-key of the run that writes:
-
-    a write by a run           sent while the shard of its object is this replica's, and begun before the deadline of
-                               the shard's Lease; else NotLeaderError, and nothing was sent. A run that began before its
-                               shard was lost stays refused: while it lasts, this replica does not take the shard again
-    a write by anything else   sent while this replica's own Lease is good, or while it quits: of a thread that a
-                               reconciler has started itself nobody knows for which object it works. In a thread to
-                               which the context was copied (`contextvars.copy_context`, `asyncio.to_thread`) it is
-                               the run's
-    a read                     sent
-
-Between this check and the first byte at the server is the same window as there, and what it leaves open is left to the
-object's resourceVersion: a blind write (apply, merge patch, delete without preconditions) has no fence inside of it.
 """
 from __future__ import annotations
 
@@ -29,36 +14,24 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import NamedTuple
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.controller.share import Listener
-from kubectl_runtime.runtime.manager.elected_client import only_while_leading
 from kubectl_runtime.runtime.manager.leader_election import own_identity
 from kubectl_runtime.runtime.manager.lease_events import Now, Tick, Wait
 from kubectl_runtime.runtime.manager.lease_machine import Phase as LeasePhase
 from kubectl_runtime.runtime.queue.runs import Outcome
-from kubectl_runtime.runtime.sharding.shard_events import (
-    OWN,
-    Action,
-    Ask,
-    Delete,
-    Input,
-    Join,
-    ListLeases,
-    Look,
-    Quit,
-)
+from kubectl_runtime.runtime.sharding.shard_events import OWN, Action, Ask, Input, Join, Look, Quit
+from kubectl_runtime.runtime.sharding.shard_fence import ShardFence
 from kubectl_runtime.runtime.sharding.shard_leases import ShardLeases
 from kubectl_runtime.runtime.sharding.shard_machine import step
 from kubectl_runtime.runtime.sharding.shard_state import Phase, ShardRules, ShardState
-from kubectl_runtime.runtime.sharding.sharding import Sharding, shard_of
+from kubectl_runtime.runtime.sharding.sharding import Sharding, is_in, shard_of
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.runtime.usercode import guarded_logger
 
@@ -71,16 +44,6 @@ TOGETHER = 0.5
 """Seconds for which shards that come one after the other are told together, as listeners go through all objects."""
 
 _JOIN_SECONDS = 2.0
-
-
-class _Work(NamedTuple):
-    """What a thread works for."""
-
-    sharder: Sharder
-    shard: int
-
-
-_work: ContextVar[_Work | None] = ContextVar("kubectl_runtime_shard", default=None)
 
 
 class Sharder:
@@ -99,6 +62,7 @@ class Sharder:
         self._rules = ShardRules.of(sharding, self.identity, grace)
         self._leases = ShardLeases(client, sharding, self.namespace, self._rules.own_name)
         self._state = ShardState.first(self._rules)
+        self._fence = ShardFence(lambda: self._state, self.identity, f"{self.namespace}/{sharding.name}")
         self._view: tuple[frozenset[int], float] = frozenset(), inf
         """The shards at work, and until when that is so by the clock alone: what each trigger asks for."""
         self._busy = [0] * sharding.shards
@@ -135,11 +99,9 @@ class Sharder:
                 return None
             self._busy[shard] += 1
             lost = self._lost[shard]
-        token = _work.set(_Work(self, shard))
         try:
-            return body(lost)
+            return self._fence.inside(shard, partial(body, lost))
         finally:
-            _work.reset(token)
             with self._changed:
                 self._busy[shard] -= 1
                 if not self._busy[shard] and shard not in self._state.at_work:
@@ -159,8 +121,8 @@ class Sharder:
         return forget
 
     def guard(self, client: Client) -> Client:
-        """`client`, whose writes are refused as the module says."""
-        return client.with_layer(only_while_leading(self._may_write_until, self._describe, self._clock))
+        """`client`, whose writes are refused as `shard_fence` says."""
+        return self._fence.guard(client)
 
     # From its beginning to its end
 
@@ -176,8 +138,7 @@ class Sharder:
             if self._threads or self._state.phase is not Phase.WAITING:
                 return
             self._threads = threads
-        log.info("sharding %s/%s: %s takes part in %d shards", self.namespace, name, self.identity,
-                 self.sharding.shards)
+        log.info("sharding %s/%s: %s takes part", self.namespace, name, self.identity)
         for n in range(self.sharding.shards):
             self._observer.leadership_changed(self.sharding.election(n).name, False)
         self.step(Join())
@@ -203,9 +164,6 @@ class Sharder:
     def has_left(self) -> bool:
         return self._state.phase is Phase.GONE
 
-    def __repr__(self) -> str:
-        return f"<Sharder {self.namespace}/{self.sharding.name}: {self._state.phase}, {sorted(self.shards)}>"
-
     # Steps, for the threads or by hand
 
     def step(self, happened: Input) -> Action:
@@ -226,14 +184,8 @@ class Sharder:
 
     def perform(self, action: Action) -> Input:
         """Make the request that is asked for; what came of it. Blocks as requests do."""
-        match action:
-            case Ask(which, request):
-                return self._leases.ask(which, request, self._request_timeout(which))
-            case ListLeases():
-                return self._leases.list(self._longest_request)
-            case Delete(name, version):
-                return self._leases.delete(name, version, self._longest_request)
-        return Tick()
+        which = action.which if isinstance(action, Ask) else None
+        return self._leases.perform(action, self._request_timeout(which))
 
     def tell(self) -> None:
         """Tell the listeners what has come and gone since they were told last. For one thread."""
@@ -248,9 +200,9 @@ class Sharder:
                      self.sharding.shards, _names("; gained", gained), _names("; gave up", lost))
         for listener in listeners:
             if lost:
-                listener.lost(partial(_is_in, self.sharding.shards, lost))
+                listener.lost(partial(is_in, lost, self.sharding.shards))
             if gained:
-                listener.gained(partial(_is_in, self.sharding.shards, gained))
+                listener.gained(partial(is_in, gained, self.sharding.shards))
 
     def _what_follows(self, before: ShardState, state: ShardState) -> list[Callable[[], object]]:
         """What is to be done without the lock."""
@@ -272,13 +224,12 @@ class Sharder:
         return follows
 
     def _say_numbers(self, numbers: list[int]) -> None:
+        name, own = f"{self.namespace}/{self.sharding.name}", self.sharding.shards
         if numbers:
-            log.warning("sharding %s/%s: there are replicas with %s shards, and this one has %d: it takes none until "
-                        "they have gone", self.namespace, self.sharding.name,
-                        " and ".join(map(str, numbers)), self.sharding.shards)
+            log.warning("sharding %s: there are replicas with %s shards, and this one has %d: it takes none until they "
+                        "have gone", name, " and ".join(map(str, numbers)), own)
         else:
-            log.info("sharding %s/%s: all replicas have %d shards", self.namespace, self.sharding.name,
-                     self.sharding.shards)
+            log.info("sharding %s: all replicas have %d shards", name, own)
 
     # Threads
 
@@ -330,37 +281,14 @@ class Sharder:
             if left > 0 and self._changes == seen and not self.has_left:
                 self._clock.wait(self._changed, left)
 
-    @property
-    def _longest_request(self) -> float:
-        """As the elector's: half the renew deadline, so that a second attempt fits in."""
-        return max(1.0, self._rules.lease.renew_deadline / 2)
-
-    def _request_timeout(self, which: int) -> float:
-        lease = self._state.own if which == OWN else self._state.shards[which]
-        if lease.phase not in (LeasePhase.LEADING, LeasePhase.RELEASING):
-            return self._longest_request
-        return max(0.0, min(self._longest_request, lease.deadline - self._clock.boottime()))
-
-    # The fence
-
-    def _may_write_until(self) -> float | None:
-        state, work = self._state, _work.get()
-        if work is not None and work.sharder is self:
-            return state.writes_until(work.shard)
-        if state.phase in (Phase.QUITTING, Phase.GONE):
-            return inf
-        return state.own.deadline if state.own.phase is LeasePhase.LEADING else None
-
-    def _describe(self) -> str:
-        work = _work.get()
-        if work is not None and work.sharder is self:
-            return (f"shard {work.shard} of {self.namespace}/{self.sharding.name} is not, or no more, that of "
-                    f"{self.identity}")
-        return f"{self.identity} has no Lease of its own in sharding {self.namespace}/{self.sharding.name}"
-
-
-def _is_in(shards: int, wanted: frozenset[int], key: Key) -> bool:
-    return shard_of(key, shards) in wanted
+    def _request_timeout(self, which: int | None) -> float:
+        """As the elector's: half the renew deadline, so that a second attempt fits in; never past a deadline."""
+        longest = max(1.0, self._rules.lease.renew_deadline / 2)
+        state = self._state
+        lease = None if which is None else state.own if which == OWN else state.shards[which]
+        if lease is None or lease.phase not in (LeasePhase.LEADING, LeasePhase.RELEASING):
+            return longest
+        return max(0.0, min(longest, lease.deadline - self._clock.boottime()))
 
 
 def _names(what: str, shards: frozenset[int]) -> str:

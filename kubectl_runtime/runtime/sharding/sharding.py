@@ -7,7 +7,7 @@ go, and only shards move, whole, from one to another.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from hashlib import shake_128
@@ -73,6 +73,11 @@ def shard_of(key: Key, shards: int) -> int:
     """
     drawn = _words(shards)(shake_128(f"{key[0] or ''}/{key[1]}".encode()).digest(_WORD * shards))
     return drawn.index(max(drawn))
+
+
+def is_in(wanted: Container[int], shards: int, key: Key) -> bool:
+    """Whether the object is in one of the `wanted` shards."""
+    return shard_of(key, shards) in wanted
 
 
 @lru_cache(maxsize=16)
