@@ -88,7 +88,7 @@ class Replica:
         sharding = Sharding("shop", "default", shards=shards, identity=name)
         self.sharder = Sharder(client, sharding, grace=25, failed=lambda error: None, rng=random.Random(seed))
         controller = Controller(Api.all(client, ConfigMap), name=name)
-        controller._plan = replace(controller.plan(), share=self.sharder, client=self.sharder.guard(client))
+        controller._plan = replace(controller.plan(), partition=self.sharder, client=self.sharder.guard(client))
         self.controller = world.sim.start(controller, world.reconcile, context=name)
 
     def join(self) -> None:

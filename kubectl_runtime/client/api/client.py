@@ -21,11 +21,7 @@ from kubectl_runtime.client.api.writes import OwnWrites, WriteObserver, WriteObs
 from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.failures import ConnectionFailed, error_of, unexpected_answer
-from kubectl_runtime.client.http.middleware import (
-    Answer,
-    Call,
-    Layer,
-)
+from kubectl_runtime.client.http.middleware import Answer, Call, Layer
 from kubectl_runtime.client.http.rate_limit import RateLimit
 from kubectl_runtime.client.http.reachability import Reachability
 from kubectl_runtime.client.http.retry import Failure, RetryPolicy

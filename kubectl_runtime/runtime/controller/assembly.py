@@ -19,7 +19,6 @@ from kubectl_runtime.runtime.controller.gone import with_gone
 from kubectl_runtime.runtime.controller.plan import MainStream, Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.controller.planned import Place, Planned, fullest, places_of
 from kubectl_runtime.runtime.controller.resync import Resync
-from kubectl_runtime.runtime.controller.share import Listener, only_owned, while_owned
 from kubectl_runtime.runtime.controller.sync_gate import SyncGate
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.events.texts import qualified_name
@@ -32,6 +31,7 @@ from kubectl_runtime.runtime.reconcile.context import Environment
 from kubectl_runtime.runtime.reconcile.executor import Executor
 from kubectl_runtime.runtime.reconcile.invoker import Invoker
 from kubectl_runtime.runtime.reconcile.outage_log import OutageLog
+from kubectl_runtime.runtime.reconcile.partition import Listener, only_owned, while_owned
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.reconcile.run_timeouts import RunTimeouts
 from kubectl_runtime.runtime.reconcile.runner import Execute, Runner
@@ -96,8 +96,8 @@ class Assembly(Generic[K]):
         self.runner = Runner(queue, self._execute(reconcile, error_policy, environment), executor,
                              concurrency=plan.concurrency, clock=plan.clock, name=plan.name, observer=plan.observer,
                              on_bug=partial(on_bug, "the executor"))
-        schedule = self.runner.trigger_all if plan.share is None else only_owned(plan.share, self.runner.trigger_all)
-        self.inbox = Inbox(plan.resource, self.store, schedule, logger=self.logger, on_bug=on_bug)
+        self.inbox = Inbox(plan.resource, self.store, only_owned(plan.partition, self.runner.trigger_all),
+                           logger=self.logger, on_bug=on_bug)
         names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, MainStream) else [])]
         begin = partial(plan.hold, self.runner.open) if plan.hold is not None else self.runner.open
         self.gate = SyncGate(names, on_open=begin, trouble_of=self._trouble_of, clock=plan.clock,
@@ -117,8 +117,7 @@ class Assembly(Generic[K]):
                                    on_crowd=self._wake)
         if plan.on_gone is not None:
             execute = with_gone(execute, plan.on_gone, self.store, environment)
-        if plan.share is not None:
-            execute = while_owned(plan.share, execute, self.shutdown, plan.clock)
+        execute = while_owned(plan.partition, execute, self.shutdown, plan.clock)
         if plan.own_writes is OwnWrites.WAIT:
             execute = self._catch_up = CatchUp(execute, lambda: [*self.watches.values()], self._trigger, plan.clock,
                                                self.logger)
@@ -128,8 +127,8 @@ class Assembly(Generic[K]):
         """Connect the watches with the runner: from now on their steps lead to runs, and runs are told of writes."""
         self.plan.observer.controller_started(self.plan.name, self.plan.concurrency)
         self.shutdown.draining.on_set(self.plan.client.on_write(record_write))
-        if self.plan.share is not None:
-            self.shutdown.draining.on_set(self.plan.share.listen(Listener(self.inbox, self.runner)))
+        if self.plan.partition is not None:
+            self.shutdown.draining.on_set(self.plan.partition.listen(Listener(self.inbox, self.runner)))
         if isinstance(self.plan.main, MainStream):
             self.store.when_ready(partial(self.gate.arrived, GIVEN_STREAM))
         if self._catch_up is not None:

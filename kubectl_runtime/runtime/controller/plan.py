@@ -12,10 +12,10 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.controller.share import Share
 from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, KeyBackoff
 from kubectl_runtime.runtime.queue.retry_brake import RETRY_RATE
 from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.partition import Partition
 from kubectl_runtime.runtime.reconcile.reconciler import ResultCallback
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
@@ -97,6 +97,6 @@ class Plan:
     observer: Observer = NO_OBSERVER
     hold: Callable[[Callable[[], None]], None] | None = None
     """Is passed what begins the runs, once all stores are complete, and calls it when they may begin; None: at once."""
-    share: Share | None = None
+    partition: Partition | None = None
     """Which objects are this replica's; None: all of them."""
     own_writes: OwnWrites = OwnWrites.OVERLAY

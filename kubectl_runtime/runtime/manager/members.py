@@ -96,7 +96,7 @@ class ControllerMember:
             plan = replace(plan, client=lock.guard(plan.client), hold=self._hold)
         if part is not None and part.sharder is not None:
             part.expect(self.name)
-            plan = replace(plan, client=part.sharder.guard(plan.client), share=part.sharder, hold=self._join)
+            plan = replace(plan, client=part.sharder.guard(plan.client), partition=part.sharder, hold=self._join)
         self._make: Callable[[], Running[Any]] = partial(Running, plan, reconcile, error_policy, data)
         self._running: Running[Any] | None = None
         self._launched = threading.Event()

@@ -21,11 +21,11 @@ from math import inf
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.controller.share import Listener
 from kubectl_runtime.runtime.manager.leader_election import own_identity
 from kubectl_runtime.runtime.manager.lease_events import Now, Tick, Wait
 from kubectl_runtime.runtime.manager.lease_machine import Phase as LeasePhase
 from kubectl_runtime.runtime.queue.runs import Outcome
+from kubectl_runtime.runtime.reconcile.partition import Listener
 from kubectl_runtime.runtime.sharding.shard_events import OWN, Action, Ask, Input, Join, Look, Quit
 from kubectl_runtime.runtime.sharding.shard_fence import ShardFence
 from kubectl_runtime.runtime.sharding.shard_leases import ShardLeases
@@ -47,7 +47,7 @@ _JOIN_SECONDS = 2.0
 
 
 class Sharder:
-    """Safe to use from any thread. A `Share` for each controller of a manager."""
+    """Safe to use from any thread. A `Partition` for each controller of a manager."""
 
     def __init__(self, client: Client, sharding: Sharding, *, grace: float,
                  failed: Callable[[BaseException], None], rng: random.Random | None = None) -> None:
@@ -87,12 +87,12 @@ class Sharder:
         return shards if at < until else frozenset(n for n in shards if self._state.works(n, at))
 
     def owned(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
-        """As `Share.owned`."""
+        """As `Partition.owned`."""
         mine, shards = self.shards, self.sharding.shards
         return [request for request in requests if shard_of(request.ref.key, shards) in mine] if mine else []
 
     def run(self, key: Key, body: Callable[[StopToken], Outcome]) -> Outcome | None:
-        """As `Share.run`. Blocks as `body` does, and raises what it raises."""
+        """As `Partition.run`. Blocks as `body` does, and raises what it raises."""
         shard = shard_of(key, self.sharding.shards)
         with self._changed:
             if not self._state.works(shard, self._clock.boottime()):
@@ -109,7 +109,7 @@ class Sharder:
                     self._changed.notify_all()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """As `Share.listen`. What it has missed it is told as soon as its store is complete: by its first list."""
+        """As `Partition.listen`. What it has missed it is told as soon as its store is complete: by its first list."""
         key = object()
         with self._changed:
             self._listeners[key] = listener

@@ -58,7 +58,7 @@ class Shared:
         sharder = self.replicas[name] = Sharder(client, Sharding("shop", "default", shards=SHARDS, identity=name),
                                                 grace=25, failed=lambda error: None, rng=random.Random(name))
         controller = Controller(Api.namespaced(client, ConfigMap, "default"), name=name)
-        controller._plan = replace(controller.plan(), share=sharder, client=sharder.guard(client))
+        controller._plan = replace(controller.plan(), partition=sharder, client=sharder.guard(client))
         self.controllers[name] = self.sim.start(controller, self.reconcile, context=name)
         self.sim.run_until(lambda: self.controllers[name].is_ready)
         sharder.step(Join())

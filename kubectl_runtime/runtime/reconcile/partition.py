@@ -1,4 +1,4 @@
-"""`Share`: the objects of a controller that are this replica's, where several replicas divide them.
+"""`Partition`: the objects of a controller that are this replica's, where several replicas divide them.
 
     a trigger for an object of another replica     is dropped: that one sees the change as well
     a key whose turn comes                         is asked about once more, as it may have gone meanwhile
@@ -48,7 +48,7 @@ class Listener:
         self._runner.forget(of)
 
 
-class Share(Protocol):
+class Partition(Protocol):
     """Safe to use from any thread."""
 
     def owned(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
@@ -62,18 +62,23 @@ class Share(Protocol):
         """Tell `listener` from now on; returns a function that takes it back."""
 
 
-def only_owned(share: Share, schedule: Sink) -> Sink:
-    """`schedule` for what is this replica's."""
+def only_owned(partition: Partition | None, schedule: Sink) -> Sink:
+    """`schedule` for what is this replica's; without a partition that is everything."""
+    if partition is None:
+        return schedule
 
     def schedule_own(requests: list[ReconcileRequest]) -> None:
-        if own := share.owned(requests):
+        if own := partition.owned(requests):
             schedule(own)
 
     return schedule_own
 
 
-def while_owned(share: Share, execute: Execute, shutdown: Shutdown, clock: Clock) -> Execute:
-    """`execute` for what is still this replica's; `ctx.stop` and the library's calls see when it is not any more."""
+def while_owned(partition: Partition | None, execute: Execute, shutdown: Shutdown, clock: Clock) -> Execute:
+    """`execute` for what is still this replica's; `ctx.stop` and the library's calls see when it is not any more.
+    Without a partition `execute` itself."""
+    if partition is None:
+        return execute
 
     scopes: dict[StopToken, CallScope] = {}  # the same for all runs of a shard, unless they have times of their own
 
@@ -98,7 +103,7 @@ def while_owned(share: Share, execute: Execute, shutdown: Shutdown, clock: Clock
             finally:
                 calls.leave(entered)
 
-        outcome = share.run(run.key, within)
+        outcome = partition.run(run.key, within)
         return SKIPPED if outcome is None else outcome
 
     return execute_own
