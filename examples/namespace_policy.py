@@ -87,8 +87,7 @@ class CopyPolicies(FinalizingReconciler[NamespacePolicy]):
         return Action.await_change()
 
     def cleanup(self, obj: NamespacePolicy, ctx: Context[None]) -> Action:
-        """Not done while there are copies; the end of each leads to another run. The server is asked, since a store may
-        not know yet of a copy that was made a moment ago."""
+        """Not done while there are copies; the end of each leads to a run. The server is asked: a store may be late."""
         left = list(Api.all(ctx.client, NetworkPolicy).with_metadata_only().list_all(copies_of(obj)))
         for copy in left:
             Api.namespaced(ctx.client, NetworkPolicy, copy.namespace).delete_collection(selection=copies_of(obj))
