@@ -57,7 +57,7 @@ class Invoker:
         self._store = store
         self._environment = environment
         self._on_result = on_result
-        self._log = RunLog(environment.logger, environment.clock, on_crowd)
+        self._log = RunLog(environment.logger, environment.clock, environment.shutdown.aborted, on_crowd)
         self._loops = LoopDetector(environment.logger, environment.clock)
 
     def __call__(self, run: Run) -> Outcome:

@@ -27,6 +27,7 @@ from typing import Any
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ApiError, KubeError
 from kubectl_runtime.core.base.observer import RunResult
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.events.writing import TERMINATING
 from kubectl_runtime.runtime.logs import run_fields, said
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
@@ -91,10 +92,13 @@ class Crowd:
 class RunLog:
     """One controller's."""
 
-    def __init__(self, logger: GuardedLogger, clock: Clock, on_crowd: Callable[[], object] = lambda: None) -> None:
-        """`on_crowd` is called where many fail alike, so that they are counted; it must not block."""
+    def __init__(self, logger: GuardedLogger, clock: Clock, aborted: StopToken,
+                 on_crowd: Callable[[], object] = lambda: None) -> None:
+        """`aborted`: the shutdown tells runs to end. `on_crowd` is called where many fail alike, so that they are
+        counted; it must not block."""
         self._logger = logger
         self._clock = clock
+        self._aborted = aborted
         self._on_crowd = on_crowd
         self._lock = threading.Lock()
         self._failures: dict[Alike, Crowd] = {}
@@ -109,7 +113,7 @@ class RunLog:
         attempts = before.attempts + 1 if before is not None else 1
         told = Told(text, alike, attempts, before.since if before is not None else now)
         if ctx.stop.is_set():
-            why = "by the shutdown" if run.stop is None else f"as it was told to ({run.stop.reason})"
+            why = "by the shutdown" if self._aborted.is_set() else f"as it was told to ({ctx.stop.reason})"
             self._say(logging.WARNING, ctx, "%s: ended %s: %s", said(ctx.ref), why, text)
         elif before is None or before.text != text:
             self._fails_anew(told, ctx, outcome, error, now)

@@ -54,7 +54,8 @@ def until(reached: Callable[[], bool]) -> None:
 def until_in(running: Running[Any], threads: str, call: str) -> None:
     """Wait until each of its threads with `threads` in their name has this call on its stack."""
     def stacks() -> list[str]:
-        own = (*running._threads.own, *running._threads.sources)
+        all_of = running._threads
+        own = {*all_of.own, *all_of.sources, *all_of._watching(lambda _: True)}  # others may use its watches too
         return [stack_of(thread.ident) for thread in own if threads in thread.name]
 
     assert stacks()

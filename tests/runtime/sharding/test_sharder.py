@@ -23,7 +23,7 @@ from kubectl_runtime import (
     RequestError,
 )
 from kubectl_runtime.apiserver.server import ApiServer
-from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.resources.coordination_v1 import Lease
 from kubectl_runtime.runtime.manager.lease_events import Failed
 from kubectl_runtime.runtime.manager.manager_running import RunningManager
@@ -299,13 +299,14 @@ def test_what_waits_for_an_object_that_has_gone_to_another_replica_is_dropped(se
 def test_a_replica_takes_nothing_before_its_stores_are_complete(server: ApiServer) -> None:
     ready = threading.Event()
 
-    def blocks(obj: ConfigMap) -> None:
+    def blocks(obj: Secret) -> None:
         ready.wait(LIMIT)
 
     with server.client() as client:
+        Api.namespaced(client, Secret, "default").create({"metadata": {"name": "s"}})
         manager = Manager(client, sharding=Sharding("shop", "default", **QUICK), serve=None)
         controller = Controller(Api.namespaced(client, ConfigMap, "default")).watches(
-            Api.namespaced(client, ConfigMap, "default"), blocks)
+            Api.namespaced(client, Secret, "default"), blocks)
         manager.add(controller, lambda obj, ctx: Action.await_change())
         with manager.start() as running:
             threading.Event().wait(0.5)
