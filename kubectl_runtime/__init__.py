@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.client.api.kind_verbs import ServiceAccountToken as ServiceAccountToken
     from kubectl_runtime.client.api.namespaces import Namespaces as Namespaces
     from kubectl_runtime.client.api.paging import ObjectList as ObjectList
+    from kubectl_runtime.client.api.queryable import MissingRights as MissingRights
+    from kubectl_runtime.client.api.queryable import ensure_queryable as ensure_queryable
     from kubectl_runtime.client.api.writes import OwnWrites as OwnWrites
     from kubectl_runtime.client.config.config import Config as Config
     from kubectl_runtime.client.config.config import NotConfiguredError as NotConfiguredError
@@ -27,6 +29,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.client.http.rate_limit import RateLimit as RateLimit
     from kubectl_runtime.client.http.retry import RetryPolicy as RetryPolicy
     from kubectl_runtime.client.http.stack import Stack as Stack
+    from kubectl_runtime.client.server.served_kinds import ApiGroup as ApiGroup
+    from kubectl_runtime.client.server.served_kinds import ServedKind as ServedKind
     from kubectl_runtime.client.streaming.forwarding import PortForward as PortForward
     from kubectl_runtime.client.streaming.logs import LogStream as LogStream
     from kubectl_runtime.client.streaming.process import AttachedProcess as AttachedProcess
@@ -48,21 +52,32 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.core.base.stop import StopToken as StopToken
     from kubectl_runtime.core.base.wire import MapKeys as MapKeys
     from kubectl_runtime.core.codec.prune import strip_managed_fields as strip_managed_fields
+    from kubectl_runtime.core.meta.godurations import GoDuration as GoDuration
     from kubectl_runtime.core.meta.gvk import ApiResource as ApiResource
     from kubectl_runtime.core.meta.gvk import GroupVersionKind as GroupVersionKind
+    from kubectl_runtime.core.meta.gvk import GroupVersionResource as GroupVersionResource
     from kubectl_runtime.core.meta.gvk import Scope as Scope
     from kubectl_runtime.core.meta.metav1 import Condition as Condition
+    from kubectl_runtime.core.meta.metav1 import FrozenPart as FrozenPart
     from kubectl_runtime.core.meta.metav1 import LabelSelector as LabelSelector
     from kubectl_runtime.core.meta.metav1 import ListMeta as ListMeta
     from kubectl_runtime.core.meta.metav1 import ObjectMeta as ObjectMeta
     from kubectl_runtime.core.meta.metav1 import OwnerReference as OwnerReference
+    from kubectl_runtime.core.meta.metav1 import Part as Part
+    from kubectl_runtime.core.meta.metav1 import TemplateMeta as TemplateMeta
     from kubectl_runtime.core.meta.problems import DecodeError as DecodeError
+    from kubectl_runtime.core.meta.quantities import Quantity as Quantity
     from kubectl_runtime.core.meta.refs import ObjectRef as ObjectRef
     from kubectl_runtime.core.meta.selectors import Selector as Selector
+    from kubectl_runtime.core.meta.versions import version_generation as version_generation
+    from kubectl_runtime.core.meta.versions import version_priority as version_priority
+    from kubectl_runtime.core.objects.admission import AdmissionReview as AdmissionReview
     from kubectl_runtime.core.objects.child_name import child_name as child_name
     from kubectl_runtime.core.objects.conditions import set_condition as set_condition
+    from kubectl_runtime.core.objects.conversion import ConversionReview as ConversionReview
     from kubectl_runtime.core.objects.dynamic import DynamicObject as DynamicObject
     from kubectl_runtime.core.objects.dynamic import dynamic as dynamic
+    from kubectl_runtime.core.objects.half_typed import Object as Object
     from kubectl_runtime.core.objects.invalid import InvalidObject as InvalidObject
     from kubectl_runtime.core.objects.partial import PartialObjectMeta as PartialObjectMeta
     from kubectl_runtime.core.objects.partial import PartialView as PartialView
@@ -175,8 +190,10 @@ __version__ = VERSION
 
 _HOME = {
     "Action": "runtime.reconcile.action",
+    "AdmissionReview": "core.objects.admission",
     "Api": "client.api.api",
     "ApiError": "core.base.errors",
+    "ApiGroup": "client.server.served_kinds",
     "ApiResource": "core.meta.gvk",
     "Apply": "runtime.watcher.event",
     "AttachParams": "core.requests.pods",
@@ -194,6 +211,7 @@ _HOME = {
     "ControllerError": "runtime.controller.running",
     "Conversion": "crd.conversion",
     "ConversionError": "crd.conversion",
+    "ConversionReview": "core.objects.conversion",
     "CustomResource": "crd.customresource",
     "DecodeError": "core.meta.problems",
     "Delete": "runtime.watcher.event",
@@ -212,8 +230,11 @@ _HOME = {
     "Failed": "runtime.watcher.event",
     "FieldSchema": "crd.marks",
     "FinalizingReconciler": "runtime.finalizer",
+    "FrozenPart": "core.meta.metav1",
     "GetParams": "core.requests.params",
+    "GoDuration": "core.meta.godurations",
     "GroupVersionKind": "core.meta.gvk",
+    "GroupVersionResource": "core.meta.gvk",
     "HealthServer": "runtime.observe.health_server",
     "Impersonation": "client.config.impersonation",
     "Init": "runtime.watcher.event",
@@ -241,9 +262,11 @@ _HOME = {
     "MapKeys": "core.base.wire",
     "MapType": "crd.marks",
     "Metrics": "runtime.observe.metrics",
+    "MissingRights": "client.api.queryable",
     "Namespaces": "client.api.namespaces",
     "NotConfiguredError": "client.config.config",
     "NotLeaderError": "runtime.manager.elected_client",
+    "Object": "core.objects.half_typed",
     "ObjectEvent": "runtime.triggers.predicates",
     "ObjectList": "client.api.paging",
     "ObjectMeta": "core.meta.metav1",
@@ -252,6 +275,7 @@ _HOME = {
     "OneOf": "crd.marks",
     "OwnWrites": "client.api.writes",
     "OwnerReference": "core.meta.metav1",
+    "Part": "core.meta.metav1",
     "PartialObjectError": "core.base.errors",
     "PartialObjectMeta": "core.objects.partial",
     "PartialView": "core.objects.partial",
@@ -265,6 +289,7 @@ _HOME = {
     "Predicate": "runtime.triggers.predicates",
     "PreserveUnknownFields": "crd.marks",
     "PrinterColumn": "crd.customresource",
+    "Quantity": "core.meta.quantities",
     "RateLimit": "client.http.rate_limit",
     "ReconcileRequest": "runtime.triggers.triggers",
     "Reconciler": "runtime.reconcile.reconciler",
@@ -280,6 +305,7 @@ _HOME = {
     "ScaleSubresource": "crd.options",
     "Scope": "core.meta.gvk",
     "Selector": "core.meta.selectors",
+    "ServedKind": "client.server.served_kinds",
     "ServiceAccountToken": "client.api.kind_verbs",
     "Sharding": "runtime.sharding.sharding",
     "Stack": "client.http.stack",
@@ -289,6 +315,7 @@ _HOME = {
     "StoreNotReady": "runtime.reflector.store",
     "SupportsReconcile": "runtime.reconcile.reconciler",
     "SyncTimeoutError": "runtime.controller.sync_gate",
+    "TemplateMeta": "core.meta.metav1",
     "TerminalError": "runtime.reconcile.action",
     "TransportError": "core.base.errors",
     "UnexpectedAnswer": "client.http.failures",
@@ -314,6 +341,7 @@ _HOME = {
     "drain": "runtime.drain",
     "dynamic": "core.objects.dynamic",
     "elect": "runtime.manager.elector",
+    "ensure_queryable": "client.api.queryable",
     "fetch": "client.api.fetch",
     "finalizer": "runtime.finalizer",
     "logs": "runtime.logs",
@@ -331,6 +359,8 @@ _HOME = {
     "strip_managed_fields": "core.codec.prune",
     "together": "core.base.observer",
     "touched_objects": "runtime.triggers.stages",
+    "version_generation": "core.meta.versions",
+    "version_priority": "core.meta.versions",
     "watch_object": "runtime.watcher.watcher",
     "watch_store": "runtime.triggers.watch_store",
     "watcher": "runtime.watcher.watcher",

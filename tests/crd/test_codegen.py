@@ -172,12 +172,13 @@ def test_the_module_passes_mypy_strict_and_so_does_its_use(tmp_path: Path) -> No
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
     (tmp_path / "foreign_kinds.py").write_text(module_of(DEFINITIONS.values()))
     (tmp_path / "use.py").write_text('''
-from foreign_kinds import Certificate, CertificateSpec, CertificateSpecIssuerRef, HTTPRoute, ServiceMonitor
+from foreign_kinds import Certificate, CertificateSpec, CertificateSpecIssuerRef, HTTPRoute, HTTPRouteSpec
+from foreign_kinds import ServiceMonitor
 
 made: CertificateSpec = CertificateSpec(issuer_ref=CertificateSpecIssuerRef(name="ca"), secret_name="tls", is_ca=True)
 obj = Certificate(name="a", spec=made)
 obj.spec.dns_names = [*(obj.spec.dns_names or ()), "example.org"]
-route: HTTPRoute = HTTPRoute(name="a")
+route: HTTPRoute = HTTPRoute(name="a", spec=HTTPRouteSpec())
 names: list[str | None] = [rule.name for rule in route.spec.rules or ()]
 assert route.status is None or route.status.parents[0].parent_ref.name
 
