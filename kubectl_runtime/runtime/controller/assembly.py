@@ -270,16 +270,16 @@ class Assembly(Generic[K]):
 
     def _ended_by_shutdown(self, execute: Execute) -> Execute:
         """`execute`, in which the library's calls see when the run is to end."""
-        timeouts = self._timeouts
+        timeouts, calls = None if self.plan.run_timeout is None else self._timeouts, self.shutdown.calls
 
         def ended(run: Run) -> Outcome:
-            calls = timeouts.begin(run)
-            entered = calls.enter()
+            entered = (calls if timeouts is None else timeouts.begin(run)).enter()
             try:
                 return execute(run)
             finally:
                 calls.leave(entered)
-                timeouts.end(run)
+                if timeouts is not None:
+                    timeouts.end(run)
 
         return ended
 

@@ -227,7 +227,7 @@ class Store(Generic[K]):
             name = key
         wanted, states = key_of(namespace, name), self._states
         for state in states if len(states) == 1 else self._read_now:  # of each run, so it saves the call
-            with state.condition:
+            with state.lock:
                 found = state.find(wanted, own_writes)
                 if found is None and namespace:
                     # Objects of a namespaced kind all have a namespace, so this finds cluster-scoped ones only.
