@@ -29,7 +29,8 @@ def test_ci_runs_the_test_command_as_it_is_written() -> None:
 def test_the_two_commands_install_and_run() -> None:
     assert DEMO == ("python3 -m venv .venv && .venv/bin/pip install -q -e . && "
                     ".venv/bin/python examples/configmapgen_controller.py --demo")
-    assert TESTS == "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' && .venv/bin/pytest"
+    assert TESTS == ("python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' && "
+                     ".venv/bin/pytest -n 3 --dist worksteal")
     assert (ROOT / "examples" / "configmapgen_controller.py").exists()
 
 
@@ -122,7 +123,7 @@ def test_the_types_of_the_programs_are_right(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
     for name, text in (("greeter.py", f"{GREETER}\n\n{OPERATOR}"), ("snippet.py", SNIPPET)):
         (tmp_path / name).write_text(text)
-    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", "greeter.py",
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "greeter.py",
                            "snippet.py"],
                           cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=LIMIT, check=False)
     assert done.returncode == 0, done.stdout

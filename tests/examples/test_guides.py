@@ -75,7 +75,7 @@ def test_the_deletion_guide_is_short_and_its_tests_pass(tmp_path: Path, plugin: 
 def test_the_types_of_the_deletion_guide_are_right(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
     (tmp_path / "site_dns.py").write_text(blocks(DELETION_GUIDE, "python")[0])
-    done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "site_dns.py")
+    done = run(tmp_path, "-m", "mypy", "--strict", "site_dns.py")
     assert done.returncode == 0, done.stdout
 
 
@@ -141,7 +141,7 @@ def test_the_guide_to_relations_is_short_and_its_tests_and_types_are_right(tmp_p
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 passed" in done.stdout
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
-    done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "banner.py")
+    done = run(tmp_path, "-m", "mypy", "--strict", "banner.py")
     assert done.returncode == 0, done.stdout
 
 
@@ -159,7 +159,7 @@ def test_the_guide_to_custom_resources_is_short_and_its_tests_types_and_commands
     assert run(tmp_path, "-m", "kubectl_runtime", *command, "--check", "crd.yaml").returncode == 0, crd.stderr
     assert "class OvenSpec(" in run(tmp_path, "-m", "kubectl_runtime", "codegen", "crd.yaml").stdout
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
-    done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "bakery.py")
+    done = run(tmp_path, "-m", "mypy", "--strict", "bakery.py")
     assert done.returncode == 0, done.stdout
 
 
@@ -170,7 +170,7 @@ def test_the_guide_to_predicates_is_short_and_its_tests_and_types_are_right(tmp_
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
-    done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "sites.py")
+    done = run(tmp_path, "-m", "mypy", "--strict", "sites.py")
     assert done.returncode == 0, done.stdout
 
 
@@ -181,7 +181,7 @@ def test_the_guide_to_stores_is_short_and_its_tests_and_types_are_right(tmp_path
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
-    done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "test_inventory.py",
+    done = run(tmp_path, "-m", "mypy", "--strict", "test_inventory.py",
                "test_own_writes.py")
     assert done.returncode == 0, done.stdout
 
@@ -212,7 +212,7 @@ def test_the_guide_to_availability_is_short_and_its_tests_and_types_are_right(tm
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
-    done = run(tmp_path, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "stamps.py")
+    done = run(tmp_path, "-m", "mypy", "--strict", "stamps.py")
     assert done.returncode == 0, done.stdout
 
 
@@ -239,7 +239,7 @@ def test_the_program_runs_on_a_server_of_its_own(saved: Path) -> None:
 
 def test_the_types_of_the_program_are_right(saved: Path) -> None:
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
-    done = run(saved, "-m", "mypy", "--strict", "--cache-dir", str(saved / "cache"), "greeting.py")
+    done = run(saved, "-m", "mypy", "--strict", "greeting.py")
     assert done.returncode == 0, done.stdout
 
 

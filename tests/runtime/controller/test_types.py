@@ -119,7 +119,7 @@ def complaints(program: str, folder: Path) -> str:
     """What a type checker has to say of it. An `ignore` that is not needed would be an error as well."""
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
     (folder / "program.py").write_text(program)
-    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"),
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict",
                            "program.py"], cwd=folder, capture_output=True, text=True, check=False)
     return done.stdout if done.returncode else ""
 
