@@ -94,11 +94,11 @@ def _answered(error: ApiError, patched: bool) -> Result:
         return Result.LATER
     if error.is_not_found:
         return Result.MISSING
-    if patched:
-        return Result.CHANGED if error.is_invalid or error.is_conflict else Result.REFUSED
+    if patched and error.is_invalid:  # its `test` failed
+        return Result.CHANGED
     if error.is_already_exists:
         return Result.EXISTS
-    return Result.LATER if error.is_conflict else Result.REFUSED
+    return Result.LATER if error.is_conflict else Result.REFUSED  # a conflict: the server gave up, and wrote nothing
 
 
 def is_about_the_recorder(error: BaseException | None) -> bool:

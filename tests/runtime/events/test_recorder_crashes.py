@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import requests
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from requests.adapters import BaseAdapter
 
@@ -247,6 +247,7 @@ WORLD = st.lists(st.tuples(
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(WORLD)
+@example([("say", "A", 1), ("say", "B", 1), ("lose", "A", 6), ("say", "A", 1), ("refuse", "A", 8)])  # a lost conflict
 def test_whatever_happens_an_event_is_counted_once(world: list[tuple[str, str, int]]) -> None:
     story = Story()
     for act in world:
