@@ -30,7 +30,7 @@ STATUS = Status(code=422, reason="Invalid", message="no", details=StatusDetails(
 
 def error_classes() -> list[type[KubeError]]:
     for module in pkgutil.walk_packages(kubectl_runtime.__path__, "kubectl_runtime."):
-        if ".cli" not in module.name and not module.name.endswith("__main__"):
+        if not module.name.startswith("kubectl_runtime.cli.") and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     found: set[type[KubeError]] = {KubeError}
     waiting = [KubeError]
@@ -46,7 +46,7 @@ ARGUMENTS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
     ((STATUS, "get pods ns/a"), {"retry_after": 3.0, "remedy": "Do something"}), (("lost", Failure(sent=False)), {}),
     ((REF, "$.spec", "$.spec is wrong"), {}), (("$.spec", "two items"), {}), (("lost",), {"sent": False}),
     (("text",), {}), (("pods", "text"), {}), (("a", "b", "c"), {}), ((REF, None), {}), (("text", None, None), {}),
-    (("apply", ManifestReport(())), {}),
+    (("apply", ManifestReport(())), {}), ((ApiResource("g", "v1", "Kind", "kinds"), "ns", ("list", "watch")), {}),
 ]
 
 
