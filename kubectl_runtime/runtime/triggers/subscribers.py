@@ -97,12 +97,17 @@ class Subscriber:
     def _collect(self, changes: Iterator[Event[Record]], requests: list[ReconcileRequest]) -> bool:
         """Add to `requests` what follows from `changes`; True when there are no more of them."""
         monotonic, subscription, read = self._clock.monotonic, self._subscription, self._read
+        if read is None:  # the library's own, which calls nobody: there is no slowness to tell of
+            for change in changes:
+                self._current = change
+                requests.extend(subscription(change))
+            return True
         began = monotonic()
         for change in changes:
             self._current = change
             try:
                 # The reader is made for this subscription alone: what it changes in it, nobody else sees.
-                requests.extend(subscription(change if read is None else with_obj(change, read)))
+                requests.extend(subscription(with_obj(change, read)))
             finally:
                 if (ended := monotonic()) - began > SLOW_SECONDS:
                     log.warning("%s took %.0f ms for %s: what a watch calls must not block, or its events come late",
