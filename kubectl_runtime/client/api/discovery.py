@@ -142,9 +142,8 @@ class Discovery:
 
     def served(self, resource: ApiResource) -> bool:
         """Whether the server serves exactly this resource: group, version and plural."""
-        key = (resource.group, resource.version, resource.plural)
-        return any(key == (kind.resource.group, kind.resource.version, kind.resource.plural)
-                   for refresh in (False, True) for kind in self.kinds(refresh=refresh))
+        return self._looked_up(
+            lambda kinds: next((kind for kind in kinds if kind.resource.gvr == resource.gvr), None)) is not None
 
     def _ask(self) -> tuple[ServedKind, ...]:
         found: list[ServedKind] = []

@@ -68,21 +68,17 @@ class _GroupVersion(msgspec.Struct, rename="camel"):
 
 
 class _ListedGroup(msgspec.Struct, rename="camel"):
-    versions: list[_GroupVersion] | None = None
+    versions: list[str | _GroupVersion] | msgspec.UnsetType | None = msgspec.UNSET
     preferred_version: _GroupVersion | None = None
 
     def in_order(self) -> list[str]:
         preferred = self.preferred_version.group_version if self.preferred_version is not None else None
-        return sorted((version.group_version for version in self.versions or ()), key=lambda found: found != preferred)
+        found = [version if isinstance(version, str) else version.group_version for version in self.versions or ()]
+        return sorted(found, key=lambda version: version != preferred)
 
 
-class _Versions(msgspec.Struct):
+class _Versions(_ListedGroup):
     groups: list[_ListedGroup] | msgspec.UnsetType | None = msgspec.UNSET
-    versions: list[str] | msgspec.UnsetType | None = msgspec.UNSET
-
-
-class _OfKind(msgspec.Struct):
-    kind: str | None = None
 
 
 class _Listed(msgspec.Struct, rename="camel"):
@@ -141,14 +137,11 @@ def _group_name(item: msgspec.Raw) -> str:
 
 def versions_in(body: bytes) -> list[str]:
     """The group versions of `/api`, `/apis` or one group, in the server's order. Raises DecodeError."""
-    if _decoded(body, _OfKind).kind == "APIGroup":
-        group: _ListedGroup = _decoded(body, _ListedGroup)
-        return group.in_order()
-    document = _decoded(body, _Versions)
+    document: _Versions = _decoded(body, _Versions)
     if document.groups is not msgspec.UNSET:
         return [version for group in document.groups or () for version in group.in_order()]
     if document.versions is not msgspec.UNSET:
-        return document.versions or []
+        return document.in_order()
     raise DecodeError(None, "$", "no document of discovery: it has neither items nor groups nor versions")
 
 

@@ -29,9 +29,7 @@ def explained(discover: Callable[[], Iterable[ServedKind]], request: Request, er
     except KubeError as failure:
         log.debug("%s: whether the subresource is served is not known: %s", request.operation, failure)
         return error
-    wanted = (resource.group, resource.version, resource.plural)
     for kind in kinds:
-        found = kind.resource
-        if (found.group, found.version, found.plural) == wanted and request.subresource not in kind.subresources:
+        if kind.resource.gvr == resource.gvr and request.subresource not in kind.subresources:
             return subresource_not_served(request, resource, error)
     return error
