@@ -270,16 +270,16 @@ class Assembly(Generic[K]):
 
     def _ended_by_shutdown(self, execute: Execute) -> Execute:
         """`execute`, in which the library's calls see when the run is to end."""
-        timeouts, calls = None if self.plan.run_timeout is None else self._timeouts, self.shutdown.calls
+        timeouts = self._timeouts
 
         def ended(run: Run) -> Outcome:
-            entered = (calls if timeouts is None else timeouts.begin(run)).enter()
+            calls = timeouts.begin(run)
+            entered = calls.enter()
             try:
                 return execute(run)
             finally:
                 calls.leave(entered)
-                if timeouts is not None:
-                    timeouts.end(run)
+                timeouts.end(run)
 
         return ended
 

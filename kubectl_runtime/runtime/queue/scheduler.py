@@ -120,12 +120,7 @@ class Scheduler(Generic[K, M]):
         """Something changed: run `key` now, or after the debounce."""
         entry = self._entries.get(key)
         if entry is None:
-            entry = Entry(key, message, now + self._debounce, now + self._max_wait, bulk, retry=False)
-            if self._debounce or self._heap or self._braked.items:
-                self._insert(entry, now)
-            else:  # as most are: due at once, and nothing else waits for its time
-                self._entries[key] = entry
-                self._make_ready(entry)
+            self._insert(Entry(key, message, now + self._debounce, now + self._max_wait, bulk, retry=False), now)
             return
         self._join(entry, message, bulk)
         if entry.at > now:  # one that is due is never put off

@@ -36,7 +36,7 @@ from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.runtime.queue.key_backoff import Failures, is_own
 from kubectl_runtime.runtime.queue.own_writes import Version
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
-from kubectl_runtime.runtime.queue.runs import MOST_STRANGERS, SUCCEEDED, Outcome, Run, Streak
+from kubectl_runtime.runtime.queue.runs import MOST_STRANGERS, Outcome, Run, Streak
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
 
@@ -129,10 +129,6 @@ class WorkQueue:
         key = run.key
         del self._running[key]
         if self._closed:
-            return False
-        if outcome is SUCCEEDED and not run.retry and run.in_a_row is None:  # as most are
-            self._failures.forget(key)
-            self._scheduler.release(key)
             return False
         self._tell_brake(run, outcome, now)
         self._count_streak(run, outcome)
