@@ -11,7 +11,8 @@
 
 When nobody has anything to do, time moves to the next moment at which somebody has, 10 s at most. A run of the same
 program with the same seed is the same run; so a test needs no real time, no threads and no luck, and a failure comes
-back.
+back. As work takes no time here, what keeps itself busy (two controllers that take a field from each other) would never
+let time move: it ends as an AssertionError that names the keys.
 
 The clients have to be on `simulation.clock`, and to reach a server without threads or sockets: `ApiServer.transport()`,
 or a script.
@@ -19,8 +20,10 @@ or a script.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.core.base.clock import Duration, seconds
@@ -43,6 +46,12 @@ of a simulated connection happens on the clock without telling anybody."""
 
 PATIENCE = 3
 """How often in a row everybody has to find nothing to do until time moves."""
+
+RESTLESS, FOR_EACH_OBJECT = 100_000, 100
+"""So many steps without a rest, and so many more for each object in the stores, are no work but a loop."""
+
+SAMPLE = 1000
+"""Steps that are looked at to tell whose loop it is."""
 
 
 class SimulatedController(Generic[K]):
@@ -148,11 +157,10 @@ class Simulation:
         actors: list[Callable[[], object]] = [*self._world]
         for controller in self._controllers:
             actors += [controller.executor.step] * min(3, len(controller.executor))
-            actors.append(lambda controller=controller: self._dispatch(controller))  # type: ignore[misc]
-        actors += [lambda watch=watch: self._watch(watch)  # type: ignore[misc]
+            actors.append(partial(self._dispatch, controller))
+        actors += [partial(self._watch, watch)
                    for watch, resume in self._resume.items() if resume <= now and not watch.stopped]
-        actors += [lambda recorder=recorder: self._tell(recorder)  # type: ignore[misc]
-                   for recorder in self._recorders if recorder.due() == 0]
+        actors += [partial(self._tell, recorder) for recorder in self._recorders if recorder.due() == 0]
         did = bool(self.random.choice(actors)()) if actors else False
         for controller in self._controllers:
             if controller.bugs:
@@ -167,7 +175,10 @@ class Simulation:
 
     def settle(self, limit: Duration = 0) -> None:
         """Step, without the actors that a test added, until nothing is left to do within `limit` seconds of simulated
-        time."""
+        time.
+
+        Raises AssertionError, which names the seed and the keys, when this never comes to rest.
+        """
         world, self._world = self._world, []
         try:
             end = self.clock.monotonic() + seconds(limit)
@@ -183,7 +194,7 @@ class Simulation:
     def run_until(self, done: Callable[[], bool], limit: Duration = 3600) -> None:
         """Settle bit by bit until `done()`.
 
-        Raises AssertionError, which names the seed, after `limit` simulated seconds.
+        Raises AssertionError, which names the seed, after `limit` simulated seconds, and as `settle`.
         """
         end = self.clock.monotonic() + seconds(limit)
         while True:
@@ -197,9 +208,14 @@ class Simulation:
 
     def _exhaust(self, done: Callable[[], bool] = lambda: False) -> None:
         """Step at the present time until everybody has had nothing to do several times over."""
-        idle = 0
+        idle = worked = 0
         while not done():
-            idle = 0 if self.step() or self._busy() else idle + 1
+            if self.step() or self._busy():
+                idle, worked = 0, worked + 1
+                if worked % RESTLESS == 0:
+                    self._check_for_a_loop(worked)
+                continue
+            idle += 1
             if idle > PATIENCE * (2 * len(self._controllers) + len(self._resume) + len(self._world)):
                 # The seed may have passed somebody over: ask everybody once more before time moves.
                 now = self.clock.monotonic()
@@ -208,6 +224,20 @@ class Simulation:
                 late += [self._tell(recorder) for recorder in self._recorders]
                 if not any(late):
                     return
+
+    def _check_for_a_loop(self, worked: int) -> None:
+        stored = sum(len(watch.stored.records) for watch in self._resume)
+        if worked <= RESTLESS + FOR_EACH_OBJECT * stored:
+            return
+        ran: Counter[str] = Counter()
+        for _ in range(SAMPLE):
+            self.step()
+            ran.update(f"{controller.assembly.plan.name}: {ref}" for controller in self._controllers
+                       for ref in controller.running)
+        keys = ", ".join(key for key, _ in ran.most_common(3)) or "no key: a watch has something to read each time"
+        raise AssertionError(f"the simulation does not come to rest: {worked} steps without a pause, at "
+                             f"{self.clock.monotonic():g} s (seed {self.seed}). What runs leads to further runs; most "
+                             f"busy: {keys}")
 
     def _busy(self) -> bool:
         return any(len(controller.executor) for controller in self._controllers)

@@ -1,7 +1,7 @@
 """The simulation's own parts: the executor's interleavings, and how time moves."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.testing import simulation
 from kubectl_runtime.testing.executor import SimExecutor
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
@@ -75,6 +76,46 @@ def test_a_wait_that_is_never_over_names_the_seed() -> None:
                            ctx: Action.await_change())
     with pytest.raises(AssertionError, match="seed 4711"):
         sim.run_until(lambda: controller.is_ready, limit=60)
+
+
+def test_controllers_that_keep_each_other_busy_are_named_instead_of_running_for_ever(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "RESTLESS", 500)
+    sim = Simulation(4711)
+    cluster = FakeCluster(sim.clock)
+    for name in ("calm", "disputed"):
+        cluster.put(Parent, name)
+
+    def wants(value: int) -> Callable[[Parent, Context[Any]], Action]:
+        def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+            if obj.name == "disputed" and obj.spec["value"] != value:
+                cluster.put(Parent, obj.name, value)
+            return Action.await_change()
+        return reconcile
+
+    for value in (1, 2):
+        sim.start(Controller(cluster.api(Parent), name=f"wants-{value}"), wants(value))
+    with pytest.raises(AssertionError, match=r"does not come to rest: \d+ .* at 0 s \(seed 4711\)") as found:
+        sim.settle(20)
+    assert all(f"wants-{value}: Parent.v1.test.example/disputed" in str(found.value) for value in (1, 2))
+    assert "calm" not in str(found.value)
+
+
+def test_much_work_at_one_moment_is_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "RESTLESS", 500)
+    sim = Simulation(5)
+    cluster = FakeCluster(sim.clock)
+    for number in range(500):
+        cluster.put(Parent, f"p{number}")
+    runs: list[str] = []
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        runs.append(obj.name)
+        return Action.requeue(1) if len(runs) < 1500 else Action.await_change()
+
+    sim.start(Controller(cluster.api(Parent)), reconcile)
+    sim.settle(20)
+    assert len(runs) >= 1500
 
 
 def test_actors_of_the_test_take_part_and_what_they_raise_comes_out() -> None:

@@ -9,15 +9,25 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from numbers import Real
 from typing import Protocol
+
+from kubectl_runtime.core.base.errors import RequestError
 
 Duration = float | int | timedelta
 """A span of time: seconds, or a `timedelta`."""
 
 
 def seconds(duration: Duration) -> float:
-    """`duration` in seconds."""
-    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+    """`duration` in seconds. Raises RequestError for what is neither a number nor a `timedelta`: text and booleans are
+    none, though Python would make a number of them."""
+    if type(duration) is float:
+        return duration
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    if isinstance(duration, bool) or not isinstance(duration, Real):  # numpy's numbers are of this kind, too
+        raise RequestError(f"a duration is seconds or a timedelta, not {duration!r}")
+    return float(duration)
 
 
 _BOOTTIME: int | None = getattr(time, "CLOCK_MONOTONIC" if sys.platform == "darwin" else "CLOCK_BOOTTIME", None)

@@ -152,8 +152,8 @@ class Running(WellBeing, Generic[K]):
     def stop(self, timeout: Duration = DEFAULT_GRACE) -> list[ObjectRef]:
         """End it: no new runs, and at most `timeout` seconds for those in progress. Returns the keys that are stuck.
 
-        Blocks until everything has ended or the time is over; see the module. Later calls return the same. Does nothing
-        in the child of a fork, where nothing of it runs.
+        Blocks until everything has ended or the time is over, and then at most a second for the last lines of the log;
+        see the module. Later calls return the same. Does nothing in the child of a fork, where nothing of it runs.
         """
         if self._is_elsewhere:
             return []
