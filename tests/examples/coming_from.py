@@ -87,8 +87,6 @@ def daemon(things: Things, until: Until, folder: Path) -> None:
         until(lambda: written.exists() and written.read_text() == "rain")
         say("sun")
         until(lambda: written.read_text() == "sun")
-        things.delete("a")
-        until(lambda: things.get_opt("a") is None)  # before the weather goes, which a daemon asks for until then
 
 
 def errors(things: Things, until: Until, folder: Path) -> None:

@@ -32,7 +32,7 @@ def test_kopfs_side_does_it(name, server, namespace, until, tmp_path):
         things = Api.namespaced(client, THING, namespace)
         if name in BEFORE:
             make(things, HANDLED)
-        process = subprocess.Popen([sys.executable, "-m", "kopf", "run", "--standalone", "--verbose", "--namespace", namespace,
+        process = subprocess.Popen([sys.executable, "-m", "kopf", "run", "--standalone", "--namespace", namespace,
                                     f"kopf_{name}.py"], cwd=tmp_path, stdout=output, stderr=subprocess.STDOUT)
         try:
             give_up = time.monotonic() + 80  # its imports alone take 20 s where the processors are busy
