@@ -3,6 +3,7 @@
 ====================================  ================================================================================
 ``clock``, ``executor``,              simulation: controllers and server in one thread, on simulated time,
 ``simulation``                        reproducible by a seed
+``perturbation``                      a controller again and again, each time with something going wrong
 ``pytest_plugin``, ``__main__``       the fixtures; ``python -m kubectl_runtime.testing``
 ====================================  ================================================================================
 
@@ -18,12 +19,23 @@ if TYPE_CHECKING:
     from kubectl_runtime.apiserver.rim.faults import Faults as Faults
     from kubectl_runtime.apiserver.server import ApiServer as ApiServer
     from kubectl_runtime.testing.clock import SimClock as SimClock
+    from kubectl_runtime.testing.perturbation.perturb import Divergence as Divergence
+    from kubectl_runtime.testing.perturbation.perturb import Report as Report
+    from kubectl_runtime.testing.perturbation.perturb import perturb as perturb
+    from kubectl_runtime.testing.perturbation.points import CRASH as CRASH
+    from kubectl_runtime.testing.perturbation.points import MISSED as MISSED
+    from kubectl_runtime.testing.perturbation.points import STALE as STALE
+    from kubectl_runtime.testing.perturbation.points import Fault as Fault
     from kubectl_runtime.testing.simulation import Simulation as Simulation
 
 _MODULES = {"ApiServer": "apiserver.server", "Faults": "apiserver.rim.faults", "SimClock": "testing.clock",
-            "Simulation": "testing.simulation"}
+            "Simulation": "testing.simulation", "perturb": "testing.perturbation.perturb",
+            "Report": "testing.perturbation.perturb", "Divergence": "testing.perturbation.perturb",
+            "Fault": "testing.perturbation.points", "CRASH": "testing.perturbation.points",
+            "STALE": "testing.perturbation.points", "MISSED": "testing.perturbation.points"}
 
-__all__ = ["ApiServer", "Faults", "SimClock", "Simulation"]
+__all__ = ["CRASH", "MISSED", "STALE", "ApiServer", "Divergence", "Fault", "Faults", "Report", "SimClock",
+           "Simulation", "perturb"]
 
 
 def __getattr__(name: str) -> Any:

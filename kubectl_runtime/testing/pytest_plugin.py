@@ -8,6 +8,8 @@ fixture                     what a test gets
 ``kubeconfig``              the path of its kubeconfig, for kubectl and clients in any language
 ``kube_apiserver_session``  one `ApiServer` for the whole session; whoever changes it cleans up, or works with
                             ``snapshot()`` and ``restore()``
+``kube_perturb``            `perturb`, which fails the test where a run does not end as the undisturbed one; without
+                            ``--perturb`` only the undisturbed story is played
 ==========================  ==========================================================================================
 
 A marker passes arguments to the server of one test:
@@ -26,6 +28,9 @@ option, and a command-line option in the ini's words with dashes:
 
 ``--kube-record-rights FILE`` writes which rights the reconcilers of the run used, for ``kubectl-runtime rbac
 --recorded FILE``.
+
+``--perturb`` plays the disturbed runs of ``kube_perturb`` too, and tells of their progress. ``--perturb-only POINT
+--perturb-seed SEED`` repeat one of them, also where a test calls `perturb` itself: a report says so.
 
 pytest loads this module at every start, in whatever project: it imports nothing of the server until a fixture is used.
 """
@@ -46,6 +51,7 @@ except ImportError:  # the module can be imported, for documentation or by a wal
 if TYPE_CHECKING:
     from kubectl_runtime.apiserver.server import ApiServer
     from kubectl_runtime.client.api.client import Client
+    from kubectl_runtime.testing.perturbation.perturb import Report
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,6 +78,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(name, text)
     group.addoption("--kube-record-rights", dest="kube_record_rights", default=None, metavar="FILE",
                     help="write which rights the reconcilers of this run used, for kubectl-runtime rbac --recorded")
+    group.addoption("--perturb", action="store_true", default=False,
+                    help="play the stories of kube_perturb with crashes, stale reads and missed changes, too")
+    group.addoption("--perturb-only", dest="perturb_only", default=None, metavar="POINT",
+                    help="repeat one disturbed run, such as crash-after-3")
+    group.addoption("--perturb-seed", dest="perturb_seed", type=int, default=None, metavar="SEED",
+                    help="the seed of the run to repeat")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -84,6 +96,32 @@ def pytest_configure(config: pytest.Config) -> None:
         recorder = recording.enter_context(RightsRecorder())
         recording.callback(recorder.write, Path(config.invocation_params.dir, file))
         config.add_cleanup(recording.close)
+    _configure_perturbation(config)
+
+
+def _configure_perturbation(config: pytest.Config) -> None:
+    from kubectl_runtime.testing.perturbation.points import Point
+    from kubectl_runtime.testing.perturbation.repeat import OPTIONS, Options
+
+    text = config.getoption("perturb_only", None)
+    try:
+        only = None if text is None else Point.parse(text)
+    except ValueError as error:
+        raise pytest.UsageError(f"--perturb-only: {error}") from None
+    tell = _terminal_of(config) if config.getoption("perturb", False) else None
+    token = OPTIONS.set(Options(only, config.getoption("perturb_seed", None), config.rootpath, tell))
+    config.add_cleanup(lambda: OPTIONS.reset(token))
+
+
+def _terminal_of(config: pytest.Config) -> Callable[[str], object]:
+    """Writes past the capture, on the line of the test."""
+    def tell(text: str) -> None:
+        reporter, capture = (config.pluginmanager.get_plugin(name) for name in ("terminalreporter", "capturemanager"))
+        if reporter is not None and capture is not None and reporter.isatty:
+            with capture.global_and_fixture_disabled():
+                reporter.write(text, flush=True)
+
+    return tell
 
 
 def _option(config: pytest.Config, name: str) -> str:
@@ -144,3 +182,22 @@ def kube_client(kube_apiserver: ApiServer) -> Iterator[Client]:
 def kubeconfig(kube_apiserver: ApiServer, tmp_path: Path) -> Path:
     """The path of a kubeconfig for ``kube_apiserver``, an administrator's."""
     return kube_apiserver.write_kubeconfig(tmp_path / "kubeconfig")
+
+
+@_fixture()
+def kube_perturb(request: pytest.FixtureRequest) -> Callable[..., Report]:
+    """`perturb`, which fails the test with its report where a run does not end as the undisturbed one."""
+    from kubectl_runtime.testing.perturbation.perturb import perturb
+
+    config = request.config
+    every = config.getoption("perturb", False) or config.getoption("perturb_only", None) is not None
+
+    def check(build: Any, story: Any, **options: Any) -> Report:
+        if not every:
+            options["faults"] = ()
+        report = perturb(build, story, **options)
+        if not report.ok:
+            pytest.fail(str(report), pytrace=False)
+        return report
+
+    return check

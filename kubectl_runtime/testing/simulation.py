@@ -110,8 +110,10 @@ class SimulatedController(Generic[K]):
 class Simulation:
     """See the module. For one thread."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, *, jump: Duration = JUMP) -> None:
+        """`jump`: how far time moves at most at once, in seconds."""
         self.seed = seed
+        self._jump = seconds(jump)
         self.random = random.Random(seed)
         self.clock = SimClock(self_advancing=True)
         self._controllers: list[SimulatedController[Any]] = []
@@ -138,6 +140,11 @@ class Simulation:
         self._controllers.append(simulated)
         self._resume.update(dict.fromkeys(assembly.watches.values(), 0.0))
         return simulated
+
+    def kill(self) -> None:
+        """Every controller is gone, as when its process is killed: nothing of it is stepped any more, and what it had
+        begun stays as it is. What a test added goes on."""
+        self._controllers, self._resume, self._recorders = [], {}, []
 
     def add(self, actor: Callable[[], object]) -> None:
         """Have `actor` called now and then by `step`, as something that can always happen."""
@@ -245,7 +252,7 @@ class Simulation:
     def _next_time(self) -> float:
         """When somebody has something to do again, but soon enough to see what a transport does on its own time."""
         now = self.clock.monotonic()
-        times = [now + JUMP, *(at for watch, at in self._resume.items() if at > now and not watch.stopped)]
+        times = [now + self._jump, *(at for watch, at in self._resume.items() if at > now and not watch.stopped)]
         times += [now + delay for recorder in self._recorders if (delay := recorder.due()) is not None]
         for controller in self._controllers:
             if not controller.assembly.shutdown.draining.is_set():

@@ -70,6 +70,7 @@ class Manager:
         self._sharding = sharding
         self._running = RunningManager(client, self._lock, sharding, self._grace, self._checks)
         self._members: dict[str, Member] = {}
+        self._bound: list[BoundController[Any]] = []
         self._servers: list[Server] = []
         self._started = False
         self._change = threading.Lock()
@@ -131,6 +132,7 @@ class Manager:
         lock = self._lock if needs_leader and part is None else None
         self._add(ControllerMember(bound.controller.plan(), reconcile, policy, bound.context, lock=lock, part=part,
                                    grace=self._grace, failed=self._running.fail))
+        self._bound.append(bound)
         return self
 
     def add_runnable(self, fn: Callable[[StopToken], object], name: str, *, needs_leader: bool = True) -> Manager:
@@ -162,6 +164,11 @@ class Manager:
     def plans(self) -> list[Plan]:
         """What the controllers that were added watch and do, in the order they were added."""
         return [member.plan for member in self._members.values() if isinstance(member, ControllerMember)]
+
+    def controllers(self) -> list[BoundController[Any]]:
+        """The controllers that were added, with their reconcilers, in that order. For simulations, which have neither
+        an election nor shards."""
+        return [*self._bound]
 
     def run(self) -> None:
         """Start, and block until the end: a signal (in the main thread), a failure, the loss of the Lease, or a
