@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable
 from kubectl_runtime.apiserver.controllers.accounts import RootCaPublisher, ServiceAccountController
 from kubectl_runtime.apiserver.controllers.deployments import DeploymentController
 from kubectl_runtime.apiserver.controllers.garbage import GarbageCollector
+from kubectl_runtime.apiserver.controllers.jobs import JobController
 from kubectl_runtime.apiserver.controllers.loop import ControlLoop
 from kubectl_runtime.apiserver.controllers.namespace_controller import NamespaceController
 from kubectl_runtime.apiserver.controllers.replicasets import ReplicaSetController
+from kubectl_runtime.apiserver.controllers.ttl_after_finished import TtlAfterFinishedController
 from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.kubelet.pod_loop import KubeletLoop
 
@@ -17,7 +19,8 @@ ALL = "*"
 CONTROLLERS: dict[str, Callable[..., ControlLoop]] = {
     "garbage-collector": GarbageCollector, "namespace": NamespaceController,
     "serviceaccount": ServiceAccountController, "root-ca-certificate-publisher": RootCaPublisher,
-    "deployment": DeploymentController, "replicaset": ReplicaSetController, "kubelet": KubeletLoop}
+    "deployment": DeploymentController, "replicaset": ReplicaSetController, "kubelet": KubeletLoop,
+    "job": JobController, "ttl-after-finished": TtlAfterFinishedController}
 
 
 def build_controllers(names: Iterable[str], *, certificate: str = "", kubelet: Kubelet) -> list[ControlLoop]:

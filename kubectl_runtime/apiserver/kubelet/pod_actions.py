@@ -86,8 +86,8 @@ def carry_out(cluster: Cluster, version: Version, move: Move, plan: Plan, kubele
     if pods is None:
         return
     if move.status is not None:
-        patch(cluster, pods, version, {"status": move.status}, agent=KUBELET, subresource="status")
-        if cluster.storage.get(PODS, namespace, name) is version:
+        change = {"status": move.status}
+        if not patch(cluster, pods, version, change, agent=KUBELET, subresource="status"):
             log.warning("the status of Pod %s was refused: it stays as it is until it changes", version.key)
             return
     for container in move.ended:
