@@ -73,6 +73,7 @@ class ApiCore:
         self.starting: Starting | None = None
         """Says how requests are answered before the server is ready; None when it is."""
         self.kubelet = kubelet or Kubelet(clock)
+        self.kubelet.rules.on_change(self._wake_up)
         self._wake: Callable[[], None] | None = None
         self._compaction_interval = compaction_interval
         self._next_compaction = clock.monotonic() + compaction_interval
@@ -190,8 +191,7 @@ class ApiCore:
         for controller in self._controllers:
             due = controller.due()
             if due is not None and due <= now:
-                with self.cluster.locked():
-                    controller.step(self.cluster)
+                controller.step(self.cluster)
 
     def compact(self) -> None:
         """Forget all changes so far: every older resourceVersion has expired."""

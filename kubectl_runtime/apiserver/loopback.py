@@ -54,9 +54,10 @@ def delete(cluster: Cluster, resource_type: ServedResource | None, version: Vers
 
 
 def patch(cluster: Cluster, resource_type: ServedResource | None, version: Version, change: Object, *, agent: str,
-          subresource: str = "") -> None:
-    """Merge a change into an object if it is still the same one (and its type is served)."""
+          subresource: str = "") -> bool:
+    """Merge a change into an object if it is still the same one (and its type is served); whether that was taken."""
     if resource_type is None:
-        return
+        return False
     change = {**change, "metadata": {**change.get("metadata", {}), "uid": version.uid}}
-    submit(cluster, "PATCH", path_of(resource_type, version.namespace, version.name, subresource), change, agent=agent)
+    path = path_of(resource_type, version.namespace, version.name, subresource)
+    return submit(cluster, "PATCH", path, change, agent=agent) is not None

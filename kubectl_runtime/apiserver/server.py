@@ -61,8 +61,9 @@ class ApiServer:
                  seed: int | None = None, record: bool = True) -> None:
         """Nothing is started or bound yet.
 
-        `port` 0 takes a free one, which restarts keep. `controllers` are names of `controllers.catalog`; the default
-        are those without which deletions do not end. `compaction_interval` is in seconds on the clock; history
+        `port` 0 takes a free one, which restarts keep. `controllers` are names of `controllers.controller_catalog`, or
+        ``*`` for all; the default are those without which deletions do not end. With ``kubelet`` Pods run, as
+        `kubelet.rules` say. `compaction_interval` is in seconds on the clock; history
         reaches back between one and two of it. `seed` makes uids, generated names and what the server's own fault
         script leaves to chance reproducible. `record` keeps requests for `requests`.
 
@@ -87,13 +88,13 @@ class ApiServer:
         self.faults = faults if faults is not None else Faults(seed=seed or 0)
         """The fault script; rules can be added at any time."""
         self.kubelet = Kubelet(clock)
-        """What Pods answer when they are asked for logs, exec or attach; see `Kubelet`."""
+        """What becomes of Pods, and what they answer when they are asked for logs, exec or attach; see `Kubelet`."""
         self.requests = Recording(clock) if record else Recording(clock, max_requests=0)
         """The requests so far, in order of their arrival, without those of controllers; see `Recording`."""
-        certificate = self.tls.authority.pem.decode() if self.tls else ""
+        certificate, names = self.tls.authority.pem.decode() if self.tls else "", tuple(controllers)
         self._new_core: Callable[[], ApiCore] = lambda: ApiCore(
             clock, compaction_interval=compaction_interval, access=self.access, kubelet=self.kubelet, seed=seed,
-            controllers=build_controllers(controllers, certificate=certificate))
+            controllers=build_controllers(names, certificate=certificate, kubelet=self.kubelet))
         self.core = self._new_core()
         self.faults.bind(clock, self.expire_history, self._plural_of)
         self._own_token = ""

@@ -21,6 +21,7 @@ from collections import deque
 from typing import Any
 
 from kubectl_runtime.apiserver.controllers.event_recorder import tell
+from kubectl_runtime.apiserver.controllers.loop import under_lock
 from kubectl_runtime.apiserver.loopback import delete, patch, served_type
 from kubectl_runtime.apiserver.objectmeta.metadata import FOREGROUND, ORPHAN
 from kubectl_runtime.apiserver.storage.cluster import Cluster
@@ -62,6 +63,7 @@ class GarbageCollector:
         """At once if there is something to look at."""
         return 0.0 if self._queue else None
 
+    @under_lock
     def step(self, cluster: Cluster) -> None:
         """Look at some objects."""
         for _ in range(min(PER_STEP, len(self._queue))):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubectl_runtime.apiserver.controllers.loop import under_lock
 from kubectl_runtime.apiserver.loopback import delete, served_type
 from kubectl_runtime.apiserver.storage.cluster import Cluster
 from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
@@ -51,6 +52,7 @@ class NamespaceController:
         """At once if a namespace is to be looked at."""
         return 0.0 if self._terminating else None
 
+    @under_lock
     def step(self, cluster: Cluster) -> None:
         """Delete some of what is in one namespace, and the namespace when it is empty."""
         name = next(iter(self._terminating), None)

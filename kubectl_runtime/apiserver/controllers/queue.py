@@ -3,6 +3,7 @@ children, and by the clock."""
 
 from __future__ import annotations
 
+from kubectl_runtime.apiserver.controllers.loop import under_lock
 from kubectl_runtime.apiserver.storage.cluster import Cluster
 from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
 
@@ -53,6 +54,7 @@ class KeyQueue:
         """At once if there is something to look at, else when the first object is to be looked at again."""
         return 0.0 if self._keys else min(self._later.values(), default=None)
 
+    @under_lock
     def step(self, cluster: Cluster) -> None:
         """Reconcile some objects."""
         now = cluster.clock.monotonic()

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kubectl_runtime.apiserver.controllers.loop import under_lock
 from kubectl_runtime.apiserver.crds.accepted_names import ACCEPTED, accept
 from kubectl_runtime.apiserver.crds.definition_strategy import CLEANUP, condition, is_true, set_condition
 from kubectl_runtime.apiserver.crds.definition_validation import approval
@@ -141,6 +142,7 @@ class CrdController:
         """At once after a change."""
         return 0.0 if self._dirty else None
 
+    @under_lock
     def step(self, cluster: Cluster) -> None:
         """Bring one CRD a step on; a step that writes its status leaves the rest to the next one."""
         if not self._dirty:

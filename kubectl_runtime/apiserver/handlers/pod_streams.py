@@ -8,7 +8,7 @@ from typing import Any
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.handlers.answers import stored
-from kubectl_runtime.apiserver.kubelet.container_log import Selection
+from kubectl_runtime.apiserver.kubelet.container_log import ContainerLog, Selection
 from kubectl_runtime.apiserver.kubelet.sessions import V4, V5, ExecRequest, ExecSession
 from kubectl_runtime.apiserver.query.options import integer_param
 from kubectl_runtime.apiserver.route import is_true
@@ -33,7 +33,7 @@ def read_log(ctx: RequestContext) -> HttpResponse:
             return HttpResponse(204)
         if previous:
             raise errors.bad_request(f'previous terminated container "{container}" in pod "{ctx.info.name}" not found')
-        raise not_given("log", "server.kubelet.logs(pod, text)")
+        log = _log_of_running(ctx, pod, container)
     if is_true(request, "follow"):
         return HttpResponse(200, list(_PLAIN), stream=log.follow(selection))
     return HttpResponse(200, list(_PLAIN), log.read(selection))
@@ -63,6 +63,21 @@ def port_forward(ctx: RequestContext) -> HttpResponse:
     _pod(ctx)
     raise errors.StatusError(501, "NotImplemented", "the embedded API server does not implement pods/portforward: "
                              "no container runs behind its Pods that could listen on a port", details={})
+
+
+def _log_of_running(ctx: RequestContext, pod: Object, container: str) -> ContainerLog:
+    """The log of a container of which nobody said anything: an empty one, where Pods run and it has started."""
+    if not ctx.kubelet.rules.in_use:
+        raise not_given("log", "server.kubelet.logs(pod, text)")
+    status = pod.get("status") or {}
+    statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    state: Object = next((each.get("state") or {} for each in statuses if each["name"] == container), {})
+    if waiting := state.get("waiting") or ({} if state else {"reason": "ContainerCreating"}):
+        reason = waiting.get("reason", "")
+        why = "trying and failing to pull image" if reason in ("ErrImagePull", "ImagePullBackOff") else reason
+        if reason != "CrashLoopBackOff":
+            raise errors.bad_request(f'container "{container}" in pod "{ctx.info.name}" is waiting to start: {why}')
+    return ctx.kubelet.open_log(ctx.namespace, ctx.info.name)
 
 
 def not_given(what: str, how: str) -> errors.StatusError:
