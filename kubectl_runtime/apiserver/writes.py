@@ -1,14 +1,17 @@
 """Create and update, from a decoded body to the stored version: what POST, PUT, PATCH and subresources share.
 
-The functions run under the cluster's lock; `ctx` collects warnings. See strategy.py for the order of the hooks.
+The functions run under the cluster's lock, which is free while webhooks are asked; they raise Overtaken (attempts.py)
+if what they were given is old then. `ctx` collects warnings. See strategy.py for the order of the hooks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kubectl_runtime.apiserver import errors, managedfields
 from kubectl_runtime.apiserver.admission import admit_create, admit_write
+from kubectl_runtime.apiserver.attempts import still
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding.field_validation import Keys, warning_texts
 from kubectl_runtime.apiserver.objectmeta import metadata
@@ -17,14 +20,15 @@ from kubectl_runtime.apiserver.query.gonumbers import parse_uint
 from kubectl_runtime.apiserver.schemas import ANY, Schema
 from kubectl_runtime.apiserver.storage.registry import ServedResource
 from kubectl_runtime.apiserver.storage.storage import ObjectTooLarge, Version, make_version
-from kubectl_runtime.core.codec.jsonvalues import same_json
+from kubectl_runtime.apiserver.webhooks.admission_attributes import CREATE, UPDATE
+from kubectl_runtime.apiserver.webhooks.asking import NOT_ON_CREATE, admitted, approved, shown
+from kubectl_runtime.core.codec.jsonvalues import json_copy, same_json
 from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]
 
 MAX_CUSTOM = 3 << 19  # bytes that etcd takes; of built-in kinds, which do not lie there as JSON, it cannot be told
 _GENERATE_ATTEMPTS = 8
-_NOT_ON_CREATE = ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 def refusing(ctx: RequestContext, problems: list[str]) -> str:
@@ -110,7 +114,7 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
     """Store a new object that has been decoded; `applied` if it has its managedFields already."""
     strategy, meta = ctx.type.strategy, obj["metadata"]
     check_namespace(ctx, obj)
-    for key in _NOT_ON_CREATE:
+    for key in NOT_ON_CREATE:
         meta.pop(key, None)
     posted = ctx.request.method == "POST"
     if not posted:
@@ -120,6 +124,9 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
         obj = with_managers(ctx, None, obj, "")
         meta = obj["metadata"]
     admit_create(ctx, meta)
+    if ctx.hooks:
+        obj = admitted(ctx, CREATE, obj, None)
+        check_namespace(ctx, obj)
     admit_write(ctx, obj, None)
     obj = strategy.to_storage(obj, ctx.type.version)
     meta = obj["metadata"]
@@ -132,6 +139,8 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
         raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)
     ctx.warnings += metadata.warnings(meta, None, ctx.type) + strategy.warnings(obj, None)
     partial = strategy.canonicalize(obj, ctx)
+    if ctx.hooks:
+        approved(ctx, CREATE, shown(ctx, obj), None, lambda: strategy.validate_create(obj, ctx))
     sent = _sent_version(meta.pop("resourceVersion", ""))
     if sent and posted and not ctx.dry_run:
         raise errors.bare_500("resourceVersion should not be set on objects to be created")
@@ -178,18 +187,22 @@ def with_managers(ctx: RequestContext, old: Object | None, new: Object, subresou
 
 
 def update(ctx: RequestContext, current: Version, old: Object, new: Object, subresource: str = "", *,
-           applied: bool = False) -> Version:
-    """Store a new state of an object; `old` is `current` in the request's version, `new` is decoded.
+           applied: bool = False, view: Callable[[Object], Object] | None = None) -> Version:
+    """Store a new state of an object; `old` is `current` in the request's version, `new` is decoded. `view` gives what
+    webhooks see of an object whose subresource has a kind of its own (and which mutating ones have seen).
 
     The answer is the stored version: the current one if nothing changed. If the change removed the last finalizer of a
     deleted object, the object is gone and the answer shows it as the client wanted it, with its last resourceVersion.
     """
-    strategy, meta = ctx.type.strategy, new["metadata"]
-    _check_version(ctx, current, meta)
-    check_namespace(ctx, new)
-    ctx.warnings += metadata.tidy_owners(meta, patched=ctx.request.method == "PATCH")
+    strategy = ctx.type.strategy
+    ctx.warnings += metadata.tidy_owners(new["metadata"], patched=ctx.request.method == "PATCH")
     if not applied:
         new = with_managers(ctx, old, new, subresource)
+    asked = json_copy(old) if ctx.hooks else old
+    if ctx.hooks and view is None:
+        new = admitted(ctx, UPDATE, new, asked)
+    _check_version(ctx, current, new["metadata"])
+    check_namespace(ctx, new)
     before = strategy.to_storage(old, ctx.type.version)
     before = {key: value for key, value in before.items() if key not in ("kind", "apiVersion")}
     new = strategy.to_storage(new, ctx.type.version)
@@ -204,6 +217,11 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     meta["resourceVersion"] = str(current.rv)
     new.pop("kind", None)
     new.pop("apiVersion", None)
+    if ctx.hooks:
+        seen = view or (lambda obj: obj)
+        approved(ctx, UPDATE, seen(shown(ctx, new)), seen(asked),
+                 lambda: strategy.validate_update(new, before, subresource, ctx))
+    still(ctx, current)
     if "deletionTimestamp" in meta and is_finished(ctx.type, new):
         answer = make_version(new, current.rv, fields)
         if not ctx.dry_run:

@@ -138,6 +138,11 @@ class CrdController:
         else:
             self._terminating.pop(f"{group}/{plural}", None)
 
+    def look_again(self, cluster: Cluster) -> None:
+        """Look at every definition."""
+        for version in cluster.storage.bucket(STORAGE).scan(""):
+            self._note(version)
+
     def due(self) -> float | None:
         """At once after a change."""
         return 0.0 if self._dirty else None

@@ -10,6 +10,7 @@ from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding import body
 from kubectl_runtime.apiserver.handlers.answers import answer_success, stored
 from kubectl_runtime.apiserver.query import options
+from kubectl_runtime.apiserver.webhooks.chain import admit_unstored
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.core.meta.metav1 import format_time
 
@@ -40,6 +41,7 @@ def bind(ctx: RequestContext) -> HttpResponse:
         raise errors.bare_500(f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"')
     if not target:
         raise errors.bare_500("target.name: Required value")
+    admit_unstored(ctx, {"kind": "Binding", "apiVersion": "v1", **binding})
     with ctx.cluster.locked():
         current = stored(ctx)
         if current is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_runtime.apiserver import errors, managedfields, writes
+from kubectl_runtime.apiserver.attempts import attempt
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding import body
 from kubectl_runtime.apiserver.handlers.answers import answer_object, stored
@@ -14,6 +15,8 @@ from kubectl_runtime.apiserver.patching import patch_documents
 from kubectl_runtime.apiserver.query.options import write_options
 from kubectl_runtime.apiserver.schemas import Schema, builtin
 from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.apiserver.webhooks.admission_attributes import UPDATE
+from kubectl_runtime.apiserver.webhooks.chain import admit
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.core.codec.jsonvalues import json_copy
 
@@ -37,19 +40,23 @@ def update_scale(ctx: RequestContext) -> HttpResponse:
     scale, unknown, keys = body.read_shape(ctx.request, _SCALE)
     _check_kind(scale)
     writes.refuse_fields(ctx, _SCALE, keys.problems(unknown, mixed=True))
-    with ctx.cluster.locked():
+
+    def write() -> Version:
         current = _stored(ctx)
         writes.check_name(ctx, scale)
         check_uid(ctx, scale, current.uid)
-        version = _store(ctx, current, _updated(ctx, _owned(ctx, current), scale))
-    return answer_object(ctx, _scale(ctx, version))
+        owned = _owned(ctx, current)
+        return _store(ctx, current, owned, _updated(ctx, owned, scale))
+
+    return answer_object(ctx, _scale(ctx, attempt(ctx, write)))
 
 
 def patch_scale(ctx: RequestContext) -> HttpResponse:
     """Patch the Scale."""
     media = patch_type(ctx)
     ctx.options = write_options(ctx.request, "PatchOptions", apply=media == patch_documents.APPLY_YAML)
-    with ctx.cluster.locked():
+
+    def write() -> Version:
         current = _stored(ctx)
         scale = _owned(ctx, current)
         if media == patch_documents.APPLY_YAML:
@@ -59,8 +66,9 @@ def patch_scale(ctx: RequestContext) -> HttpResponse:
             changed, unknown = body.shape(result.value, _SCALE)
             result.refuse_fields(ctx, unknown)
             new = _updated(ctx, scale, changed)
-        version = _store(ctx, current, new)
-    return answer_object(ctx, _scale(ctx, version))
+        return _store(ctx, current, scale, new)
+
+    return answer_object(ctx, _scale(ctx, attempt(ctx, write)))
 
 
 def _check_kind(scale: Object) -> None:
@@ -111,8 +119,11 @@ def _paths(ctx: RequestContext) -> tuple[str, str, str]:
 
 
 def _scale(ctx: RequestContext, version: Version) -> Object:
+    return _scale_of(ctx, version.decode())
+
+
+def _scale_of(ctx: RequestContext, obj: Object) -> Object:
     spec_path, status_path, selector_path = _paths(ctx)
-    obj = version.decode()
     meta = {key: obj["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
             if key in obj["metadata"]}
     status: Object = {"replicas": _dig(obj, status_path) or 0}
@@ -139,8 +150,11 @@ def _owned(ctx: RequestContext, current: Version) -> Object:
     return {**scale, "metadata": {**scale["metadata"], "managedFields": managers}} if managers else scale
 
 
-def _store(ctx: RequestContext, current: Version, scale: Object) -> Version:
+def _store(ctx: RequestContext, current: Version, before: Object, scale: Object) -> Version:
     """Write the replicas of a Scale into the object."""
+    if ctx.hooks:
+        scale = body.shape(admit(ctx, UPDATE, {"kind": "Scale", "apiVersion": "autoscaling/v1", **scale}, before),
+                           _SCALE)[0]
     meta = scale["metadata"]
     writes.check_name(ctx, scale)
     replicas = scale["spec"].get("replicas") or 0
@@ -161,7 +175,7 @@ def _store(ctx: RequestContext, current: Version, scale: Object) -> Version:
             raise errors.bare_500(f"failed to set replicas: .{parent} is no object")
     target[last] = replicas
     _give_back(ctx, new["metadata"], meta.get("managedFields"))
-    return writes.update(ctx, current, old, new, "scale", applied=True)
+    return writes.update(ctx, current, old, new, "scale", applied=True, view=lambda obj: _scale_of(ctx, obj))
 
 
 def _give_back(ctx: RequestContext, metadata: Object, of_scale: Any) -> None:

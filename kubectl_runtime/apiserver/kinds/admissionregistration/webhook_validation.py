@@ -1,4 +1,5 @@
-"""Validation of webhook configurations and admission policies, but for their expressions, which are not compiled."""
+"""Validation of webhook configurations and admission policies; of policies, which are not evaluated, no expression is
+compiled."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds.base import PORT_RANGE, one_of, selector_causes
 from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors, qualified_name_errors
 from kubectl_runtime.apiserver.strategy import Object
+from kubectl_runtime.schema.cel import MISSING_EXTRA, CelError
+from kubectl_runtime.schema.celconditions import condition as match_condition
 
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 REVIEW_VERSIONS = ("v1", "v1beta1")
@@ -45,7 +48,7 @@ def webhook_causes(webhook: Object, path: str, names: set[str]) -> Iterator[Caus
     for key in ("namespaceSelector", "objectSelector"):
         yield from selector_causes(webhook.get(key) or {}, f"{path}.{key}")
     yield from _client_causes(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
-    yield from condition_causes(webhook, path)
+    yield from condition_causes(webhook, path, compiled=True)
     yield from one_of(webhook.get("reinvocationPolicy"), ("IfNeeded", "Never"), f"{path}.reinvocationPolicy")
 
 
@@ -122,13 +125,26 @@ def _starred(values: list[str] | tuple[()], path: str, why: str) -> Iterator[Cau
         yield errors.invalid_value(path, values, f"if '*' is present, {why}")
 
 
-def condition_causes(owner: Object, path: str) -> Iterator[Cause]:
+def _compilation_problem(expression: str) -> str:
+    try:
+        match_condition(expression)
+    except ImportError:
+        return MISSING_EXTRA
+    except CelError as error:
+        return str(error)
+    return ""
+
+
+def condition_causes(owner: Object, path: str, *, compiled: bool = False) -> Iterator[Cause]:
     """Names and expressions of match conditions."""
     seen = set()
     for index, condition in enumerate(owner.get("matchConditions") or ()):
         at, name = f"{path}.matchConditions[{index}]", condition.get("name") or ""
-        if not (condition.get("expression") or "").strip():
+        expression = condition.get("expression") or ""
+        if not expression.strip():
             yield errors.required(f"{at}.expression")
+        elif compiled and (wrong := _compilation_problem(expression)):
+            yield errors.invalid_value(f"{at}.expression", expression, wrong)
         if not name:
             yield errors.required(f"{at}.name")
         else:
