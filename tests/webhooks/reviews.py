@@ -10,7 +10,8 @@ ADMIN = {"username": "kubernetes-admin", "groups": ["kubeadm:cluster-admins", "s
          "extra": {"authentication.kubernetes.io/credential-id": ["X509SHA256=ab12"]}}
 KUBELET = {"username": "system:node:worker-1", "groups": ["system:nodes", "system:authenticated"]}
 CONTROLLER = {
-    "username": "system:serviceaccount:kube-system:replicaset-controller", "uid": "18a7a2a6-2d2a-4c29-8c37-f9ae2e7a3a9c",
+    "username": "system:serviceaccount:kube-system:replicaset-controller",
+    "uid": "18a7a2a6-2d2a-4c29-8c37-f9ae2e7a3a9c",
     "groups": ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
     "extra": {"authentication.kubernetes.io/pod-name": ["kube-controller-manager-a"],
               "authentication.kubernetes.io/pod-uid": ["e2b0a1c2-0000-4000-8000-000000000000"]}}

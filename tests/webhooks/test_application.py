@@ -11,7 +11,7 @@ import pytest
 from kubectl_runtime import Conversion, RequestError
 from kubectl_runtime.webhooks import Admission, AdmissionRequest, application
 from kubectl_runtime.webhooks import difference as differences
-from tests.webhooks.hooks import Labels, Pod, Quota, Scales, everything, to_v1, to_v2
+from tests.webhooks.hooks import Labels, Pod, Quota, Scales, everything, to_v2
 from tests.webhooks.reviews import UID, conversion, pod, response, review
 
 APP = everything()
@@ -124,8 +124,9 @@ def test_a_body_that_is_slow_or_breaks_off_is_answered() -> None:
 
 
 @pytest.mark.parametrize(("more", "said"), [
-    ({"kind": 5}, "$.request.kind"), ({"subResource": 7}, "$.request.subResource"), ({"object": 5}, "Expected `object`"),
-    ({"userInfo": []}, "$.request.userInfo"), ({"dryRun": "yes"}, "$.request.dryRun"), ({"name": {}}, "$.request.name")])
+    ({"kind": 5}, "$.request.kind"), ({"subResource": 7}, "$.request.subResource"), ({"name": {}}, "$.request.name"),
+    ({"userInfo": []}, "$.request.userInfo"), ({"dryRun": "yes"}, "$.request.dryRun"),
+    ({"object": 5}, "Expected `object`")])
 def test_a_review_that_is_broken_within_is_answered_to_its_uid(more: dict[str, Any], said: str) -> None:
     code, body = APP.answer("/quota/validate", review(pod(), **more))
     found = response(body)
