@@ -1,5 +1,4 @@
-"""Bundles of authorities, as PEM: what a client trusts, kept by several servers that each have an authority of their own.
-"""
+"""Bundles of authorities, as PEM: what a client trusts, kept by several servers, each with an authority of its own."""
 
 from __future__ import annotations
 

@@ -97,11 +97,12 @@ class CaBundles:
         self._client, self._wanted, self._certificates = client, wanted, certificates
         self._running: list[Running[Any]] = []
 
-    def start(self, kinds: Iterable[Any] = KINDS) -> None:
-        """Begin to watch, in threads of its own; `kinds`: which of the three."""
+    def start(self, kinds: Iterable[Any], port: int) -> None:
+        """Begin to watch, in threads of its own. `kinds`: which of the three; `port`: tells these controllers from
+        those of another server of the client."""
         for kind in kinds:
             api: Any = Api.all(self._client, kind)
-            name = f"webhook-ca-{kind.api_resource.plural}"
+            name = f"webhook-ca-{port}-{kind.api_resource.plural}"
             controller: Controller[Any] = Controller(api, watch=WatcherConfig(fields=Caller), concurrency=1, name=name)
             self._running.append(controller.start(partial(self._keep, api)))
 

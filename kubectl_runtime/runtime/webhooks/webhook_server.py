@@ -48,6 +48,8 @@ log = guarded_logger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds between two attempts to apply the configurations, doubling."""
+LONGEST_LOOK = 60.0
+"""Seconds between two looks whether the certificate is to be renewed: a machine that was suspended wakes late."""
 
 
 class WebhookServer:
@@ -127,15 +129,24 @@ class WebhookServer:
             listener = WebhookListener(self._address.listen(), self._app, self.name, self._limit,
                                        self._certificates.context)
             self._listener, self._process = listener, os.getpid()
-            self._add_thread(self.name, lambda: self._serve(listener))
-            if own is not None and isinstance(self._wanted, SelfSigned):
-                if self._client is not None:
-                    self._bundles = CaBundles(self._client, self._wanted, own)
-                    self._bundles.start(_callers_of(self._app))
-                self._add_thread(f"{self.name} renewal", lambda: self._renew(own))
-            if self._configuration is not None:
-                self._add_thread(f"{self.name} setup", self._apply)
+            try:
+                self._begin(listener, own)
+            except BaseException:  # no more threads, say
+                self._end.set("it could not be started")
+                self._listener = None
+                listener.server_close()
+                raise
         log.info("%s listens at port %d", self.name, self.port)
+
+    def _begin(self, listener: WebhookListener, own: OwnCertificates | None) -> None:
+        self._add_thread(self.name, lambda: self._serve(listener))
+        if own is not None and isinstance(self._wanted, SelfSigned):
+            if self._client is not None:
+                self._bundles = CaBundles(self._client, self._wanted, own)
+                self._bundles.start(_callers_of(self._app), listener.server_port)
+            self._add_thread(f"{self.name} renewal", lambda: self._renew_in_time(own))
+        if self._configuration is not None:
+            self._add_thread(f"{self.name} setup", self._apply)
 
     def stop(self, timeout: Duration = 5) -> None:
         """Accept nobody any more, let the answers under way finish, and end; at most `timeout` seconds, then they are
@@ -161,6 +172,17 @@ class WebhookServer:
         if bundles is not None:
             bundles.stop(max(0.1, deadline - time.monotonic()))
         log.info("%s has stopped", self.name)
+
+    def renew(self) -> None:
+        """Let the next authority of a SelfSigned take over now, and not only when it is time. Raises RequestError for
+        files, which are renewed by whoever writes them, and before `start`."""
+        own = self._serving()
+        if not isinstance(own, OwnCertificates):
+            raise RequestError(f"the {self.name} follows its files: who writes them renews them")
+        own.renew()
+        log.info("%s has a new certificate, until %s", self.name, own.expires.isoformat(timespec="seconds"))
+        if (bundles := self._bundles) is not None:
+            bundles.renewed()
 
     def __enter__(self) -> WebhookServer:
         self.start()
@@ -190,12 +212,10 @@ class WebhookServer:
                 log.error("%s: %s", self.name, described(error), exc_info=error)
                 self._end.wait(0.1)
 
-    def _renew(self, own: OwnCertificates) -> None:
-        while not self._end.wait(max(0.0, own.time_left())):
-            own.renew()
-            log.info("%s has a new certificate, until %s", self.name, own.expires.isoformat(timespec="seconds"))
-            if (bundles := self._bundles) is not None:
-                bundles.renewed()
+    def _renew_in_time(self, own: OwnCertificates) -> None:
+        while not self._end.wait(min(max(0.0, own.time_left()), LONGEST_LOOK)):
+            if own.time_left() <= 0:  # somebody may have done it meanwhile
+                self.renew()
 
     def _apply(self) -> None:
         pause = FIRST_PAUSE
