@@ -29,6 +29,7 @@ from kubectl_runtime.runtime.manager.manager_running import RunningManager
 from kubectl_runtime.runtime.manager.members import ControllerMember, Member, RunnableMember
 from kubectl_runtime.runtime.manager.servers import Server, servers_for
 from kubectl_runtime.runtime.manager_defaults import SERVE, current_defaults
+from kubectl_runtime.runtime.observe.health_server import expect_none
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles
 from kubectl_runtime.runtime.sharding.sharding import Sharding
@@ -154,10 +155,14 @@ class Manager:
         return self
 
     def add_server(self, server: Server) -> Manager:
-        """Have `server` started before everything else, after those that were added before it, and stopped last. Raises
-        RequestError after the start."""
+        """Have `server`, a WebhookServer say, started before everything else, after those that were added before it,
+        and stopped last. One that has `why_not_ready`, as that has, is asked whenever readiness is. Raises RequestError
+        after the start, and for a second server of the same name."""
         if self._started:
             raise RequestError(f"{server.name} comes too late: servers start before everything else")
+        if hasattr(server, "why_not_ready"):
+            asked: Any = server
+            self._checks.add(server.name, lambda: expect_none(asked.why_not_ready))
         self._servers.append(server)
         return self
 
