@@ -137,7 +137,7 @@ def _act(queue: JobController, cluster: Cluster, version: Version, job: Object, 
         tell(cluster, own, version, "Resumed", "Job resumed", component=COMPONENT)
     status.setdefault("startTime", moment)
     if (left := time_left(spec, status, now)) is not None and left > 0:
-        queue.look_again(cluster, version, left)
+        queue.look_later(cluster, version, left)
     if failure(spec, status, found, status["failed"], now) or _has(status, "FailureTarget", "SuccessCriteriaMet"):
         return _delete(cluster, version, found.active)
     wanted = wanted_pods(spec, status["succeeded"], len(found.active))
@@ -146,7 +146,7 @@ def _act(queue: JobController, cluster: Cluster, version: Version, job: Object, 
     if missing < 0:
         return found.active[:wanted] + _delete(cluster, version, found.active[wanted:])
     if missing and (delay := retry_delay(found, now)) > 0:
-        queue.look_again(cluster, version, delay)
+        queue.look_later(cluster, version, delay)
         return found.active
     for index in _indexes(spec, status, found, min(missing, PER_STEP)):
         _make(cluster, version, job, index)

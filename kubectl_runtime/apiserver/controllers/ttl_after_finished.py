@@ -29,6 +29,6 @@ class TtlAfterFinishedController(KeyQueue):
             return
         left = ttl - (cluster.clock.now() - datetime.fromisoformat(max(ends))).total_seconds()
         if left > 0:
-            self.look_again(cluster, version, left)
+            self.look_later(cluster, version, left)
         else:
             delete(cluster, served_type(cluster, JOBS), version, agent=AGENT, policy="Foreground")

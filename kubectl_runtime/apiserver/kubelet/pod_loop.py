@@ -66,6 +66,12 @@ class KubeletLoop:
         self._look_at_nodes(cluster)
         self._reckon()
 
+    def look_again(self, cluster: Cluster) -> None:
+        """Look at every Pod and Node."""
+        self._pods |= dict.fromkeys(cluster.storage.bucket(PODS).keys)
+        self._nodes |= dict.fromkeys(cluster.storage.bucket(NODES).keys)
+        self._reckon()
+
     def _observe(self, bucket: Bucket, change: Change) -> None:
         new = change.new
         if bucket.key == NODES:

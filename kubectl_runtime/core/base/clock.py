@@ -25,9 +25,10 @@ def seconds(duration: Duration) -> float:
         return duration
     if isinstance(duration, timedelta):
         return duration.total_seconds()
-    if isinstance(duration, bool) or not isinstance(duration, Real):  # numpy's numbers are of this kind, too
+    given: object = duration
+    if isinstance(given, bool) or not isinstance(given, Real):  # numpy's numbers are of this kind, too
         raise RequestError(f"a duration is seconds or a timedelta, not {duration!r}")
-    return float(duration)
+    return float(given)
 
 
 _BOOTTIME: int | None = getattr(time, "CLOCK_MONOTONIC" if sys.platform == "darwin" else "CLOCK_BOOTTIME", None)
