@@ -10,7 +10,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from numbers import Real
-from typing import Protocol
+from typing import Any, Protocol
 
 from kubectl_runtime.core.base.errors import RequestError
 
@@ -21,12 +21,10 @@ Duration = float | int | timedelta
 def seconds(duration: Duration) -> float:
     """`duration` in seconds. Raises RequestError for what is neither a number nor a `timedelta`: text and booleans are
     none, though Python would make a number of them."""
-    if type(duration) is float:
-        return duration
     if isinstance(duration, timedelta):
         return duration.total_seconds()
-    given: object = duration
-    if isinstance(given, bool) or not isinstance(given, Real):  # numpy's numbers are of this kind, too
+    given: Any = duration  # callers may not check their types
+    if isinstance(given, bool) or not isinstance(given, float | int | Real):  # the last for numpy's
         raise RequestError(f"a duration is seconds or a timedelta, not {duration!r}")
     return float(given)
 

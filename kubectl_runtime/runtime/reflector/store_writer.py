@@ -115,6 +115,27 @@ class StoreWriter(Generic[K]):
             caught_up = self.state.overlay.progressed(version)
         self._after((), caught_up)
 
+    def unseen(self) -> tuple[list[Own], Observers]:
+        """What this process wrote and the history that the watch sees does not have (see `Overlay`), each once; and who
+        has to be told of it. Only for the thread that writes."""
+        overlay = self.state.overlay
+        if not overlay.unseen:
+            return [], ()
+        with self.state.condition:
+            found, overlay.unseen = overlay.unseen, []
+            return found, self._observers
+
+    def as_read(self) -> dict[Key, tuple[str, str]]:
+        """Uid and version of everything that readers see, what this process wrote included."""
+        with self.state.condition:
+            seen = {key: (record.uid, record.resource_version) for key, record in self.state.records.items()}
+            for key, own in self.state.overlay.entries.items():
+                if own.record is not None:
+                    seen[key] = (own.uid, own.version)
+                elif own.known:
+                    seen.pop(key, None)
+        return seen
+
     # Writes of this process
 
     def wrote(self, key: Key, own: Own) -> tuple[Record | None, Observers]:

@@ -6,19 +6,19 @@
     the same still differs, unchanged here   the finding: no event will ever mend it
     it failed                                after the whole interval; logged
 
-Of each object key, uid and version are compared, for equality. An object differs "still" when its entry in the store is
+Of each object key, uid and version are compared, for equality, and with what readers see: of a write that the watch has
+not shown yet, its answer. An object differs "still" when its entry in the store is
 the one that differed before; one that an event has reached meanwhile begins anew. This finds what no other sign shows:
 data that was restored from an older copy and has already overtaken the versions that are known here.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from kubectl_runtime.client.api.paging import walk
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.core.requests.request import Retry
 from kubectl_runtime.runtime.usercode import described, guarded_logger
@@ -31,15 +31,18 @@ CONFIRM_SECONDS = 10.0
 """The time that events get to mend a difference."""
 _NAMED = 3
 
-_Known = tuple[str, str] | None
-"""Uid and version of an object here; None: it is not here."""
+Identity = tuple[str, str]
+"""Uid and version of an object."""
+
+_Known = Identity | None
+"""Of an object here; None: it is not here."""
 
 
 class Verifier:
-    """For the thread of its watch. `known` gives what the store holds."""
+    """For the thread of its watch. `known` gives what readers of the store see, new each time."""
 
     def __init__(self, api: WatchApi[Any], config: WatcherConfig, interval: float,
-                 known: Callable[[], Mapping[Key, Record]], stop: StopToken, now: float) -> None:
+                 known: Callable[[], dict[Key, Identity]], stop: StopToken, now: float) -> None:
         with_metadata_only = getattr(api, "with_metadata_only", None)
         self._api: WatchApi[Any] = with_metadata_only() if with_metadata_only is not None else api
         self._params = ListParams(label_selector=config.label_text, field_selector=config.field_text,
@@ -78,7 +81,7 @@ class Verifier:
 
     def _compare(self) -> dict[Key, _Known]:
         """What is known here of each object of which the server says something else."""
-        known = {key: (record.uid, record.resource_version) for key, record in self._known().items()}
+        known = self._known()
         differing: dict[Key, _Known] = {}
         operation = f"list {self._api.resource.full_name} to verify the store"
         for _, records in walk(self._fetch, self._params, operation):
