@@ -1,0 +1,182 @@
+"""What the documents say can be followed: links lead somewhere, programs run, commands are ones that there are.
+
+Guides that have a test of their own (which names their file) are run there, the others here: each Python block is
+saved under the name in its first line; those called test_* are run by pytest, the others are used by these or run as
+they are.
+"""
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kubectl_runtime.cli.main import _COMMANDS as COMMANDS
+from kubectl_runtime.cli.main import _parser as command_line
+from tests.examples.programs import LIMIT, ROOT, blocks, environment
+
+GUIDES = ROOT / "examples" / "guides"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *GUIDES.rglob("*.md"), *(ROOT / "tests").rglob("*.md")])
+LONGEST = 150
+"""Lines of a guide."""
+MAY_BE_LONGER = {"MENDED.md", "first-controller.md", "testing-without-a-cluster.md",
+                 "server-side-apply-and-conditions.md"}
+"""A table that is looked up, a tutorial that is followed, and two that say what there is of one thing."""
+LINKS_TO_OUTSIDE = 12
+"""At most so many, in all documents together."""
+THEIRS = {"go", "rust", "text", ""}
+"""Languages of blocks that show what others have, what is printed, or a drawing."""
+TOOLS = {"docker", "kubectl", "export", "twine"}
+"""Whose command lines are not ours to check, but for the files that they name."""
+HERE = Path(__file__).name
+TESTS_THAT_NAME_GUIDES = "".join(path.read_text() for path in Path(__file__).parent.glob("*.py") if path.name != HERE)
+
+each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+OTHERS = [path for path in sorted(GUIDES.rglob("*.md"))
+          if blocks(path, "python") and f'"{path.name}"' not in TESTS_THAT_NAME_GUIDES]
+
+
+def prose(path: Path) -> str:
+    """The document without its code blocks."""
+    return re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(path: Path) -> set[str]:
+    """What GitHub makes of the headings."""
+    return {re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-")
+            for line in prose(path).splitlines() if line.startswith("#")}
+
+
+def links(path: Path) -> list[str]:
+    return re.findall(r"\]\(([^)\s]+)\)", prose(path))
+
+
+@each_document
+def test_links_inside_the_repository_lead_to_a_file_and_a_heading(path: Path) -> None:
+    for link in links(path):
+        target, _, anchor = link.partition("#")
+        if not target.startswith("http"):
+            found = (path.parent / target).resolve() if target else path
+            assert found.exists(), link
+            assert found.is_relative_to(ROOT), link
+            assert not anchor or anchor in anchors(found), link
+
+
+def test_links_to_the_outside_are_few() -> None:
+    outside = [link for path in DOCUMENTS for link in links(path) if link.startswith("http")]
+    assert len(outside) <= LINKS_TO_OUTSIDE
+
+
+def test_each_guide_is_in_the_index() -> None:
+    index = GUIDES / "README.md"
+    listed = {(GUIDES / link).resolve() for link in links(index) if link.endswith(".md")}
+    assert set(GUIDES.rglob("*.md")) - {index} <= listed
+
+
+@pytest.mark.parametrize("path", sorted(GUIDES.rglob("*.md")), ids=lambda path: path.name)
+def test_a_guide_is_short(path: Path) -> None:
+    assert path.name in MAY_BE_LONGER or len(path.read_text().splitlines()) <= LONGEST
+
+
+def saved(guide: Path, folder: Path) -> list[str]:
+    """The names of the guide's files, which are written into the folder."""
+    names = []
+    for number, block in enumerate([*blocks(guide, "python"), *blocks(guide, "yaml")]):
+        first = re.match(r"# (\w+\.(?:py|yaml))\n", block)
+        names.append(first[1] if first else f"snippet{number}.py")
+        (folder / names[-1]).write_text(block)
+    return names
+
+
+def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], cwd=folder, env=environment(), capture_output=True, text=True,
+                          timeout=2 * LIMIT, check=False)
+
+
+@pytest.mark.parametrize("guide", OTHERS, ids=lambda path: path.stem)
+def test_the_programs_of_a_guide_run(guide: Path, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    names = [name for name in saved(guide, tmp_path) if name.endswith(".py")]
+    tests = [name for name in names if name.startswith("test_")]
+    used = {module for name in tests for node in ast.walk(ast.parse((tmp_path / name).read_text()))
+            if isinstance(node, ast.ImportFrom) and (module := node.module)}
+    for name in names:
+        if name not in tests and name.removesuffix(".py") not in used:
+            done = python(tmp_path, name)
+            assert done.returncode == 0, done.stderr
+    if tests:
+        plugin = [] if pytestconfig.pluginmanager.has_plugin("kubectl_runtime") else [
+            "-p", "kubectl_runtime.testing.pytest_plugin"]
+        done = python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin, *tests)
+        assert done.returncode == 0, done.stdout + done.stderr
+        written = sum(len(re.findall(r"^def test_", (tmp_path / name).read_text(), re.MULTILINE)) for name in tests)
+        assert f"{written} passed" in done.stdout
+
+
+def test_the_types_of_the_guides_programs_are_right(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
+    programs = [name for guide in OTHERS for name in saved(guide, tmp_path)
+                if name.endswith(".py") and not name.startswith(("test_", "snippet"))]
+    assert len(set(programs)) == len(programs), "two guides have programs of the same name"
+    done = python(tmp_path, "-m", "mypy", "--strict", *programs)
+    assert done.returncode == 0, done.stdout
+
+
+@each_document
+def test_each_code_block_is_of_a_kind_that_is_run_or_checked(path: Path) -> None:
+    languages = set(re.findall(r"^```(\w*)\n.*?^```$", path.read_text(), re.MULTILINE | re.DOTALL))
+    assert languages <= {"python", "sh", "yaml", *THEIRS}
+    for block in blocks(path, "yaml"):
+        assert list(yaml.safe_load_all(block))
+    if "python" in languages and path.parent == ROOT:
+        assert path.name == "README.md", "test_readme.py runs the programs of the README alone"
+
+
+def commands(path: Path) -> Iterator[list[str]]:
+    """The words of each command in the document's shell blocks, and of those of ours that its prose names."""
+    for block in blocks(path, "sh"):
+        without_input = re.sub(r"<<EOF\n.*?^EOF$", "", block, flags=re.DOTALL | re.MULTILINE)
+        for line in without_input.replace("\\\n", " ").splitlines():
+            for command in re.split(r" && | \| |; ", line):
+                if words := shlex.split(command, comments=True):
+                    yield words
+    for command in re.findall(r"`((?:\.venv/bin/|tox |kubectl-runtime )[^`…]*)`", prose(path)):
+        yield shlex.split(command.partition(" > ")[0])
+
+
+def check(words: list[str], path: Path) -> None:
+    program, arguments = words[0].removeprefix(".venv/bin/"), words[1:]
+    if program == "kubectl-runtime":
+        if arguments[0] != "--help":
+            assert arguments[0] in COMMANDS
+            parser = command_line(arguments[0])
+            if len(arguments) > 1 and "--help" not in arguments:
+                parser.parse_args(arguments)
+    elif program == "tox":
+        known = re.findall(r"^\[testenv:([\w.-]+)\]", (ROOT / "tox.ini").read_text(), re.MULTILINE)
+        assert arguments[:1] == ["run"]
+        assert set(arguments[arguments.index("-e") + 1].split(",")) <= set(known)
+    elif program in ("python", "python3"):
+        name = arguments[1 if arguments[0] == "-m" else 0]
+        known_module = name == "venv" or (ROOT / name.replace(".", "/")).with_suffix(".py").exists() or (
+            ROOT / name.replace(".", "/") / "__main__.py").exists()
+        assert known_module if arguments[0] == "-m" else (ROOT / name).exists() or name in path.read_text(), name
+    else:
+        assert program in {"pip", "pytest", "ruff", "mypy", "lint-imports", *TOOLS}, words
+    for word in arguments:
+        if word.startswith(("examples/", "tests/")):
+            assert (ROOT / word).exists(), word
+
+
+@each_document
+def test_commands_are_ones_that_there_are(path: Path) -> None:
+    for words in commands(path):
+        try:
+            check(words, path)
+        except SystemExit:
+            pytest.fail(f"the command line does not take: {shlex.join(words)}")

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Builds the package as it is released, and uses it as whoever installs it does:
+
+    tox run -e package              wheel and source archive stay in .tox/package/dist
+
+1. Both are built, the wheel from the unpacked source archive, so that nothing is missing there.
+2. `twine check --strict`: PyPI will take and show them.
+3. Data files are in the wheel, `py.typed` among them, and neither tests nor tools.
+4. In an empty environment with nothing but the wheel: each public name can be imported, the command answers, the
+   example in the repository plays its demo, and without the extras nothing of them is there.
+5. A program of a user is type-checked against the installed package.
+"""
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DATA = ("kubectl_runtime/py.typed", "kubectl_runtime/apiserver/schemas/definitions.json.gz",
+        "kubectl_runtime/apiserver/kinds/typed/types.json.gz", "kubectl_runtime/runtime/observe/dashboard.json")
+NAMES = """
+import kubectl_runtime
+missing = [name for name in kubectl_runtime.__all__ if getattr(kubectl_runtime, name) is None]
+assert not missing, missing
+import importlib.util
+extras = [name for name in ("cryptography", "cel_expr_python", "pytest") if importlib.util.find_spec(name)]
+assert not extras, f"an empty environment has {extras}"
+assert "site-packages" in kubectl_runtime.__file__, kubectl_runtime.__file__
+print(kubectl_runtime.__version__)
+"""
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """What it prints; ends the program where it fails."""
+    print("$", *command, flush=True)
+    done = subprocess.run([str(part) for part in command], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{done.stdout}\nended with {done.returncode}")
+    return done.stdout
+
+
+def built(place: Path) -> Path:
+    """The wheel, beside the source archive."""
+    run(sys.executable, "-m", "build", "--outdir", place / "dist", ROOT, cwd=place)
+    run(sys.executable, "-m", "twine", "check", "--strict", *sorted((place / "dist").iterdir()), cwd=place)
+    (wheel,) = (place / "dist").glob("*.whl")
+    return wheel
+
+
+def check_contents(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    missing = [name for name in DATA if name not in names]
+    sources = {str(path.relative_to(ROOT)) for path in (ROOT / "kubectl_runtime").rglob("*.py")}
+    missing += sorted(sources - set(names))
+    if missing:
+        sys.exit(f"the wheel lacks {missing}")
+    foreign = [name for name in names if not name.startswith(("kubectl_runtime/", "kubectl_runtime-"))]
+    if foreign:
+        sys.exit(f"the wheel has {foreign}")
+
+
+def check_use(wheel: Path, place: Path) -> None:
+    environment = place / "empty"
+    venv.create(environment, clear=True, with_pip=True)
+    programs = environment / ("Scripts" if sys.platform == "win32" else "bin")
+    run(programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel, cwd=place)
+    version = run(programs / "python", "-I", "-c", NAMES, cwd=place).strip()
+    assert wheel.name.startswith(f"kubectl_runtime-{version}-"), (wheel.name, version)
+    assert version in run(programs / "kubectl-runtime", "--version", cwd=place)
+    examples = place / "examples"
+    shutil.copytree(ROOT / "examples", examples, dirs_exist_ok=True)
+    run(programs / "python", "configmapgen_controller.py", "--demo", cwd=examples)
+    run(sys.executable, "-m", "mypy", "--strict", "--python-executable", programs / "python",
+        "configmapgen_controller.py", cwd=examples)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="an empty folder, or one of an earlier run, which is emptied")
+    place = parser.parse_args().folder.resolve()
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    wheel = built(place)
+    check_contents(wheel)
+    check_use(wheel, place)
+    print(f"{wheel.name} is good")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
