@@ -69,8 +69,9 @@ def trickle(peer: Peer) -> None:
             time.sleep(0.02)
 
 
-@pytest.mark.parametrize("held", ["client._closing._condition", "client._change", "client._writes._lock",
-                                  "client.discovery._lock", "client._connections.adapters.calls._resize"])
+@pytest.mark.parametrize("held", [
+    "client._carriers.closing._condition", "client._carriers._change", "client._writes._lock", "client.discovery._lock",
+    "client._carriers.current('').calls._resize"])
 def test_a_lock_that_another_thread_held_at_the_fork_holds_up_no_call_of_the_child(held: str) -> None:
     with WireServer(GOOD) as server:
         python(f"""
