@@ -172,30 +172,51 @@ def test_a_child_of_a_fork_makes_a_first_call_of_its_own(called: bool) -> None:
     assert said == "0 a"
 
 
+AMID = {
+    "urllib3": "api.get('a')",
+    "kubectl_runtime.client.api.discovery": "client.discovery",
+    "websocket": "client.connect(Request('GET', '/x', 'connect', None, 'connect'))",
+    "kubernetes": """AuthProviderCredentials("oidc", {"idp-issuer-url": "https://127.0.0.1:1", "client-id": "a",
+                        "refresh-token": "b"}).header(time.monotonic() + 15)""",
+}
+"""What is imported by a call -> the call."""
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_fork_amid_the_first_call_of_another_thread_leaves_no_child_hanging() -> None:
+@pytest.mark.parametrize("module", AMID)
+def test_a_fork_amid_what_a_call_of_another_thread_imports_leaves_no_child_hanging(module: str) -> None:
     """The child would find the import lock of a half imported module held by a thread that it has not."""
     with WireServer(GOOD) as server:
-        said = python("""
+        said = python(f"""
             import importlib.abc
-            from kubectl_runtime import Api, Client, Config
+            from kubectl_runtime import Api, Client, Config, KubeError
+            from kubectl_runtime.client.config.auth_provider import AuthProviderCredentials
+            from kubectl_runtime.core.requests.request import Request
             from kubectl_runtime.resources import ConfigMap
-            api = Api.namespaced(Client(Config(cluster_url=sys.argv[1])), ConfigMap, "default")
-            amid = threading.Event()
+            client = Client(Config(cluster_url=sys.argv[1]))
+            api = Api.namespaced(client, ConfigMap, "default")
+            amid, began = threading.Event(), time.monotonic()
 
             class Slow(importlib.abc.MetaPathFinder):
                 def find_spec(self, name, path, target=None):
-                    if name == "urllib3":
+                    if name == sys.argv[2] and not amid.is_set():
                         amid.set()
                         time.sleep(0.3)  # the time in which the other thread forks
 
+            def call():
+                try:
+                    {AMID[module]}
+                except KubeError as error:
+                    assert "deadline" not in str(error), error
+
             sys.meta_path.insert(0, Slow())
-            thread = threading.Thread(target=api.get, args=("a",))
+            thread = threading.Thread(target=call)
             thread.start()
-            amid.wait()
+            assert amid.wait(10)
             process = os.fork()
             if process == 0:
-                os._exit(api.get("a").name != "a")
+                call()
+                os._exit(0)
             give_up = time.monotonic() + 20
             while (ended := os.waitpid(process, os.WNOHANG)) == (0, 0) and time.monotonic() < give_up:
                 time.sleep(0.01)
@@ -203,7 +224,7 @@ def test_a_fork_amid_the_first_call_of_another_thread_leaves_no_child_hanging() 
                 os.kill(process, 9)
             thread.join()
             print(ended != (0, 0) and os.waitstatus_to_exitcode(ended[1]))
-        """, server.url)
+        """, server.url, module)
     assert said == "0"
 
 

@@ -97,6 +97,15 @@ def test_a_lock_that_another_thread_held_at_the_fork_holds_up_no_call_of_the_chi
         """, server.url)
 
 
+def test_watches_of_the_child_take_their_turn_although_one_of_the_parent_was_at_it() -> None:
+    with WireServer(GOOD) as server:
+        python("""
+            outage = client.reachability.lost(OSError("away"), 0.0, lambda: 0.5)
+            outage._lock.acquire()
+            forked(lambda: outage.turn(100.0, lambda: 0.5))
+        """, server.url)
+
+
 def test_a_limited_and_an_observed_client_call_in_the_child_as_well() -> None:
     with WireServer(GOOD) as server:
         python("""

@@ -32,6 +32,7 @@ from kubectl_runtime.client.server.server_version import ServerVersion
 from kubectl_runtime.client.server.server_warnings import ServerWarnings
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import ApiError, ConfigError
+from kubectl_runtime.core.base.forks import unforked
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.scope import FirstOf, call_scope
@@ -161,8 +162,9 @@ class Client:
 
         `stop`, `close` and the end of a run end it. `deadline` is for its opening. `inbox` takes its messages instead.
         """
-        from kubectl_runtime.client.streaming.handshake import opened, upgrading  # few programs need websocket-client
-        from kubectl_runtime.client.streaming.websocket import WebSocket
+        with unforked():  # few programs need websocket-client
+            from kubectl_runtime.client.streaming.handshake import opened, upgrading
+            from kubectl_runtime.client.streaming.websocket import WebSocket
 
         asked, key = upgrading(request, protocols)
         call = self._call(asked, deadline, stop)
@@ -196,7 +198,8 @@ class Client:
         """What the server serves, asked for when it is needed and kept for some minutes."""
         found = self._discovery
         if found is None:
-            from kubectl_runtime.client.api.discovery import Discovery  # few programs need it, none to start
+            with unforked():  # few programs need it, none to start
+                from kubectl_runtime.client.api.discovery import Discovery
 
             self._discovery = found = Discovery(self)
         return found
