@@ -23,7 +23,6 @@ from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.manager.leader_election import own_identity
 from kubectl_runtime.runtime.manager.lease_events import Now, Tick, Wait
-from kubectl_runtime.runtime.manager.lease_machine import Phase as LeasePhase
 from kubectl_runtime.runtime.queue.runs import Outcome
 from kubectl_runtime.runtime.reconcile.partition import Listener
 from kubectl_runtime.runtime.sharding.shard_events import OWN, Action, Ask, Input, Join, Look, Quit
@@ -282,13 +281,9 @@ class Sharder:
                 self._clock.wait(self._changed, left)
 
     def _request_timeout(self, which: int | None) -> float:
-        """As the elector's: half the renew deadline, so that a second attempt fits in; never past a deadline."""
-        longest = max(1.0, self._rules.lease.renew_deadline / 2)
         state = self._state
         lease = None if which is None else state.own if which == OWN else state.shards[which]
-        if lease is None or lease.phase not in (LeasePhase.LEADING, LeasePhase.RELEASING):
-            return longest
-        return max(0.0, min(longest, lease.deadline - self._clock.boottime()))
+        return self._rules.lease.request_timeout(lease, self._clock.boottime())
 
 
 def _names(what: str, shards: frozenset[int]) -> str:
