@@ -133,6 +133,7 @@ class RunningManager:
 
         Blocks until the servers listen. Raises what one of them raises, when what was started has stopped again.
         """
+        self._end.is_awaited = True
         if foreground and threading.current_thread() is threading.main_thread():
             self._signals.install()
         try:

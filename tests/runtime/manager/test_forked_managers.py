@@ -151,3 +151,60 @@ def test_a_manager_looks_stopped_in_the_child_and_one_of_its_own_runs_there(lead
                 holder.join()
                 assert running.is_ready and running.is_leader
     """)
+
+
+def test_a_manager_that_was_made_before_a_fork_runs_in_the_child_and_in_the_parent() -> None:
+    program("""
+        with ApiServer() as server, server.client() as client:
+            maps = Api.namespaced(client, ConfigMap, "default")
+            manager = Manager(client, serve=None)
+            manager.add(Controller(maps), lambda obj, ctx: Action.await_change())
+
+            def run():
+                with manager.start() as running:
+                    give_up = time.monotonic() + 20
+                    while not running.is_ready:
+                        assert time.monotonic() < give_up, running.why_not_ready
+                        time.sleep(0.02)
+
+            forked(run)
+            run()
+    """)
+
+
+def test_replicas_of_one_program_that_forks_share_the_objects() -> None:
+    program("""
+        from kubectl_runtime.runtime.sharding.sharding import Sharding
+        with ApiServer() as server, server.client() as client:
+            maps = Api.namespaced(client, ConfigMap, "default")
+            sharding = Sharding("op", "default", shards=4, lease=2, renew_deadline=1.5, retry=0.2)
+            manager = Manager(client, serve=None, sharding=sharding)
+            manager.add(Controller(maps), lambda obj, ctx: Action.await_change())
+
+            def until(done):
+                give_up = time.monotonic() + 20
+                while not done():
+                    assert time.monotonic() < give_up, manager.start
+                    time.sleep(0.02)
+
+            leaves, left = os.pipe()
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    with manager.start() as running:
+                        until(lambda: len(running.shards) == 2)
+                        os.read(leaves, 1)
+                    code = 0
+                finally:
+                    os._exit(code)
+            with manager.start() as running:
+                until(lambda: len(running.shards) == 2)
+                grandchild = os.fork()
+                if grandchild == 0:
+                    os._exit(len(running.shards))
+                assert os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1]) == 0
+                os.write(left, b"x")
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+                until(lambda: len(running.shards) == 4)
+    """)
