@@ -2,6 +2,7 @@
 
     watches            list and watch of what the controllers say they watch
     an election        its Lease, of a Manager that has one or with --leader-elect
+    a sharding         the Leases of a Manager's shards and replicas; the latter's names are made up by each
     --recorded FILE    what reconcilers asked for while tests ran: `pytest --kube-record-rights FILE`
 
 MODULE:NAME is the function that `run` takes; it is called with a client that makes no connection. A ServiceAccount, a
@@ -27,11 +28,14 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.requests.rights import Right, roles
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
+from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.manager.manager import Manager
+from kubectl_runtime.runtime.sharding.sharding import Sharding
 from kubectl_runtime.runtime.watcher.watch_api import apis_of
 from kubectl_runtime.testing.rights_recorder import Recorded
 
 _LEASES = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+_SHARDS = {**_LEASES, "verbs": ["create", "delete", "get", "list", "update"]}
 _API = "rbac.authorization.k8s.io"
 
 
@@ -69,7 +73,7 @@ def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
     config = Config(cluster_url="http://127.0.0.1:1", default_namespace=options.namespace or options.name or "default")
     with Client(config, layers=[_refuse]) as client:
         made = made_by(function, client, options.program)
-        plans, leader = _parts(made)
+        plans, leader, sharding = _parts(made)
         if not plans and not options.name:
             raise CommandError(f"{options.program} has no controllers whose name could be taken; say --name")
         name = options.name or plans[0].name
@@ -85,6 +89,8 @@ def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
     if leader is not None or options.leader_elect:
         lease, where = (leader.name, leader.namespace) if leader is not None else (name, None)
         found += _granted(f"{name}-election", where or namespace, _election(lease), account)
+    if sharding is not None:
+        found += _granted(f"{name}-sharding", sharding.namespace or namespace, [_SHARDS], account)
     return found
 
 
@@ -95,10 +101,10 @@ def _refuse(_send: Send) -> Send:
     return refused
 
 
-def _parts(made: BoundController[Any] | Manager) -> tuple[list[Plan], Any]:
+def _parts(made: BoundController[Any] | Manager) -> tuple[list[Plan], LeaderElection | None, Sharding | None]:
     if isinstance(made, Manager):
-        return made.plans(), made.leader
-    return [made.controller.plan()], None
+        return made.plans(), made.leader, made.sharding
+    return [made.controller.plan()], None, None
 
 
 def _watched(plan: Plan) -> Iterator[Right]:

@@ -42,7 +42,6 @@ from typing import Any, Literal
 from kubectl_runtime.schema.cellibrary import OPAQUE, Function, functions
 from kubectl_runtime.schema.celmessages import duration, opaque_classes, pool_of, timestamp
 from kubectl_runtime.schema.celtypes import (
-    NO_VALUE,
     Converter,
     ListOf,
     MapOf,
@@ -53,6 +52,7 @@ from kubectl_runtime.schema.celtypes import (
     declared_type,
     fields_named,
 )
+from kubectl_runtime.schema.validation import NOTHING
 
 MISSING_EXTRA = "rules in CEL need the extra `cel`: pip install kubectl_runtime[cel]"
 _OPTIONAL_OLD = "cel.bind(oldSelf, oldSelf__given ? optional.of(oldSelf__value) : optional.none(),\n%s\n)"
@@ -212,14 +212,14 @@ def _runtime() -> tuple[Any, Any]:
 class Values:
     """A value (`convert`ed before) and the old one, handed to the engine once for all rules of a place."""
 
-    def __init__(self, value: Any, old: Any = NO_VALUE) -> None:
+    def __init__(self, value: Any, old: Any = NOTHING) -> None:
         self._value, self._old = value, old
         self._bound: dict[bool, Any] = {}
 
     def bound(self, *, optional_old: bool) -> Any:
         """The variables of an expression, as the engine takes them."""
         if optional_old not in self._bound:
-            given = self._old is not NO_VALUE
+            given = self._old is not NOTHING
             data = {"self": self._value}
             if optional_old:
                 data |= {"oldSelf__given": given, "oldSelf__value": self._old if given else None}

@@ -268,12 +268,6 @@ class Running(WellBeing, Generic[K]):
             raise ControllerError(f"controller {self.name} runs in the process that this one was forked from, and "
                                   "nothing of it here: start another one")
 
-    @property
-    def _is_elsewhere(self) -> bool:
-        """Whether this is the child of a fork: the threads are its parent's, and to stop would end the connections that
-        both share."""
-        return os.getpid() != self._process
-
     def _fail(self, what: str, error: BaseException) -> None:
         if self.error is None:
             self.error = error

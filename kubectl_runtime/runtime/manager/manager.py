@@ -82,6 +82,11 @@ class Manager:
         return None if self._lock is None else self._lock.election
 
     @property
+    def sharding(self) -> Sharding | None:
+        """How its replicas share the objects; None if they do not."""
+        return self._sharding
+
+    @property
     def serve(self) -> str | None:
         """Where it serves health and metrics, as `HOST:PORT`; None for nowhere."""
         return None if self._address is None else str(self._address)

@@ -28,8 +28,8 @@ class Server(Protocol):
         """For logs."""
 
     def start(self) -> None:
-        """Listen, in threads of its own. Returns when it does; what it raises (the port is taken, say) ends the
-        manager's start."""
+        """Listen, in threads of its own, and log where. Returns when it does; what it raises (the port is taken, say)
+        ends the manager's start."""
 
     def stop(self, timeout: float) -> None:
         """Listen no more; blocks until its threads have ended, at most `timeout` seconds. What it raises is logged."""
@@ -64,7 +64,6 @@ class ServerGroup:
                 self.stop(lambda: 0.0)
                 raise
             self._started.append(server)
-            log.info("manager: %s listens", server.name)
 
     def stop(self, time_left: Callable[[], float]) -> None:
         """Stop each in the time that is left then, `LEAST` seconds at least."""

@@ -25,9 +25,9 @@ from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, PoolManager, Timeou
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ProtocolError, ProxyError, SSLError
 
-from kubectl_runtime.client.http.connections import ApiConnection, ApiTlsConnection
 from kubectl_runtime.client.http.interrupt import released
 from kubectl_runtime.client.http.tls import TlsSource
+from kubectl_runtime.client.wire.connections import ApiConnection, ApiTlsConnection
 from kubectl_runtime.core.base.forks import ForkSafeLock
 
 KEEPALIVE_IDLE = 30

@@ -1,4 +1,4 @@
-"""`ByteStream`: the body of an open answer, piece by piece as the server sends it, and its lines.
+"""`ByteStream`: the body of an open answer, piece by piece as the server sends it.
 
     open -> chunks() ... -> end of body          the iteration ends
                          -> shutdown() or stop   the iteration ends; an idle read is woken within milliseconds
@@ -24,7 +24,7 @@ import requests
 import urllib3
 from requests.models import Response
 
-from kubectl_runtime.client.http.chunked import ChunkedDecoder, FramingError
+from kubectl_runtime.client.wire.chunked import ChunkedDecoder, FramingError
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
@@ -172,28 +172,3 @@ def _decoder(raw: urllib3.HTTPResponse) -> ChunkedDecoder | _PlainDecoder:
 
 def _text(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-
-
-class LineSplitter:
-    """Cuts a stream of bytes into lines, in linear time however it arrives; a line may have any length."""
-
-    __slots__ = ("_begun",)
-
-    def __init__(self) -> None:
-        self._begun: list[bytes] = []
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that `chunk` completes, without their newlines."""
-        batch = chunk.split(b"\n")
-        rest = batch.pop()
-        if batch and self._begun:
-            self._begun.append(batch[0])
-            batch[0] = b"".join(self._begun)
-            self._begun.clear()
-        if rest:
-            self._begun.append(rest)
-        return batch
-
-    def rest(self) -> bytes:
-        """What followed the last newline."""
-        return b"".join(self._begun)

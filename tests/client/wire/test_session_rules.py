@@ -14,7 +14,7 @@ from requests.adapters import HTTPAdapter
 
 import kubectl_runtime
 from kubectl_runtime import Api, ApiError, Client, Config, ConfigError, ListParams, RetryPolicy, TransportError
-from kubectl_runtime.client.http.adapters import ApiAdapter
+from kubectl_runtime.client.wire.adapters import ApiAdapter
 from kubectl_runtime.resources import ConfigMap
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status
 
@@ -176,7 +176,7 @@ def test_requests_own_adapter_is_replaced_and_a_mounted_one_is_used() -> None:
 
     session = requests.Session()
     with Client(Config(cluster_url=URL), session=session) as client:
-        assert isinstance(client._adapters("x").calls, ApiAdapter)
+        assert isinstance(client._carriers.current("x").calls, ApiAdapter)
     session.mount("http://127.0.0.1", Mine())
     sent_with(session)
     assert Mine.used == 1

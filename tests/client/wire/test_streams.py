@@ -11,7 +11,8 @@ from contextlib import closing
 import pytest
 
 from kubectl_runtime import ApiResource, RequestTimeout, StopToken, TransportError
-from kubectl_runtime.client.http.streams import ByteStream, LineSplitter, raw_file
+from kubectl_runtime.client.http.lines import LineSplitter
+from kubectl_runtime.client.wire.streams import ByteStream, raw_file
 from kubectl_runtime.core.requests.request import Request
 from tests.client.wire_server import Peer, Serve, WireServer, answering, says
 

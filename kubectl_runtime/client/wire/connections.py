@@ -18,9 +18,9 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, LocationParseError, NameResolutionError, NewConnectionError
 from urllib3.response import HTTPResponse
 
-from kubectl_runtime.client.http.heads import QuickResponse
 from kubectl_runtime.client.http.interrupt import connects, waits_on
 from kubectl_runtime.client.http.tls import TlsSource
+from kubectl_runtime.client.wire.heads import QuickResponse
 
 Options = Sequence[tuple[int, int, int | bytes]]
 

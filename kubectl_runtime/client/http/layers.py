@@ -12,13 +12,13 @@ from kubectl_runtime.client.http.observed import ObservedCredentials, observed
 from kubectl_runtime.client.http.rate_limit import RateLimit, limiting
 from kubectl_runtime.client.http.reachability import Reachability, noting
 from kubectl_runtime.client.http.retry import RetryPolicy
-from kubectl_runtime.client.http.session import SessionRules
 from kubectl_runtime.client.http.stack import AUTH, BASE_URL, HEADERS, RATE_LIMIT, RETRY, Stack
+from kubectl_runtime.client.http.wire_rules import WireRules
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 
 
-def stack_of(config: Config, rules: SessionRules, retry: RetryPolicy, rate_limit: RateLimit | None, clock: Clock,
+def stack_of(config: Config, rules: WireRules, retry: RetryPolicy, rate_limit: RateLimit | None, clock: Clock,
              observer: Observer, use_certificate: Callable[[ClientCertificate], None]) -> Stack:
     """What stands around each call, by name, for the user to change."""
     host, fixed = _host(config), fixed_headers(config, rules.headers)
