@@ -29,7 +29,8 @@ from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.manager.manager import Manager
-from kubectl_runtime.runtime.manager_defaults import SERVE, ManagerDefaults, manager_defaults
+from kubectl_runtime.runtime.manager_defaults import DEBUG, SERVE, ManagerDefaults, manager_defaults
+from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.runtime.usercode import described, guarded_logger
 
 log = guarded_logger(__name__)
@@ -42,7 +43,7 @@ def _nothing(_: object) -> None:
     """For those who have nothing to add."""
 
 
-def run_operator(options: RunOptions, *, form: str = "text", serve: str | None = SERVE,
+def run_operator(options: RunOptions, *, form: str = "text", serve: str | None = SERVE, debug: DebugPage = DEBUG,
                  prepare: Callable[[Client], object] = _nothing,
                  announce: Callable[[Manager], object] = _nothing) -> int:
     """Set up logs, in the `form` that is used where nothing else is said, and `operate`; the exit status.
@@ -51,7 +52,7 @@ def run_operator(options: RunOptions, *, form: str = "text", serve: str | None =
     """
     set_up_logs(options.log_format or form, options.log_level, options.program.module.partition(".")[0])
     try:
-        operate(options, serve=serve, prepare=prepare, announce=announce)
+        operate(options, serve=serve, debug=debug, prepare=prepare, announce=announce)
     except (CommandError, KubeError) as error:
         if options.log_format == "json":
             log.error("%s", error)
@@ -63,12 +64,12 @@ def run_operator(options: RunOptions, *, form: str = "text", serve: str | None =
     return 0
 
 
-def operate(options: RunOptions, *, serve: str | None = SERVE, prepare: Callable[[Client], object] = _nothing,
-            announce: Callable[[Manager], object] = _nothing) -> None:
+def operate(options: RunOptions, *, serve: str | None = SERVE, debug: DebugPage = DEBUG,
+            prepare: Callable[[Client], object] = _nothing, announce: Callable[[Manager], object] = _nothing) -> None:
     """Run the operator; blocks until its end, in the main thread.
 
-    `serve`: where, if neither the options nor the program say it. `prepare` is called when the module is imported,
-    `announce` with what will run.
+    `serve` and `debug`: where, and the status page, if neither the options nor the program say it. `prepare` is called
+    when the module is imported, `announce` with what will run.
 
     Raises CommandError for what keeps it from running, with what to do, and for a failure of the program's own;
     KubeError for one of the library: ControllerError, LeadershipLost, a configuration that cannot be used.
@@ -80,7 +81,7 @@ def operate(options: RunOptions, *, serve: str | None = SERVE, prepare: Callable
     with client:
         with ends_at_once():
             prepare(client)
-            manager = manager_of(options, lambda: made_by(function, client, options.program), client, serve)
+            manager = manager_of(options, lambda: made_by(function, client, options.program), client, serve, debug)
             announce(manager)
         try:
             manager.run()
@@ -108,7 +109,7 @@ def config_of(options: RunOptions) -> Config:
 
 
 def manager_of(options: RunOptions, make: Callable[[], BoundController[Any] | Manager], client: Client,
-               serve: str | None = SERVE) -> Manager:
+               serve: str | None = SERVE, debug: DebugPage = DEBUG) -> Manager:
     """The Manager to run: the one that `make` returns, or one around its controller, which brings its own grace period.
 
     Raises CommandError where it says one thing and the options another.
@@ -119,7 +120,8 @@ def manager_of(options: RunOptions, make: Callable[[], BoundController[Any] | Ma
         raise CommandError(str(error)) from None
     address = options.health_probe_bind_address
     default = serve if address is None else None if address == NOWHERE else address
-    with manager_defaults(ManagerDefaults(election, default)):
+    page = options.debug(debug)
+    with manager_defaults(ManagerDefaults(election, default, page)):
         made = make()
         manager = made if isinstance(made, Manager) else \
             Manager(client, grace=made.controller.plan().grace).add(made)
@@ -127,6 +129,9 @@ def manager_of(options: RunOptions, make: Callable[[], BoundController[Any] | Ma
     if address is not None and (manager.serve or NOWHERE) != address:
         raise CommandError(f"--health-probe-bind-address says {address}, and the program's own Manager serve="
                            f"{manager.serve!r}: leave one of them out")
+    if (options.debug_page, options.debug_details) != (None, None) and manager.debug != page:
+        raise CommandError(f"--debug-page and --debug-details say {page}, and the program's own Manager debug="
+                           f"{manager.debug}: leave one of them out")
     return manager
 
 
