@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qs
 
-from kubectl_runtime.runtime.observe.debug_page import DebugApplication
+from kubectl_runtime.runtime.observe.debug_application import DebugApplication
 from kubectl_runtime.runtime.observe.health_checks import HealthChecks
 from kubectl_runtime.runtime.usercode import described, guarded_logger, pass_interrupt
 

@@ -28,7 +28,8 @@ from typing import Protocol
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.controller.running import Running
-from kubectl_runtime.runtime.observe.debug_page import DebugApplication, DebugPage
+from kubectl_runtime.runtime.observe.debug_application import DebugApplication
+from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.runtime.observe.debug_snapshot import Debugged, Inspected
 from kubectl_runtime.runtime.observe.health_application import HealthApplication, Scraped
 from kubectl_runtime.runtime.observe.health_checks import Check, HealthChecks, Unhealthy

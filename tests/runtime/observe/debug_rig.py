@@ -9,7 +9,8 @@ import msgspec
 from kubectl_runtime.runtime.controller.assembly import Assembly
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.well_being import WellBeing
-from kubectl_runtime.runtime.observe.debug_page import DebugApplication, DebugPage
+from kubectl_runtime.runtime.observe.debug_application import DebugApplication
+from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.runtime.observe.debug_snapshot import Inspected
 from kubectl_runtime.runtime.observe.debug_state import DebugState, ManagerState
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff

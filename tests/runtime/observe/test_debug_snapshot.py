@@ -13,7 +13,7 @@ from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.observe.debug_page import MOST_BYTES
+from kubectl_runtime.runtime.observe.debug_application import MOST_BYTES
 from kubectl_runtime.runtime.observe.debug_state import DebugState, ManagerState, json_schema
 from kubectl_runtime.runtime.reconcile.action import Action, TerminalError
 from kubectl_runtime.runtime.reconcile.context import Context
