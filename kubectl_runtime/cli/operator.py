@@ -23,9 +23,10 @@ from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.cli.run_options import FLAGS, RunOptions
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config, NotConfiguredError
+from kubectl_runtime.client.http.stack import Stack
 from kubectl_runtime.core.base.clock import seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
+from kubectl_runtime.core.base.observer import Observer, together
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.manager.manager import Manager
@@ -77,7 +78,7 @@ def operate(options: RunOptions, *, serve: str | None = SERVE, debug: DebugPage 
     with ends_at_once():
         module = imported(options.program.module)
         function = program_in(module, options.program)
-        client = Client(config_of(options), observer=_observer(options))
+        client = client_of(options)
     with client:
         with ends_at_once():
             prepare(client)
@@ -160,12 +161,23 @@ def _value(election: LeaderElection, name: str) -> Any:
     return seconds(value) if name in ("lease", "renew_deadline", "retry") else value
 
 
-def _observer(options: RunOptions) -> Observer:
-    if not options.metrics:
-        return NO_OBSERVER
-    from kubectl_runtime.runtime.observe.metrics import Metrics  # prometheus-client, for those who want it
+def client_of(options: RunOptions) -> Client:
+    """The client of the program, observed as was asked for. Raises as `config_of`; CommandError without OpenTelemetry
+    where it is needed."""
+    config, observers, layers = config_of(options), list[Observer](), list[Callable[[Stack], Stack]]()
+    if options.metrics:
+        from kubectl_runtime.runtime.observe.metrics import Metrics  # prometheus-client, for those who want it
 
-    return Metrics()
+        observers.append(Metrics())
+    if options.tracing:
+        try:
+            from kubectl_runtime.runtime.observe.tracing import Tracing
+        except ImportError as error:
+            raise CommandError(f"--tracing: {error}") from None
+        tracing = Tracing()
+        observers.append(tracing)
+        layers.append(tracing.layers)
+    return Client(config, observer=together(*observers), layers=layers[0] if layers else ())
 
 
 @contextlib.contextmanager

@@ -59,6 +59,7 @@ class RunOptions:
     metrics: bool = True
     debug_page: str | None = None
     debug_details: bool | None = None
+    tracing: bool = False
     log_format: str | None = None
     log_level: str | None = None
 
@@ -145,6 +146,10 @@ def _telling(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--debug-details", action=argparse.BooleanOptionalAction, default=None,
                        help="let the status page show the texts of errors, which may quote objects, not only their "
                             "class and code (default: only with --dev)")
+    group.add_argument("--tracing", action=argparse.BooleanOptionalAction, default=False,
+                       help="make a span for each run and each of its requests, for the OpenTelemetry that this "
+                            "process has: opentelemetry-instrument kubectl-runtime run ... --tracing (default: "
+                            "--no-tracing)")
     group.add_argument("--log-format", choices=["text", "json"],
                        help="lines of text, or one JSON object a line (default: text)")
     group.add_argument("--log-level", type=_levels, metavar="LEVELS",
