@@ -113,8 +113,9 @@ class Assembly(Generic[K]):
                  environment: Environment[Any]) -> Execute:
         """What a run is, from the inside out."""
         plan = self.plan
-        execute: Execute = Invoker(reconcile, error_policy, self.store, environment, on_result=plan.on_result,
-                                   on_crowd=self._wake)
+        invoker = Invoker(reconcile, error_policy, self.store, environment, plan.on_result, on_crowd=self._wake)
+        execute: Execute = invoker
+        self.loops = invoker.loops
         if plan.on_gone is not None:
             execute = with_gone(execute, plan.on_gone, self.store, environment)
         execute = while_owned(plan.partition, execute, self.shutdown, plan.clock)
@@ -149,8 +150,7 @@ class Assembly(Generic[K]):
             store.drop_indexes()
 
     def add_watch(self, plan: WatchPlan) -> list[Share]:
-        """One more watch of a controller that runs (several, for several namespaces); somebody has to start or step
-        it."""
+        """One more watch of a controller that runs (one for each namespace); somebody has to start or step it."""
         before = len(self._watches)
         self._plan_watch(plan, [*(known.place for known in self._watches), *places_of(plan)])
         added = self._watches[before:]

@@ -42,6 +42,11 @@ class WellBeing:
         return os.getpid() != self._process
 
     @property
+    def assembly(self) -> Assembly[Any]:
+        """Its parts, to look at; for the library."""
+        return self._assembly
+
+    @property
     def is_ready(self) -> bool:
         """Whether all stores are complete, reconciling has begun, and no watch is in trouble."""
         return not self.why_not_ready

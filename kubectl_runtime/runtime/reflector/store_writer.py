@@ -66,12 +66,17 @@ class StoreWriter(Generic[K]):
                 if state.indexes.epoch != epoch:
                     continue
                 problems = self._set_indexes(changes, values)
-                records = state.records
+                records, size = state.records, state.bytes
                 for key, record in changes.items():
+                    old = records.get(key)
+                    if old is not None:
+                        size -= len(old.raw)
                     if record is None:
                         records.pop(key, None)
                     else:
                         records[key] = record
+                        size += len(record.raw)
+                state.bytes = size
                 overlay, caught_up = state.overlay, False
                 if gone or overlay.entries:
                     caught_up = overlay.changed(changes, gone, version)
@@ -89,7 +94,7 @@ class StoreWriter(Generic[K]):
 
         `version` of the list; `mark`: what `mark()` said when its request began, None when the list may be older.
         """
-        state = self.state
+        state, size = self.state, sum(len(record.raw) for record in records.values())
         while True:
             epoch, values = self._index(changes)
             with state.condition:
@@ -99,7 +104,7 @@ class StoreWriter(Generic[K]):
                 lost = state.overlay.lost(records, old, version, mark)
                 vanished = (old[key] for key, record in changes.items() if record is None)
                 caught_up = state.overlay.listed(records, vanished, version, mark)
-                state.records, state.ready = records, True
+                state.records, state.bytes, state.ready = records, size, True
                 problems = self._set_indexes(changes, values)
                 callbacks, state.on_ready = state.on_ready, ()
                 state.condition.notify_all()
