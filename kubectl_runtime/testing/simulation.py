@@ -90,6 +90,8 @@ class SimulatedController(Generic[K]):
         if shutdown.give_up_at is None or self._recorder_closed or len(self.executor):
             return
         self._recorder_closed = True
+        if self.assembly.flight is not None:
+            self.assembly.flight.close(shutdown.draining.reason or "stopped", 0)
         self.assembly.recorder.close(max(0.0, shutdown.give_up_at - self.assembly.plan.clock.monotonic()))
 
     @property
@@ -126,6 +128,8 @@ class Simulation:
                                          on_bug=lambda _what, error: bugs.append(error), rng=self.random)
         simulated = SimulatedController(assembly, executor)
         simulated.bugs = bugs
+        if assembly.flight is not None:
+            assembly.flight.open()
         assembly.subscribe()
         self.add_recorder(assembly.recorder)
         self._controllers.append(simulated)
@@ -165,6 +169,8 @@ class Simulation:
             if controller.bugs:
                 raise controller.bugs[0]
             controller.close_recorder()
+            if controller.assembly.flight is not None:
+                controller.assembly.flight.pump()
         return did
 
     def run(self, steps: int) -> None:
