@@ -20,8 +20,8 @@ The program runs in this process, on a simulated clock, with recorded stores and
 stops in the run that failed. Not in a recording are the data of Secrets, and what a program draws at random or reads
 elsewhere.
 
-exit status: 0 when the run ends as it was recorded; 1 when it does not, or nothing can be played; 2 when the command
-line is wrong.
+exit status: 0 when the run ends as it was recorded, or in the same class of exception; 1 when it does not, or nothing
+can be played; 2 when the command line is wrong.
 """
 
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         return 1
     for line in _told(replayed):
         print(line)
-    return 0 if replayed.same else 1
+    return 0 if replayed.alike else 1
 
 
 def _told(replayed: Replayed) -> list[str]:
@@ -60,6 +60,9 @@ def _told(replayed: Replayed) -> list[str]:
     now = None if replayed.error is None else described(replayed.error)
     if replayed.same:
         lines.append("it ends well, as recorded" if now is None else f"the same exception as recorded: {now}")
+    elif replayed.alike:
+        lines.append(f"the same class of exception as recorded, with another text: {now}")
+        lines.append(f"recorded is {replayed.recorded}")
     else:
         lines.append(f"recorded is {replayed.recorded or 'a good end'}, and now it is {now or 'a good end'}")
         if replayed.recorded:

@@ -24,6 +24,7 @@ from uuid import uuid4
 from kubectl_runtime.client.api.writes import Exchanged
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.runtime.flight.flight_lines import (
@@ -80,6 +81,20 @@ class FlightRecorder:
         """Called at the end, to hear of no more calls."""
         self.lost = 0
         """How many entries were not kept, so far."""
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """In the child of a fork nothing is recorded, and the file is the parent's. For that child alone."""
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._entries, self._thread = deque(), None
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Record nothing more, and let go of the file as it is: as when the process is killed."""
+        self._dead = True
+        if self._file is not None:
+            self._file.close()
 
     # --- what is heard ---------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """`ScriptedTransport`: a recording as a `requests` adapter.
 
-    the list of a watch     what was stored when its list was first complete
-    a watch                 the changes after that, as far as `feed` has come
+    the list of a watch     what was stored then, as far as `feed` has come
+    a watch                 the changes after that, likewise
     a call inside a run     the recorded answer to the run's next recorded call, if that asks the same; else it departs
 
 A call that asks for the same in another body (a time, something drawn at random) is answered, and noted; one that was
@@ -32,23 +32,38 @@ class ScriptedWatch:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.first: dict[str, bytes] = {}
         self.is_ready = False
-        self.pending: deque[bytes] = deque()
+        self.events: list[bytes] = []
+        self._stored: dict[str, bytes] = {}
+        self._listed = 0
+        self._after: dict[str, int] = {}
+        """By resourceVersion: which event follows."""
 
     def take(self, line: Line) -> None:
         """One more of its lines."""
         if line.kind == "ready":
             self.is_ready = True
-        elif not self.is_ready:
-            if line.kind == "delete":
-                self.first.pop(line.key, None)
-            else:
-                self.first[line.key] = line.object
-        elif line.kind in ("apply", "delete"):
-            kind = "DELETED" if line.kind == "delete" else "MODIFIED"
-            event = {"type": kind, "object": msgspec.Raw(line.object)}
-            self.pending.append(msgspec.json.encode(event) + b"\n")
+            return
+        obj = line.object
+        if line.kind == "delete":
+            self._stored.pop(line.key, None)
+        else:
+            self._stored[line.key] = obj
+        kind = "DELETED" if line.kind == "delete" else "MODIFIED"
+        self.events.append(msgspec.json.encode({"type": kind, "object": msgspec.Raw(obj)}) + b"\n")
+        self._after[_version(obj)] = len(self.events)
+
+    def listing(self) -> bytes:
+        """What is stored now."""
+        if not self.is_ready:
+            raise RecordingError(f"the watch of {self.name} never had a complete list, so nothing ran")
+        self._listed = len(self.events)
+        return msgspec.json.encode({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"},
+                                    "items": [msgspec.Raw(obj) for obj in self._stored.values()]})
+
+    def start_of(self, version: str) -> int:
+        """Which event is the first for a watch from a version on."""
+        return self._after.get(version, self._listed)
 
 
 class ScriptedTransport(BaseAdapter):
@@ -78,14 +93,6 @@ class ScriptedTransport(BaseAdapter):
                 watch.take(line)
         self._fed = max(self._fed, position)
 
-    def feed_lists(self) -> None:
-        """Let each watch have its first list, so that the stores are complete."""
-        first: dict[str, int] = {}
-        for position, line in enumerate(self._recording.lines):
-            if line.kind == "ready":
-                first.setdefault(line.watch, position)
-        self.feed(max(first.values(), default=-1) + 1)
-
     def begin(self, run: RecordedRun) -> None:
         """What is asked from now on, is by this run."""
         self._run, self._calls, self._last, self.in_run = run, deque(run.calls), None, True
@@ -108,8 +115,8 @@ class ScriptedTransport(BaseAdapter):
             return _status(request, 501, f"{request.method} {parts.path} was asked outside of a run, and is not "
                                          "recorded")
         if query.get("watch") == "true":
-            return _response(request, 200, _Body(watch))
-        return _response(request, 200, io.BytesIO(_list(watch)))
+            return _response(request, 200, _Body(watch, watch.start_of(query.get("resourceVersion", ""))))
+        return _response(request, 200, io.BytesIO(watch.listing()))
 
     def close(self) -> None:
         """Nothing is kept open."""
@@ -150,14 +157,15 @@ class ScriptedTransport(BaseAdapter):
 class _Body:
     """The body of a watch, as the part of urllib3's response that clients use."""
 
-    def __init__(self, watch: ScriptedWatch) -> None:
+    def __init__(self, watch: ScriptedWatch, start: int) -> None:
         self.headers, self.status = urllib3.HTTPHeaderDict(), 200
-        self._pending = watch.pending
+        self._watch, self._next = watch, start
         self._closed = False
 
     def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:  # noqa: ARG002
         while not self._closed:
-            yield b"".join(self._pending.popleft() for _ in range(len(self._pending)))
+            start, self._next = self._next, len(self._watch.events)
+            yield b"".join(self._watch.events[start:])
 
     def shutdown(self) -> None:
         self._closed = True
@@ -165,11 +173,13 @@ class _Body:
     close = release_conn = shutdown
 
 
-def _list(watch: ScriptedWatch) -> bytes:
-    if not watch.is_ready:
-        raise RecordingError(f"the watch of {watch.name} never had a complete list, so nothing ran")
-    return msgspec.json.encode({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"},
-                                "items": [msgspec.Raw(obj) for obj in watch.first.values()]})
+class _Versioned(msgspec.Struct):
+    metadata: dict[str, msgspec.Raw] = {}
+
+
+def _version(obj: bytes) -> str:
+    found = msgspec.json.decode(obj, type=_Versioned).metadata.get("resourceVersion", msgspec.Raw(b'""'))
+    return bytes(found).decode().strip('"')
 
 
 def _response(request: requests.PreparedRequest, status: int, body: Any) -> requests.Response:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.runtime.flight import flight_recorder
 from kubectl_runtime.runtime.flight.flight_recorder import FlightRecorder
-from kubectl_runtime.testing import ApiServer, Simulation
+from kubectl_runtime.testing import CRASH, ApiServer, Simulation, perturb
 
 
 def build(client: Client, path: Path, **options: Any) -> BoundController[ConfigMap]:
@@ -174,3 +175,44 @@ def test_a_place_that_cannot_be_written_is_told_at_the_start(tmp_path: Path) -> 
     for _ in range(2):  # the name is free again
         with pytest.raises(RequestError, match="cannot be written"):
             build(client, tmp_path / "file" / "flight").start()
+
+
+def test_the_child_of_a_fork_records_nothing_and_the_parent_goes_on(tmp_path: Path) -> None:
+    recorder = FlightRecorder(tmp_path / "flight", "x", SYSTEM_CLOCK)
+    recorder.start()
+    recorder.ready("before")
+    with recorder._lock:  # as if another thread were just writing
+        child = os.fork()
+        if child == 0:
+            recorder.ready("in the child")
+            recorder.close("in the child", 1)
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    recorder.ready("after")
+    recorder.close("done", 5)
+    assert [line.get("w") for line in lines(tmp_path / "flight") if line["k"] == "ready"] == ["before", "after"]
+
+
+def test_a_killed_process_leaves_its_file_to_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "flight.jsonl"
+    simulation = Simulation(1)
+    server = ApiServer(clock=simulation.clock, seed=1)
+    for name in ("a", "b"):
+        with simulated(simulation, server) as client:
+            bound = build(client, path)
+            simulation.start(bound.controller, bound.reconciler)
+            Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name=name))
+            simulation.settle(5)
+            simulation.kill()
+    assert {line["name"] for line in lines(path) if line["k"] == "run"} >= {"a", "b"}
+    assert {line["name"] for line in lines(tmp_path / "flight.jsonl.before") if line["k"] == "run"} >= {"a"}
+
+
+def test_a_perturbed_controller_records_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "flight.jsonl"
+
+    def story(client: Client) -> None:
+        Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name="good"))
+
+    assert perturb(lambda client: build(client, path), story, faults={CRASH}).ok
+    assert not path.exists()

@@ -9,8 +9,22 @@ from pathlib import Path
 import pytest
 import requests
 
-from kubectl_runtime import Action, Api, BoundController, Client, Config, Context, Controller, Manager, Patch
+from kubectl_runtime import (
+    Action,
+    Api,
+    BoundController,
+    Client,
+    Config,
+    Context,
+    Controller,
+    Manager,
+    ObjectRef,
+    Patch,
+    WatcherConfig,
+    strip_managed_fields,
+)
 from kubectl_runtime.resources import ConfigMap, Secret
+from kubectl_runtime.runtime.controller.plan import WatchPlan
 from kubectl_runtime.runtime.flight.flight_recorder import FlightRecorder
 from kubectl_runtime.testing import ApiServer, RecordingError, Simulation, replay
 from tests.examples.programs import environment
@@ -219,3 +233,74 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monk
     assert "is no recording" in capsys.readouterr().err
     assert main(["replay", "empty.jsonl", "sites_wrong:nothing"]) == 1
     assert "has no nothing" in capsys.readouterr().err
+
+
+def test_one_place_watched_twice_and_a_kind_added_later_are_replayed(tmp_path: Path) -> None:
+    path = tmp_path / "flight"
+    seen: list[list[str]] = []
+
+    def build(client: Client) -> BoundController[ConfigMap]:
+        def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
+            seen[-1].append(f"{obj.name} {len(ctx.store(ConfigMap).filter(lambda one: one.name < 'k'))}")
+            if obj.name == "c":
+                raise ValueError("c")
+            return Action.await_change()
+
+        maps = Api.all(client, ConfigMap)
+        return Controller(maps, record=path, modify=strip_managed_fields).watches(
+            maps, lambda one: [ObjectRef(ConfigMap, "a", "default")] if one.name == "b" else []).bind(reconcile)
+
+    simulation = Simulation(1)
+    server = ApiServer(clock=simulation.clock, seed=1)
+    session = requests.Session()
+    session.mount("http://", server.transport())
+    seen.append([])
+    with Client(Config(cluster_url="http://simulated"), session=session, clock=simulation.clock) as client:
+        bound = build(client)
+        running = simulation.start(bound.controller, bound.reconciler)
+        maps = Api.namespaced(client, ConfigMap, "default")
+        for name in "abc":
+            maps.create(ConfigMap(name=name))
+            simulation.settle(400)  # watches end and begin again meanwhile
+        running.assembly.add_watch(WatchPlan(Api.all(client, Secret), WatcherConfig(), lambda event: []))
+        simulation.settle(10)
+    names = [json.loads(line)["w"] for line in path.read_text().splitlines() if '"k":"watch"' in line]
+    assert names == ["configmaps", "configmaps #2", "secrets"]
+    seen.append([])
+    replayed = replay(path, build)
+    assert replayed.same
+    assert replayed.departures == ()
+    assert seen[1] == seen[0][:len(seen[1])]
+    assert len(seen[1]) >= 4
+
+
+def test_what_the_client_tried_again_is_one_call_of_the_recording(tmp_path: Path) -> None:
+    path = tmp_path / "flight"
+
+    def build(client: Client) -> BoundController[ConfigMap]:
+        def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
+            if obj.name == "a":
+                Api.namespaced(ctx.client, Secret, "default").get_opt("b")
+            return Action.await_change()
+
+        return Controller(Api.all(client, ConfigMap), record=path).bind(reconcile)
+
+    for fault in ("status", "drop"):
+        simulation = Simulation(1)
+        server = ApiServer(clock=simulation.clock, seed=1)
+        session = requests.Session()
+        session.mount("http://", server.transport())
+        with Client(Config(cluster_url="http://simulated"), session=session, clock=simulation.clock) as client:
+            bound = build(client)
+            running = simulation.start(bound.controller, bound.reconciler)
+            rule = server.faults.on("get", resource="secrets")
+            rule.status(503) if fault == "status" else rule.drop()
+            Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name="a"))
+            simulation.settle(100)
+            running.begin_stop()
+            simulation.settle(40)
+        replayed = replay(path, build, run=1)
+        assert replayed.recorded is not None
+        assert replayed.departures == ()
+        assert type(replayed.error).__name__ == ("ApiError" if fault == "status" else "ConnectionFailed")
+        assert replayed.alike
