@@ -6,6 +6,7 @@
     kubectl-runtime rbac MODULE:NAME       the rights that an operator needs, as YAML on standard output
     kubectl-runtime perturb BUILD STORY    whether an operator ends alike, whatever goes wrong on its way
     kubectl-runtime top URL                what the controllers of a process do, in a terminal
+    kubectl-runtime replay FILE MODULE:NAME    a recorded controller once more, to the run that failed
     kubectl-runtime server [OPTIONS]       an embedded API server for tests and demos, until a signal
     kubectl-runtime --version
 
@@ -32,6 +33,7 @@ _COMMANDS = {
     "rbac": ("kubectl_runtime.cli.rbac", "print the role that an operator needs, as YAML"),
     "perturb": ("kubectl_runtime.cli.perturb", "play a story with crashes, stale reads and missed changes"),
     "top": ("kubectl_runtime.cli.top", "show what the controllers of a process do, in a terminal"),
+    "replay": ("kubectl_runtime.cli.replay", "step a recorded controller to the run that failed"),
     "server": ("kubectl_runtime.testing.__main__", "run an embedded Kubernetes API server until a signal"),
 }
 

@@ -24,5 +24,5 @@ Locks, none of which is held while user code runs or while another one of this l
 says so: `Sender._changed`, `StoreState.condition`, `Subscriber._lock`, `SharedWatches.lock`, `CatchUp._lock`,
 `Runner._lock`, `SyncGate._changed`, `Shutdown._lock`, `Running._ending`, each `StopToken`'s. The
 client's are: `Client._change` -> `ApiAdapter._resize`; `Shared._lock`; those of credentials, while a file is read or a
-plugin runs; `Discovery._lock`; `WriteObservers._lock`; `WebSocket.condition`.
+plugin runs; `Discovery._lock`; `Observers._lock`; `WebSocket.condition`.
 """

@@ -4,6 +4,7 @@
 ``clock``, ``executor``,              simulation: controllers and server in one thread, on simulated time,
 ``simulation``                        reproducible by a seed
 ``perturbation``                      a controller again and again, each time with something going wrong
+``recordings``                        a recording of a controller, stepped again
 ``pytest_plugin``, ``__main__``       the fixtures; ``python -m kubectl_runtime.testing``
 ====================================  ================================================================================
 
@@ -26,16 +27,21 @@ if TYPE_CHECKING:
     from kubectl_runtime.testing.perturbation.points import MISSED as MISSED
     from kubectl_runtime.testing.perturbation.points import STALE as STALE
     from kubectl_runtime.testing.perturbation.points import Fault as Fault
+    from kubectl_runtime.testing.recordings.flight_reader import RecordingError as RecordingError
+    from kubectl_runtime.testing.recordings.replay import Replayed as Replayed
+    from kubectl_runtime.testing.recordings.replay import replay as replay
     from kubectl_runtime.testing.simulation import Simulation as Simulation
 
 _MODULES = {"ApiServer": "apiserver.server", "Faults": "apiserver.rim.faults", "SimClock": "testing.clock",
             "Simulation": "testing.simulation", "perturb": "testing.perturbation.perturb",
             "Report": "testing.perturbation.perturb", "Divergence": "testing.perturbation.perturb",
             "Fault": "testing.perturbation.points", "CRASH": "testing.perturbation.points",
-            "STALE": "testing.perturbation.points", "MISSED": "testing.perturbation.points"}
+            "STALE": "testing.perturbation.points", "MISSED": "testing.perturbation.points",
+            "replay": "testing.recordings.replay", "Replayed": "testing.recordings.replay",
+            "RecordingError": "testing.recordings.flight_reader"}
 
-__all__ = ["CRASH", "MISSED", "STALE", "ApiServer", "Divergence", "Fault", "Faults", "Report", "SimClock",
-           "Simulation", "perturb"]
+__all__ = ["CRASH", "MISSED", "STALE", "ApiServer", "Divergence", "Fault", "Faults", "RecordingError", "Replayed",
+           "Report", "SimClock", "Simulation", "perturb", "replay"]
 
 
 def __getattr__(name: str) -> Any:

@@ -99,6 +99,8 @@ class SimulatedController(Generic[K]):
         if shutdown.give_up_at is None or self._recorder_closed or len(self.executor):
             return
         self._recorder_closed = True
+        if self.assembly.flight is not None:
+            self.assembly.flight.close(shutdown.draining.reason or "stopped", 0)
         self.assembly.recorder.close(max(0.0, shutdown.give_up_at - self.assembly.plan.clock.monotonic()))
 
     @property
@@ -110,10 +112,12 @@ class SimulatedController(Generic[K]):
 class Simulation:
     """See the module. For one thread."""
 
-    def __init__(self, seed: int = 0, *, jump: Duration = JUMP) -> None:
-        """`jump`: how far time moves at most at once, in seconds."""
+    def __init__(self, seed: int = 0, *, jump: Duration = JUMP, record: bool = True) -> None:
+        """`jump`: how far time moves at most at once, in seconds. `record`: whether controllers that have a flight
+        recorder write its file."""
         self.seed = seed
         self._jump = seconds(jump)
+        self._record = record
         self.random = random.Random(seed)
         self.clock = SimClock(self_advancing=True)
         self._controllers: list[SimulatedController[Any]] = []
@@ -131,10 +135,14 @@ class Simulation:
         executor = SimExecutor(self.random)
         bugs: list[BaseException] = []
         plan = replace(controller.plan(), clock=self.clock)
+        if not self._record:
+            plan = replace(plan, record=None)
         assembly: Assembly[K] = Assembly(plan, reconcile, policy, context, executor=executor,
                                          on_bug=lambda _what, error: bugs.append(error), rng=self.random)
         simulated = SimulatedController(assembly, executor)
         simulated.bugs = bugs
+        if assembly.flight is not None:
+            assembly.flight.open()
         assembly.subscribe()
         self.add_recorder(assembly.recorder)
         self._controllers.append(simulated)
@@ -144,6 +152,9 @@ class Simulation:
     def kill(self) -> None:
         """Every controller is gone, as when its process is killed: nothing of it is stepped any more, and what it had
         begun stays as it is. What a test added goes on."""
+        for controller in self._controllers:
+            if controller.assembly.flight is not None:
+                controller.assembly.flight.abandon()
         self._controllers, self._resume, self._recorders = [], {}, []
 
     def add(self, actor: Callable[[], object]) -> None:
@@ -173,6 +184,8 @@ class Simulation:
             if controller.bugs:
                 raise controller.bugs[0]
             controller.close_recorder()
+            if controller.assembly.flight is not None:
+                controller.assembly.flight.pump()
         return did
 
     def run(self, steps: int) -> None:

@@ -27,6 +27,7 @@ RESOURCES_GUIDE = ROOT / "examples" / "guides" / "custom-resources.md"
 STORES_GUIDE = ROOT / "examples" / "guides" / "stores.md"
 OBSERVABILITY_GUIDE = ROOT / "examples" / "guides" / "observability.md"
 AVAILABILITY_GUIDE = ROOT / "examples" / "guides" / "availability-and-scaling.md"
+BUGS_GUIDE = ROOT / "examples" / "guides" / "finding-bugs.md"
 TESTING_GUIDE = ROOT / "examples" / "guides" / "testing-without-a-cluster.md"
 
 
@@ -247,3 +248,42 @@ def test_files_that_are_named_exist() -> None:
     for name in ("access.yaml", "crd.yaml", "deployment.yaml", "network.yaml", "Dockerfile"):
         assert f"examples/deploy/{name}" in GUIDE.read_text()
         assert (ROOT / "examples" / "deploy" / name).exists()
+
+
+@pytest.mark.timeout(400)
+def test_the_guide_to_finding_bugs_is_short_and_finds_and_replays_them(tmp_path: Path, plugin: list[str]) -> None:
+    text = BUGS_GUIDE.read_text()
+    assert len(text.splitlines()) <= 150
+    save_blocks(BUGS_GUIDE, tmp_path)
+    pytest_here = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin)
+    done = run(tmp_path, *pytest_here)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+    done = run(tmp_path, *pytest_here, "--perturb", "-k", "story")
+    assert "1 failed" in done.stdout, done.stdout + done.stderr
+    for line in re.findall(r"^> +(\S.*)$", text, re.MULTILINE):
+        assert line in done.stdout
+    command = re.findall(r"`kubectl-runtime (perturb [^`]*)`", text)[0].split()
+    done = run(tmp_path, "-m", "kubectl_runtime", *command)
+    assert (done.returncode, "there are 2, not 1" in done.stdout) == (1, True), done.stderr
+    (tmp_path / "recording.py").write_text(RECORDING)
+    done = run(tmp_path, "recording.py")
+    assert done.returncode == 0, done.stderr
+    command = re.findall(r"^kubectl-runtime (replay .*)$", text, re.MULTILINE)[0].split()
+    done = run(tmp_path, "-m", "kubectl_runtime", *command)
+    assert "the same exception as recorded: ApiError: create configmaps" in done.stdout, done.stdout + done.stderr
+
+
+RECORDING = """
+from kubectl_runtime import Api
+from kubectl_runtime.testing import ApiServer
+from recorded_shelves import main
+from shelves import Shelf, ShelfSpec
+
+with ApiServer() as server, server.client() as client:
+    server.load([Shelf.crd()])
+    server.faults.on("create", resource="configmaps").status(403)
+    with main(client).start() as running:
+        running.wait_until_ready(30)
+        Api.namespaced(client, Shelf, "default").create(Shelf(name="a", spec=ShelfSpec()))
+        server.requests.wait_for(2, "create", resource="configmaps", timeout=30)
+"""

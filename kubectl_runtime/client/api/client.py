@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 from kubectl_runtime.client.api.carriers import Carriers
 from kubectl_runtime.client.api.shared import Shared
-from kubectl_runtime.client.api.writes import OwnWrites, WriteObserver, WriteObservers
+from kubectl_runtime.client.api.writes import Exchanged, Observers, OwnWrites, WriteObserver, WriteObservers
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.failures import error_of, unexpected_answer
 from kubectl_runtime.client.http.layers import innermost, stack_of
@@ -99,6 +99,7 @@ class Client:
         self._refused = False
         self._discovery: Discovery | None = None
         self._writes = WriteObservers()
+        self._exchanges: Observers[Exchanged] = Observers()
         self._warnings = ServerWarnings()
 
     @classmethod
@@ -193,6 +194,12 @@ class Client:
         """
         return self._writes.add(observer)
 
+    def on_answer(self, observer: Callable[[Exchanged], None]) -> Callable[[], None]:
+        """Have `observer` called with each call that was answered, also by an error, or got no answer, before it
+        returns or raises, in its thread; streams when they are open. Returns and rules as for `on_write`. What it is
+        shown holds whatever was sent and answered, Secrets included."""
+        return self._exchanges.add(observer)
+
     @property
     def discovery(self) -> Discovery:
         """What the server serves, asked for when it is needed and kept for some minutes."""
@@ -221,12 +228,22 @@ class Client:
         return own if scope is None else FirstOf(own, scope.stop, clock=self.clock)
 
     def _answer(self, call: Call) -> Answer:
-        answer = self._send(call)
+        answer = self._told(call) if self._exchanges else self._send(call)
         if (warning := answer.headers.get("Warning")) is not None:
             self._warnings.tell(warning, call.request.operation)
         if answer.status >= 300:
             raise self._error(call.request, answer)
         self._refused = False
+        return answer
+
+    def _told(self, call: Call) -> Answer:
+        """The answer, of which those are told who want to know of all."""
+        try:
+            answer = self._send(call)
+        except BaseException as error:
+            self._exchanges.tell(Exchanged(call.request, error=error))
+            raise
+        self._exchanges.tell(Exchanged(call.request, answer.status, answer.body))
         return answer
 
     def _error(self, request: Request, answer: Answer) -> ApiError:

@@ -11,14 +11,13 @@ remembers, counts, or does things in an order that only holds when nothing happe
 """
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.usercode import misfit, name_of
+from kubectl_runtime.testing.muted import muted_logs
 from kubectl_runtime.testing.perturbation.comparison import Mask, difference, first_diverging, random_places
 from kubectl_runtime.testing.perturbation.console import Progress, terminal
 from kubectl_runtime.testing.perturbation.points import ALL_FAULTS, Fault, Point, points_of
@@ -111,7 +110,7 @@ def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULT
     wanted = only if only is not None else options.only
     point = Point.parse(wanted) if isinstance(wanted, str) else wanted
     seed = options.seed if options.seed is not None else seed
-    with _quiet():
+    with muted_logs():
         plain, mask = undisturbed(build, story, seed)
     chosen = [point] if point is not None else [
         *points_of(faults, plain.writes, plain.story_writes, plain.pairs)]
@@ -120,7 +119,7 @@ def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULT
     progress = Progress(chosen, terminal())
     found: list[Divergence | None] = []
     try:
-        with _quiet():
+        with muted_logs():
             for one in chosen:
                 found.append(_diverged(plain, mask, build, story, seed, one))
                 progress.ran(one, diverged=found[-1] is not None)
@@ -177,15 +176,3 @@ def _diverged(plain: Ended, mask: Mask, build: Build, story: Story, seed: int, p
 
 def _report(seed: int, plain: Ended, points: Sequence[Point], found: Sequence[Divergence | None]) -> Report:
     return Report(seed, plain.writes, len(points), tuple(one for one in found if one is not None))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """The library's logs are muted: hundreds of runs fail on purpose."""
-    logger = logging.getLogger("kubectl_runtime")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -46,7 +46,7 @@ REST = 330.0
 """Seconds after the story: a resync of five minutes comes in it, and each watch begins anew."""
 LATE = 10.0
 """Seconds by which watches are late, and after which a late write arrives at the latest."""
-JUMP = 30.0
+JUMP = 120.0
 """Seconds that time moves at most at once: no connection here stalls on the clock, so there is little to look for."""
 MOST_REQUESTS = 50_000
 """Of an undisturbed run."""
@@ -85,7 +85,7 @@ class World:
     def __init__(self, build: Build, story: Story, *, seed: int, point: Point | None,
                  limit: int = MOST_REQUESTS) -> None:
         self._build, self._story, self._point, self._limit = build, story, point, limit
-        self.sim = Simulation(seed, jump=JUMP)
+        self.sim = Simulation(seed, jump=JUMP, record=False)
         self.clock = self.sim.clock
         self.server = ApiServer(clock=self.clock, seed=seed, controllers=CONTROLLERS, record=False)
         self.journal = Journal()
