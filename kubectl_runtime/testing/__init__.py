@@ -3,6 +3,10 @@
 ====================================  ================================================================================
 ``clock``, ``executor``,              simulation: controllers and server in one thread, on simulated time,
 ``simulation``                        reproducible by a seed
+``request_verifier``,                 unit tests without a server: expected calls, and a context for a reconciler
+``expected_request``,
+``unit_context``
+``asking``                            `eventually`: asks until it is so, and tells what was last seen
 ``pytest_plugin``, ``__main__``       the fixtures; ``python -m kubectl_runtime.testing``
 ====================================  ================================================================================
 
@@ -17,13 +21,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kubectl_runtime.apiserver.rim.faults import Faults as Faults
     from kubectl_runtime.apiserver.server import ApiServer as ApiServer
+    from kubectl_runtime.testing.asking import eventually as eventually
     from kubectl_runtime.testing.clock import SimClock as SimClock
+    from kubectl_runtime.testing.request_verifier import RequestVerifier as RequestVerifier
     from kubectl_runtime.testing.simulation import Simulation as Simulation
+    from kubectl_runtime.testing.unit_context import context_for as context_for
 
 _MODULES = {"ApiServer": "apiserver.server", "Faults": "apiserver.rim.faults", "SimClock": "testing.clock",
-            "Simulation": "testing.simulation"}
+            "Simulation": "testing.simulation", "RequestVerifier": "testing.request_verifier",
+            "context_for": "testing.unit_context", "eventually": "testing.asking"}
 
-__all__ = ["ApiServer", "Faults", "SimClock", "Simulation"]
+__all__ = ["ApiServer", "Faults", "RequestVerifier", "SimClock", "Simulation", "context_for", "eventually"]
 
 
 def __getattr__(name: str) -> Any:
