@@ -45,7 +45,7 @@ What holds for which object, and where objects are:
 ``storage``                 the types that are served (registry), the objects and their history (storage), and what
                             all parts share (cluster): these two, the lock over them, the clock, chance, the way back in
 ``controllers``             what a cluster's controllers do, run by the core on its clock
-``kubelet``                 what Pods answer to logs, exec and attach: as a test says
+``kubelet``                 Pods that run, by rules of a test, without containers; their logs, exec and attach
 ``loopback``                how these, and some handlers, make requests of their own
 ==========================  ==========================================================================================
 

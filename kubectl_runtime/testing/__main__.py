@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
 from kubectl_runtime.apiserver.server import DEFAULT_CONTROLLERS, ApiServer
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT
 
@@ -38,7 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compaction-interval", type=duration, default=300.0, metavar="DURATION",
                         help="how often history is compacted, 0 for never (default: 5m)")
     parser.add_argument("--controllers", default=",".join(DEFAULT_CONTROLLERS), metavar="NAMES",
-                        help=f"controllers to run, or none (default: {','.join(DEFAULT_CONTROLLERS)})")
+                        help="controllers to run: names, * for all, or none; with kubelet Pods run "
+                        f"(default: {','.join(DEFAULT_CONTROLLERS)}; there are {','.join(CONTROLLERS)})")
     parser.add_argument("--token-auth-file", type=Path, metavar="CSV",
                         help='users as lines of token,user,uid,"group1,group2"')
     parser.add_argument("--authorization-mode", choices=["AlwaysAllow", "RBAC"], default="AlwaysAllow",

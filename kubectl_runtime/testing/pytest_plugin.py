@@ -10,11 +10,15 @@ fixture                     what a test gets
                             ``snapshot()`` and ``restore()``
 ``kube_perturb``            `perturb`, which fails the test where a run does not end as the undisturbed one; without
                             ``--perturb`` only the undisturbed story is played
+``cluster``                 a `Cluster` with a namespace for this test: an embedded server on which all controllers
+                            run, Pods too; with ``--cluster KUBECONFIG`` a real one, for the same tests
+``simulation``              a `Simulation`, in which controllers and servers share one thread and simulated time
 ==========================  ==========================================================================================
 
 A marker passes arguments to the server of one test:
 ``@pytest.mark.kube_apiserver(authorization_mode="RBAC", tls=True)``. (A fault script cannot be one of them, since it
 would be shared by all tests of the mark: each server has its own, ``kube_apiserver.faults``, with the server's seed.)
+The seed of a simulation is 0, ``@pytest.mark.simulation(seed=7)``'s, or for all tests that of ``--simulation-seed``.
 Options hold for all servers; each is an ini
 option, and a command-line option in the ini's words with dashes:
 
@@ -51,7 +55,9 @@ except ImportError:  # the module can be imported, for documentation or by a wal
 if TYPE_CHECKING:
     from kubectl_runtime.apiserver.server import ApiServer
     from kubectl_runtime.client.api.client import Client
+    from kubectl_runtime.testing.cluster import Cluster
     from kubectl_runtime.testing.perturbation.perturb import Report
+    from kubectl_runtime.testing.simulation import Simulation
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -84,11 +90,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                     help="repeat one disturbed run, such as crash-after-3")
     group.addoption("--perturb-seed", dest="perturb_seed", type=int, default=None, metavar="SEED",
                     help="the seed of the run to repeat")
+    group.addoption("--cluster", dest="kube_cluster", default=None, metavar="KUBECONFIG",
+                    help="run tests of the fixture cluster in the cluster of this kubeconfig's current context")
+    group.addoption("--simulation-seed", dest="simulation_seed", default=None, type=int, metavar="NUMBER",
+                    help="seed of the fixture simulation, in place of the tests' own")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Which cluster tests run in, if it is a real one."""
+    return [f"cluster: {config.getoption('kube_cluster')}"] if config.getoption("kube_cluster", None) else []
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
-    config.addinivalue_line("markers", "kube_apiserver(**arguments): arguments of ApiServer for kube_apiserver")
+    config.addinivalue_line("markers", "kube_apiserver(**arguments): arguments of ApiServer for kube_apiserver, and for "
+                                       "cluster where it is embedded")
+    config.addinivalue_line("markers", "simulation(seed): the seed of the fixture simulation")
     if (file := config.getoption("kube_record_rights", None)) is not None:
         from kubectl_runtime.testing.rights_recorder import RightsRecorder
 
@@ -153,16 +170,21 @@ def _serve(config: pytest.Config, arguments: dict[str, Any]) -> Iterator[ApiServ
         yield server
 
 
-@_fixture()
-def kube_apiserver(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
-    """A running embedded API server for this test alone; see ``pytest.mark.kube_apiserver`` for its arguments."""
+def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The arguments of ``pytest.mark.kube_apiserver``."""
     marker = request.node.get_closest_marker("kube_apiserver")
     if marker and marker.args:
         raise pytest.UsageError(f"pytest.mark.kube_apiserver takes arguments by name, not {marker.args[0]!r}")
     if marker and "faults" in marker.kwargs:
         raise pytest.UsageError("a fault script in pytest.mark.kube_apiserver would be shared by all its tests: use "
                                 "kube_apiserver.faults, and seed=… in the mark for what it leaves to chance")
-    yield from _serve(request.config, dict(marker.kwargs) if marker else {})
+    return dict(marker.kwargs) if marker else {}
+
+
+@_fixture()
+def kube_apiserver(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
+    """A running embedded API server for this test alone; see ``pytest.mark.kube_apiserver`` for its arguments."""
+    yield from _serve(request.config, _marked(request))
 
 
 @_fixture(scope="session")
@@ -201,3 +223,30 @@ def kube_perturb(request: pytest.FixtureRequest) -> Callable[..., Report]:
         return report
 
     return check
+
+
+@_fixture()
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster with a namespace for this test; see ``--cluster``."""
+    from kubectl_runtime.testing.cluster import embedded_cluster, real_cluster
+
+    if (given := request.config.getoption("kube_cluster")) is not None:
+        with real_cluster(Path(request.config.invocation_params.dir, given).expanduser()) as real:
+            yield real
+        return
+    for server in _serve(request.config, {"controllers": ["*"], **_arguments(request.config), **_marked(request)}):
+        with embedded_cluster(server, tmp_path / "kubeconfig") as embedded:
+            yield embedded
+
+
+@_fixture()
+def simulation(request: pytest.FixtureRequest) -> Iterator[Simulation]:
+    """A simulation; its servers and clients are made with ``simulation.serve()`` and ``simulation.client(server)``."""
+    from kubectl_runtime.testing.simulation import Simulation
+
+    marker = request.node.get_closest_marker("simulation")
+    if marker and (marker.args or set(marker.kwargs) - {"seed"}):
+        raise pytest.UsageError("pytest.mark.simulation takes one argument, seed=…")
+    seed = request.config.getoption("simulation_seed")
+    with Simulation(seed if seed is not None else marker.kwargs.get("seed", 0) if marker else 0) as made:
+        yield made

@@ -6,6 +6,7 @@
     each worker              begins a run / runs user code / ends the run and takes the next: three pieces, and other
                              actors between them
     each recorder            sends one request about an Event
+    each server              does what its controllers have to do by the clock
     whatever a test adds     a function, called as often as the seed likes: the outside world that creates, breaks and
                              deletes
 
@@ -14,8 +15,13 @@ program with the same seed is the same run; so a test needs no real time, no thr
 back. As work takes no time here, what keeps itself busy (two controllers that take a field from each other) would never
 let time move: it ends as an AssertionError that names the keys.
 
-The clients have to be on `simulation.clock`, and to reach a server without threads or sockets: `ApiServer.transport()`,
-or a script.
+The clients have to be on `simulation.clock`, and to reach a server without threads or sockets:
+
+    with Simulation(seed=1) as simulation:
+        server = simulation.serve(controllers=["*"])
+        client = simulation.client(server)
+
+does so, and so does what a test mounts itself: `ApiServer.transport()`, or a script.
 """
 from __future__ import annotations
 
@@ -24,7 +30,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -35,10 +41,17 @@ from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.triggers.watches import Watch
+from kubectl_runtime.testing.asking import Probe
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.executor import SimExecutor
+from kubectl_runtime.testing.simulated_servers import SimulatedServers
+
+if TYPE_CHECKING:
+    from kubectl_runtime.apiserver.server import ApiServer
+    from kubectl_runtime.client.api.client import Client
 
 K = TypeVar("K")
+T = TypeVar("T")
 
 JUMP = 10.0
 """Seconds that time moves at most at once: watches that have nothing are then asked again, since a stall or a timeout
@@ -52,6 +65,10 @@ RESTLESS, FOR_EACH_OBJECT = 100_000, 100
 
 SAMPLE = 1000
 """Steps that are looked at to tell whose loop it is."""
+
+
+class NotDone(AssertionError):
+    """The time of `Simulation.run_until` was up."""
 
 
 class SimulatedController(Generic[K]):
@@ -124,6 +141,27 @@ class Simulation:
         self._resume: dict[Watch[Any], float] = {}
         self._recorders: list[Recorder] = []
         self._world: list[Callable[[], object]] = []
+        self._servers = SimulatedServers(self.clock, seed)
+
+    def serve(self, **arguments: Any) -> ApiServer:
+        """A new embedded server on this clock, with this seed; `arguments` are those of `ApiServer`. It is not
+        started: clients reach it by `client`."""
+        return self._servers.serve(arguments)
+
+    def client(self, server: ApiServer, user: str | None = None, *, timeout: Duration = 60) -> Client:
+        """A client of it, without sockets and threads, as an administrator or as `user`; `close` closes it. Raises
+        ValueError as `ApiServer.credentials`."""
+        return self._servers.client(server, user, timeout)
+
+    def close(self) -> None:
+        """Close the clients that it made."""
+        self._servers.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def start(self, controller: Controller[K], reconciler: Reconciler[K] | ReconcileFunction[K], *,
               error_policy: ErrorPolicy[K] | None = None, context: Any = None) -> SimulatedController[K]:
@@ -179,6 +217,7 @@ class Simulation:
         actors += [partial(self._watch, watch)
                    for watch, resume in self._resume.items() if resume <= now and not watch.stopped]
         actors += [partial(self._tell, recorder) for recorder in self._recorders if recorder.due() == 0]
+        actors += [partial(self._servers.work, server) for server in self._servers.with_work()]
         did = bool(self.random.choice(actors)()) if actors else False
         for controller in self._controllers:
             if controller.bugs:
@@ -223,8 +262,21 @@ class Simulation:
                 return
             now = self.clock.monotonic()
             if now >= end:
-                raise AssertionError(f"not done within {seconds(limit):g} simulated seconds (seed {self.seed})")
+                raise NotDone(f"not done within {seconds(limit):g} simulated seconds (seed {self.seed})")
             self.clock.advance(min(self._next_time(), end) - now)
+
+    def eventually(self, ask: Callable[[], T], until: Callable[[T], object] | None = None,
+                   timeout: Duration = 3600) -> T:
+        """As `testing.eventually`, while everybody works: what `ask` returns as soon as it is so; `timeout` is in
+        simulated seconds. Raises AssertionError, which tells what was last seen, and the seed."""
+        probe = Probe(ask, until)
+        try:
+            self.run_until(probe.asked, timeout)
+        except NotDone as error:
+            failure = probe.failure(str(error).removeprefix("not done "))
+        else:
+            return probe.value
+        raise failure
 
     def _exhaust(self, done: Callable[[], bool] = lambda: False) -> None:
         """Step at the present time until everybody has had nothing to do several times over."""
@@ -242,6 +294,7 @@ class Simulation:
                 late = [self._watch(watch) for watch, at in self._resume.items() if at <= now and not watch.stopped]
                 late += [self._dispatch(controller) for controller in self._controllers]
                 late += [self._tell(recorder) for recorder in self._recorders]
+                late += [self._servers.work(server) for server in self._servers.with_work()]
                 if not any(late):
                     return
 
@@ -267,6 +320,7 @@ class Simulation:
         now = self.clock.monotonic()
         times = [now + self._jump, *(at for watch, at in self._resume.items() if at > now and not watch.stopped)]
         times += [now + delay for recorder in self._recorders if (delay := recorder.due()) is not None]
+        times += self._servers.times()
         for controller in self._controllers:
             if not controller.assembly.shutdown.draining.is_set():
                 delays = (controller.assembly.runner.step(), controller.assembly.housekeeping())

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from kubectl_runtime import Api, ApiError
+from kubectl_runtime.resources import Pod
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
@@ -134,3 +136,32 @@ def test_actors_of_the_test_take_part_and_what_they_raise_comes_out() -> None:
     sim.add(lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         sim.run(100)
+
+
+def test_the_controllers_of_its_servers_work_at_their_times() -> None:
+    with Simulation(3) as simulation:
+        server = simulation.serve(controllers=["*"])
+        server.kubelet.rules.on().start(after=7).be_ready(after=0.5)
+        pods = Api.namespaced(simulation.client(server), Pod, "default")
+        pods.create({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "a", "image": "a"}]}})
+        simulation.eventually(lambda: pods.get("web"), lambda pod: pod["status"]["phase"] == "Running")
+        assert simulation.clock.monotonic() == 7
+        ready = simulation.eventually(lambda: [each for each in pods.get("web")["status"]["conditions"]
+                                               if each["type"] == "Ready" and each["status"] == "True"])
+        assert simulation.clock.monotonic() == 7.5
+        assert ready[0]["lastTransitionTime"] == "2026-01-01T00:00:07Z"
+
+
+def test_what_was_last_seen_is_told_with_the_seed() -> None:
+    with Simulation(5) as simulation:
+        with pytest.raises(AssertionError, match=r"within 60 simulated seconds \(seed 5\) .*; last seen: \[1\]"):
+            simulation.eventually(lambda: [1], lambda found: len(found) > 1, timeout=60)
+        assert simulation.clock.monotonic() == 60
+
+
+def test_users_of_a_simulated_server_have_their_rights() -> None:
+    with Simulation() as simulation:
+        server = simulation.serve(authorization_mode="RBAC")
+        assert Api.namespaced(simulation.client(server), Pod, "default").list().items == []
+        with pytest.raises(ApiError, match="cannot list"):
+            Api.namespaced(simulation.client(server, "alice"), Pod, "default").list()

@@ -1,6 +1,7 @@
 """ReplicaSets make Pods, adopt those that their selector matches, and delete those that are too many.
 
-No Pod ever runs, since there is no kubelet: a test that wants ready Pods writes their status, and the counts follow.
+Without the controller ``kubelet`` no Pod ever runs: a test that wants ready Pods writes their status, and the counts
+follow.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class PodMatch:
     where: Callable[[Object], object] | None = None
 
     def takes_pod(self, pod: Object) -> bool:
-        """Whether the Pod is meant. Calls `where`; what it raises is logged, and the Pod is not meant."""
+        """Whether the Pod is meant. Calls `where`, and raises what it raises."""
         meta = pod["metadata"]
         if not (self.selector.matches(meta.get("labels")) and _fits(self.name, meta["name"])
                 and _fits(self.namespace, meta["namespace"])):
@@ -54,14 +54,7 @@ class PodMatch:
         groups = ((spec["containers"], False), (spec.get("initContainers") or (), True))
         if not any(self.takes_container(each, initial=initial) for group, initial in groups for each in group):
             return False
-        if self.where is None:
-            return True
-        try:
-            return bool(self.where(json_copy(pod)))
-        except Exception:  # a mistake in a test's function must not end the server's housekeeping
-            log.exception("the function `where` of a rule for Pods failed on %s/%s: the rule is passed over",
-                          meta["namespace"], meta["name"])
-            return False
+        return self.where is None or bool(self.where(json_copy(pod)))
 
     def takes_container(self, container: Object, *, initial: bool) -> bool:
         """Whether this container of such a Pod is meant: init containers only by their name or image."""
@@ -84,6 +77,7 @@ class PodRule:
         self._changes: dict[str, Any] = {}
         self._count: int | None = None
         self._pods: dict[str, str] = {}  # uid -> namespace/name of those that were taken, in order
+        self._failed: set[str] = set()  # the uids of those on which `where` failed
 
     def __repr__(self) -> str:
         said = ", ".join(f"{name}={value!r}" for name, value in self.changes.items())
@@ -103,9 +97,16 @@ class PodRule:
 
     def takes(self, pod: Object) -> bool:
         """Whether the rule holds for a Pod; those that it holds for are counted."""
-        if not self.match.takes_pod(pod):
-            return False
         meta = pod["metadata"]
+        try:
+            if not self.match.takes_pod(pod):
+                return False
+        except Exception:  # a mistake in a test's function must not end the server's housekeeping
+            if meta["uid"] not in self._failed:
+                log.exception("the function `where` of a rule for Pods failed on %s/%s: the rule is passed over",
+                              meta["namespace"], meta["name"])
+            self._failed.add(meta["uid"])
+            return False
         with self._lock:
             if self._count is not None and meta["uid"] not in self._pods and len(self._pods) >= self._count:
                 return False

@@ -36,7 +36,8 @@ def phase_of(spec: Object, main: Sequence[Object], initial: Sequence[Object], *,
     """The phase; `ending`: no container is started any more."""
     policy = "Never" if ending else spec.get("restartPolicy", "Always")
     if policy == "Never" and any(
-            state_of(status) == "terminated" and not ended_well(status) for status in initial):
+            state_of(status) == "terminated" and not ended_well(status) and not is_sidecar(container)
+            for container, status in zip(spec.get("initContainers") or (), initial, strict=False)):
         return "Failed"
     if not is_initialized(spec, initial) and not ending:
         return "Pending"

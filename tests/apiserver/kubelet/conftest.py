@@ -15,7 +15,8 @@ class World:
 
     def __init__(self, controllers=("*",), **arguments):
         self.clock = SimClock()
-        self.server = ApiServer(clock=self.clock, controllers=controllers, seed=1, **arguments)
+        self.server = ApiServer(clock=self.clock, controllers=controllers, seed=1, compaction_interval=0,
+                                **arguments)
         self.rules = self.server.kubelet.rules
         self.transport = self.server.transport()
         session = requests.Session()
@@ -53,7 +54,9 @@ class World:
             for batch in batches:
                 if not batch:
                     return found
-                found += [msgspec.json.decode(event.record.raw)["object"] for event in batch if event.record is not None]
+                assert all(event.status is None for event in batch)
+                records = [event.record for event in batch if event.record is not None]
+                found += [msgspec.json.decode(record.raw)["object"] for record in records]
         return found
 
     def phase(self, name="web"):

@@ -124,7 +124,7 @@ def retry_delay(pods: Census, now: datetime) -> float:
     ends = [end for pod in pods.failed if (end := _end_of(pod, now)) > last]
     if not ends:
         return 0.0
-    delay: float = min(LAST_BACKOFF, FIRST_BACKOFF * 2 ** min(len(ends) - 1, 10))
+    delay = float(min(LAST_BACKOFF, FIRST_BACKOFF * 2 ** min(len(ends) - 1, 10)))
     return max(0.0, delay - (now - max(ends)).total_seconds())
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from kubectl_runtime.apiserver.controllers.claims import AGENT, claim, owner_reference
 from kubectl_runtime.apiserver.controllers.event_recorder import tell
-from kubectl_runtime.apiserver.controllers.job_arithmetic import (
+from kubectl_runtime.apiserver.controllers.jobs.job_arithmetic import (
     INDEX,
     TRACKING,
     Census,
