@@ -35,7 +35,6 @@ class WebhookAnswer:
     status: int
     content_type: str
     body: bytes
-    retry_after: str = ""
 
 
 class CallFailed(Exception):

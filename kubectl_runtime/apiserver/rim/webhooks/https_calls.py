@@ -123,6 +123,8 @@ class _Call:
         response = http.client.HTTPResponse(_Readable(self, secured), method="POST")  # type: ignore[arg-type]
         response.begin()
         content = response.read(MAX_ANSWER + 1)
+        if response.length and len(content) <= MAX_ANSWER:
+            raise OSError("unexpected EOF")
         if len(content) > MAX_ANSWER:
             raise OSError(f"http: response body too large: more than {MAX_ANSWER} bytes")
         return WebhookAnswer(response.status, response.getheader("Content-Type") or "", content)

@@ -72,7 +72,8 @@ class Mounted:
             "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(body)),
             "HTTP_ACCEPT": "application/json, */*", "HTTP_HOST": parts.netloc,
             "SERVER_NAME": parts.hostname or "", "SERVER_PORT": str(parts.port or HTTPS), "SERVER_PROTOCOL": "HTTP/1.1",
-            "REMOTE_ADDR": "127.0.0.1", "wsgi.version": (1, 0), "wsgi.url_scheme": "https", "wsgi.input": io.BytesIO(body), "wsgi.errors": sys.stderr,
+            "REMOTE_ADDR": "127.0.0.1", "wsgi.version": (1, 0), "wsgi.url_scheme": "https",
+            "wsgi.input": io.BytesIO(body), "wsgi.errors": sys.stderr,
             "wsgi.multithread": True, "wsgi.multiprocess": False, "wsgi.run_once": False}, start_response)
         try:
             written.extend(content)
