@@ -1,4 +1,4 @@
-"""What is wrong with the conversion of a CustomResourceDefinition. (Webhooks are checked, but never called.)"""
+"""What is wrong with the conversion of a CustomResourceDefinition."""
 
 from __future__ import annotations
 

@@ -26,4 +26,4 @@ def create(ctx: RequestContext) -> HttpResponse:
         writes.check_namespace(ctx, obj)
         asked = writes.with_managers(ctx, None, obj, "")
         return answer_object(ctx, review(ctx, admit_unstored(ctx, asked)), 201)
-    return answer_one(ctx, attempt(ctx, lambda: writes.create(ctx, json_copy(obj) if ctx.hooks else obj)), 201)
+    return answer_one(ctx, attempt(ctx, lambda: writes.create(ctx, json_copy(obj) if ctx.may_wait else obj)), 201)

@@ -66,6 +66,7 @@ def delete_collection(ctx: RequestContext) -> HttpResponse:
     _warn(ctx, options)
     with ctx.cluster.locked():
         found, metadata = page(ctx, listing)
+        found = form.own(found)  # what cannot be shown is not deleted
         for version in found:
             attempt(ctx, partial(_remove_listed, ctx, version, options))
     return answer_bytes(ctx, form.many(found, metadata))
@@ -89,6 +90,9 @@ def remove(ctx: RequestContext, current: Version, options: DeleteOptions, *, ask
     obj = current.decode()
     meta = obj["metadata"]
     pending = current.deleting and strategy.supports_grace and _already_pending(meta, options)
+    if strategy.asks_webhook:
+        request_form(ctx, current)  # what cannot be read is not deleted
+        still(ctx, current)
     _ask(ctx, current, asks=asks and not pending and not (current.deleting and strategy.terminates))
     if strategy.holds_deletion(obj):
         return _terminate(ctx, current, obj, options), False
@@ -132,8 +136,9 @@ def _warn(ctx: RequestContext, options: DeleteOptions) -> None:
 
 def _store(ctx: RequestContext, current: Version, obj: Object, options: DeleteOptions) -> Version:
     if options.dry_run:
-        return make_version(obj, current.rv, current.fields)
-    return ctx.cluster.storage.put(ctx.type.storage, obj, ctx.type.strategy.selectable_fields(obj))
+        return make_version(obj, current.rv, current.fields, current.stored_as)
+    return ctx.cluster.storage.put(ctx.type.storage, obj, ctx.type.strategy.selectable_fields(obj),
+                                   stored_as=current.stored_as)
 
 
 def _terminate(ctx: RequestContext, current: Version, obj: Object, options: DeleteOptions) -> Version:

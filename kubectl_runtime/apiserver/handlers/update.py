@@ -24,7 +24,7 @@ def update(ctx: RequestContext) -> HttpResponse:
     writes.decode(ctx, obj, keys)
     writes.check_name(ctx, obj)
     writes.check_namespace(ctx, obj)
-    version, status = attempt(ctx, lambda: _stored(ctx, json_copy(obj) if ctx.hooks else obj))
+    version, status = attempt(ctx, lambda: _stored(ctx, json_copy(obj) if ctx.may_wait else obj))
     return answer_one(ctx, version, status)
 
 

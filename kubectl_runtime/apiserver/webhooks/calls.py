@@ -20,7 +20,6 @@ from kubectl_runtime.apiserver.attempts import time_left, timed_out
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.webhooks.admission_attributes import Attributes
 from kubectl_runtime.apiserver.webhooks.admission_review import (
-    KNOWN_VERSIONS,
     InvalidAnswer,
     Verdict,
     request_of,
@@ -29,6 +28,7 @@ from kubectl_runtime.apiserver.webhooks.admission_review import (
 )
 from kubectl_runtime.apiserver.webhooks.hooks import Hook
 from kubectl_runtime.apiserver.webhooks.matching import Invocation
+from kubectl_runtime.apiserver.webhooks.outgoing import REVIEW_VERSIONS
 from kubectl_runtime.apiserver.webhooks.posting import PostError, send
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 
@@ -50,10 +50,10 @@ def ask(ctx: RequestContext, called: Invocation, asked: Attributes, shown: Objec
     hook = called.hook
     if asked.dry_run and not hook.may_run_dry:
         raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
-    version = next((version for version in hook.review_versions if version in KNOWN_VERSIONS), "")
+    version = next((version for version in hook.review_versions if version in REVIEW_VERSIONS), "")
     if not version:
         raise CallingFailed(hook, "could not create admission objects: webhook does not accept known AdmissionReview "
-                                  f"versions ({', '.join(KNOWN_VERSIONS)})")
+                                  f"versions ({', '.join(REVIEW_VERSIONS)})")
     with ctx.cluster.locked():
         uid = ctx.cluster.new_uid()
     review = review_of(uid, request_of(ctx, called.kind, called.resource, asked), shown, old, version)

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 Object = dict[str, Any]
 
 HTTPS = 443
+REVIEW_VERSIONS = ("v1", "v1beta1")  # those that the server knows to send
 
 
 @dataclass(frozen=True, slots=True)
