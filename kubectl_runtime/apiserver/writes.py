@@ -11,11 +11,11 @@ from typing import Any
 
 from kubectl_runtime.apiserver import errors, managedfields
 from kubectl_runtime.apiserver.admission import admit_create, admit_write
-from kubectl_runtime.apiserver.attempts import still
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding.field_validation import Keys, warning_texts
 from kubectl_runtime.apiserver.objectmeta import metadata
 from kubectl_runtime.apiserver.objectmeta.names import generated_name
+from kubectl_runtime.apiserver.objectmeta.preserved import restore, without_times
 from kubectl_runtime.apiserver.output.stored_objects import shown_object
 from kubectl_runtime.apiserver.query.gonumbers import parse_uint
 from kubectl_runtime.apiserver.schemas import ANY, Schema
@@ -23,6 +23,7 @@ from kubectl_runtime.apiserver.storage.registry import ServedResource
 from kubectl_runtime.apiserver.storage.storage import ObjectTooLarge, Version, make_version
 from kubectl_runtime.apiserver.webhooks.admission_attributes import CREATE, UPDATE
 from kubectl_runtime.apiserver.webhooks.asking import NOT_ON_CREATE, admitted, approved, shown
+from kubectl_runtime.apiserver.webhooks.attempts import still
 from kubectl_runtime.core.codec.jsonvalues import json_copy, same_json
 from kubectl_runtime.core.meta.metav1 import format_time
 
@@ -218,7 +219,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     new = strategy.to_storage(new, ctx.type.version)
     strategy.prepare_update(new, before, subresource, ctx)
     meta = new["metadata"]
-    _restore(meta, before["metadata"])
+    restore(meta, before["metadata"])
     admit_write(ctx, new, before)
     _raise_generation(ctx, new, before, subresource)
     _validate(ctx, new, before, subresource)
@@ -238,7 +239,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
             ctx.cluster.storage.delete(ctx.type.storage, current)
         return answer
     if not current.partial and strategy.is_up_to_date(current.stored_as) and same_json(
-            _without_times(new), _without_times(before)):
+            without_times(new), without_times(before)):
         return current  # an apply that only defaults make equal has got a new time in managedFields: no change either
     if ctx.dry_run:
         return make_version(new, current.rv, fields, _unstored(ctx))
@@ -250,13 +251,6 @@ def is_finished(resource_type: ServedResource, obj: Object) -> bool:
     meta = obj["metadata"]
     return (not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
             and not resource_type.strategy.holds_deletion(obj))
-
-
-def _without_times(obj: Object) -> Object:
-    meta = obj["metadata"]
-    entries = [{key: value for key, value in entry.items() if key != "time"}
-               for entry in meta.get("managedFields") or ()]
-    return {**obj, "metadata": {**meta, "managedFields": entries}}
 
 
 def _check_version(ctx: RequestContext, current: Version, meta: Object) -> None:
@@ -283,19 +277,6 @@ def _sent_version(text: str) -> int:
         return parse_uint(text)
     except ValueError:
         return 0
-
-
-def _restore(meta: Object, before: Object) -> None:
-    """What an update cannot change is put back silently; an end of life that it adds is not, and so refused."""
-    meta.pop("selfLink", None)
-    for key in ("creationTimestamp", "deletionTimestamp"):
-        if key in before:
-            meta[key] = before[key]
-        elif meta.get(key) is None:
-            meta.pop(key, None)
-    for key in ("uid", "deletionGracePeriodSeconds"):
-        if meta.get(key) in (None, "") and key in before:
-            meta[key] = before[key]
 
 
 def _raise_generation(ctx: RequestContext, new: Object, before: Object, subresource: str) -> None:

@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any
 
 from kubectl_runtime.apiserver import errors
-from kubectl_runtime.apiserver.attempts import attempt, still
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.handlers.answers import answer_bytes, answer_deleted, answer_one, stored
 from kubectl_runtime.apiserver.handlers.read import page, read_list_request, validate
@@ -28,6 +27,7 @@ from kubectl_runtime.apiserver.objectmeta.metadata import collector_finalizers
 from kubectl_runtime.apiserver.output.forms import Form
 from kubectl_runtime.apiserver.query.delete_options import DeleteOptions, delete_options
 from kubectl_runtime.apiserver.storage.storage import Version, make_version
+from kubectl_runtime.apiserver.webhooks.attempts import attempt, still
 from kubectl_runtime.apiserver.webhooks.chain import admit_deletion
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.apiserver.writes import request_form

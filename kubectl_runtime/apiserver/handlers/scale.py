@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_runtime.apiserver import errors, managedfields, writes
-from kubectl_runtime.apiserver.attempts import attempt
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding import body
 from kubectl_runtime.apiserver.handlers.answers import answer_object, stored
@@ -16,6 +15,7 @@ from kubectl_runtime.apiserver.query.options import write_options
 from kubectl_runtime.apiserver.schemas import Schema, builtin
 from kubectl_runtime.apiserver.storage.storage import Version
 from kubectl_runtime.apiserver.webhooks.admission_attributes import UPDATE
+from kubectl_runtime.apiserver.webhooks.attempts import attempt
 from kubectl_runtime.apiserver.webhooks.chain import admit
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.core.codec.jsonvalues import json_copy

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_runtime.apiserver import errors
-from kubectl_runtime.apiserver.attempts import time_left, timed_out
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.webhooks.admission_attributes import Attributes
 from kubectl_runtime.apiserver.webhooks.admission_review import (
@@ -26,6 +25,7 @@ from kubectl_runtime.apiserver.webhooks.admission_review import (
     review_of,
     verified,
 )
+from kubectl_runtime.apiserver.webhooks.attempts import time_left, timed_out
 from kubectl_runtime.apiserver.webhooks.hooks import Hook
 from kubectl_runtime.apiserver.webhooks.matching import Invocation
 from kubectl_runtime.apiserver.webhooks.outgoing import REVIEW_VERSIONS

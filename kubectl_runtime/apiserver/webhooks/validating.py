@@ -7,9 +7,9 @@ the same time, so that there the quickest refusal is the first one.)
 from __future__ import annotations
 
 from kubectl_runtime.apiserver import errors
-from kubectl_runtime.apiserver.attempts import time_left, timed_out
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.webhooks.admission_attributes import Attributes
+from kubectl_runtime.apiserver.webhooks.attempts import time_left, timed_out
 from kubectl_runtime.apiserver.webhooks.calls import CallingFailed, ask, failed
 from kubectl_runtime.apiserver.webhooks.hooks import Hook
 from kubectl_runtime.apiserver.webhooks.matching import Invocation, invocation
