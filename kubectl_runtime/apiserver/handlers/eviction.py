@@ -38,13 +38,13 @@ def evict(ctx: RequestContext) -> HttpResponse:
     eviction = read_request(ctx, "policy.v1.Eviction")
     if not eviction["metadata"].get("name"):
         raise errors.bad_request("name in URL does not match name in Eviction object")
+    eviction = admit_unstored(ctx, {"kind": "Eviction", "apiVersion": "policy/v1", **eviction})
     raw = eviction.get("deleteOptions") or {}
     asked, written = ctx.request.params("dryRun"), raw.get("dryRun") or []
     if asked and written and asked != written:
         raise errors.bare_500("Non-matching dry-run options in request and content: "
                               f"[{' '.join(asked)}] and [{' '.join(written)}]")
     raw["dryRun"] = written or asked
-    admit_unstored(ctx, {"kind": "Eviction", "apiVersion": "policy/v1", **eviction})
     counted = False
 
     def write() -> None:

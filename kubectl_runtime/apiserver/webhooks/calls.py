@@ -46,7 +46,7 @@ class CallingFailed(Exception):
 
 def ask(ctx: RequestContext, called: Invocation, asked: Attributes, shown: Object | None, old: Object | None, *,
         mutating: bool) -> Verdict:
-    """What the webhook says, which is not to deny. Raises StatusError if it denies, CallingFailed."""
+    """What the webhook says. Raises CallingFailed, and the 400 of a dry run that it does not support."""
     hook = called.hook
     if asked.dry_run and not hook.may_run_dry:
         raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
@@ -66,10 +66,14 @@ def ask(ctx: RequestContext, called: Invocation, asked: Attributes, shown: Objec
         verdict = verified(uid, content, version, mutating=mutating)
     except InvalidAnswer as error:
         raise CallingFailed(hook, f"received invalid webhook response: {error}") from None
+    return verdict
+
+
+def accept(ctx: RequestContext, hook: Hook, verdict: Verdict) -> None:
+    """Tell what a verdict warns of; raises the StatusError of one that denies."""
     ctx.warnings += verdict.warnings
     if not verdict.allowed:
         raise denied(hook, verdict.status or {})
-    return verdict
 
 
 def denied(hook: Hook, status: Object) -> errors.StatusError:

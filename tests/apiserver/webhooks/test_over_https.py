@@ -85,12 +85,12 @@ def listening(handling: Handling, context: ssl.SSLContext | None) -> Iterator[in
             thread.join(10)
 
 
-def configure(client: Client, config: dict[str, Any], ca: bytes | None = None, **fields: Any) -> None:
+def configure(client: Client, config: dict[str, Any], ca: bytes | None = None, name: str = "v", **fields: Any) -> None:
     if ca is not None:
         config = {**config, "caBundle": base64.b64encode(ca).decode()}
-    entry = {"name": "v.hooks.test", "clientConfig": config, "sideEffects": "None", "admissionReviewVersions": ["v1"],
-             "rules": [CONFIGMAPS], "timeoutSeconds": 10, **fields}
-    Api.all(client, ValidatingWebhookConfiguration).create({"metadata": {"name": "v"}, "webhooks": [entry]})
+    entry = {"name": f"{name}.hooks.test", "clientConfig": config, "sideEffects": "None",
+             "admissionReviewVersions": ["v1"], "rules": [CONFIGMAPS], "timeoutSeconds": 10, **fields}
+    Api.all(client, ValidatingWebhookConfiguration).create({"metadata": {"name": name}, "webhooks": [entry]})
 
 
 def create(client: Client, name: str = "a") -> Any:
@@ -276,3 +276,23 @@ def test_one_that_hangs_up_or_talks_nonsense(client: Client, authority: Authorit
 def test_a_name_that_nobody_knows(client: Client) -> None:
     configure(client, {"url": "https://hooks.invalid/v"})
     assert refusal(client).endswith("dial tcp: lookup hooks.invalid: no such host")
+
+
+def test_several_are_asked_at_the_same_time_and_answered_in_their_order(client: Client, authority: Authority) -> None:
+    both = threading.Barrier(2)
+
+    def handling(handler: BaseHTTPRequestHandler, review: dict[str, Any]) -> None:
+        both.wait(10)
+        name = handler.path.partition("?")[0].strip("/")
+        answer(handler, review, allowed=False, status={"message": f"not by {name}"}, warnings=[name])
+
+    with listening(handling, server_context(authority.server(), authority.pem)) as port:
+        for name in ("b", "a"):
+            configure(client, {"url": f"https://127.0.0.1:{port}/{name}"}, authority.pem, name=name)
+        assert refusal(client) == 'admission webhook "a.hooks.test" denied the request: not by a'
+
+
+@pytest.mark.parametrize("port", ["99999999", "port"])
+def test_an_address_that_is_none_is_refused_with_its_configuration(client: Client, port: str) -> None:
+    with pytest.raises(ApiError, match="url must be a valid URL"):
+        configure(client, {"url": f"https://127.0.0.1:{port}/v"})

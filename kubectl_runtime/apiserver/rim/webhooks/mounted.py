@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from kubectl_runtime.apiserver.webhooks.outgoing import HTTPS, CallFailed, WebhookAnswer
+from kubectl_runtime.apiserver.webhooks.outgoing import DEADLINE, HTTPS, CallFailed, WebhookAnswer
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 
@@ -51,11 +51,11 @@ class Mounted:
         began = clock.monotonic()
         try:
             answer = self._run(urlsplit(url), body)
-        except Exception:
+        except (Exception, SystemExit):
             log.exception("the application that is mounted at %s failed", url)
             raise CallFailed("EOF") from None
         if clock.monotonic() - began > timeout:
-            raise CallFailed("context deadline exceeded")
+            raise CallFailed(DEADLINE)
         return answer
 
     def _run(self, parts: SplitResult, body: bytes) -> WebhookAnswer:
