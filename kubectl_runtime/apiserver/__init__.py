@@ -27,8 +27,8 @@ The core, in the order in which a request meets it (``core``, `ApiCore.handle`, 
 ``patching``                the object after a JSON patch, merge patch or strategic merge patch
 ``handlers``                one module for each family of verbs and for special subresources
 ``writes``, ``admission``   what creates, updates and patches share, up to the stored version; what may forbid one
-``attempts``                how a write begins anew that was overtaken while it asked a webhook
-``webhooks``                who is asked about a write, what with, and what the answer means
+``webhooks``                who is asked about a write, what with, and what the answer means; how a write begins anew
+                            that was overtaken meanwhile
 ``output``                  the form of the answer: JSON, YAML, metadata only, rows of a table
 ``errors``                  every refusal
 ==========================  ==========================================================================================

@@ -52,6 +52,11 @@ class RequestContext:
         return {key: value for key, value in shown.items() if value}
 
     @property
+    def may_wait(self) -> bool:
+        """Whether a write may ask a webhook, and so may have to begin anew."""
+        return self.type.strategy.asks_webhook or bool(self.hooks)
+
+    @property
     def dry_run(self) -> bool:
         """Whether nothing is to be stored."""
         return self.options is not None and self.options.dry_run

@@ -74,7 +74,8 @@ class ApiCore:
         self._flow = (("X-Kubernetes-Pf-Flowschema-Uid", str(uuid.uuid4())),
                       ("X-Kubernetes-Pf-Prioritylevel-Uid", str(uuid.uuid4())))
         self.cluster = Cluster(clock, builtin_types(), self._loopback, seed=seed)
-        self._hooks = Hooks(self.cluster.storage, webhooks or NoCaller())
+        caller = webhooks or NoCaller()
+        self._hooks = Hooks(self.cluster.storage, caller)
         self.access = access or Access()
         self.starting: Starting | None = None
         """Says how requests are answered before the server is ready; None when it is."""
@@ -85,7 +86,7 @@ class ApiCore:
         self._compaction_interval = compaction_interval
         self._next_compaction = clock.monotonic() + compaction_interval
         self._compact_to = 0
-        self._controllers: list[ControlLoop] = [CrdController(), *controllers]
+        self._controllers: list[ControlLoop] = [CrdController(caller), *controllers]
         self._again: dict[ControlLoop, tuple[float, float]] = {}  # (when, after how long) controllers look again
         with self.cluster.locked():
             for controller in self._controllers:

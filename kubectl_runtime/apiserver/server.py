@@ -36,9 +36,9 @@ from kubectl_runtime.apiserver.rim.http.listener import Listener
 from kubectl_runtime.apiserver.rim.webhooks.mounted import Application
 from kubectl_runtime.apiserver.rim.webhooks.router import WebhookRouter
 from kubectl_runtime.apiserver.starting import Starting
-from kubectl_runtime.apiserver.tls import ServerTls
+from kubectl_runtime.apiserver.tls import ServerTls, server_tls
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
-from kubectl_runtime.certificates.authority import HOSTS, Authority
+from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.manifests.sources import Manifests
 
@@ -90,7 +90,7 @@ class ApiServer:
         self._host, self._port = host, port
         self.clock = clock
         self.access = Access(tokens=users_by_token(tokens), mode=authorization_mode, anonymous=anonymous)
-        self.tls = _server_tls(tls, host)
+        self.tls = server_tls(tls, host)
         """The TLS side of the server, with its authority; None if it serves plain HTTP."""
         self.faults = faults if faults is not None else Faults(seed=seed or 0)
         """The fault script; rules can be added at any time."""
@@ -303,10 +303,3 @@ class ApiServer:
         response = self.core.handle(request)
         self.requests.answered(entry, response.status)
         return response
-
-
-def _server_tls(tls: bool | Authority | ServerTls, host: str) -> ServerTls | None:
-    if isinstance(tls, ServerTls) or tls is False:
-        return tls or None
-    hosts = HOSTS if host in (*HOSTS, "0.0.0.0", "::") else (*HOSTS, host)
-    return ServerTls(tls if isinstance(tls, Authority) else None, hosts=hosts)

@@ -11,17 +11,19 @@ from typing import Any
 
 from kubectl_runtime.apiserver import errors, managedfields
 from kubectl_runtime.apiserver.admission import admit_create, admit_write
-from kubectl_runtime.apiserver.attempts import still
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding.field_validation import Keys, warning_texts
 from kubectl_runtime.apiserver.objectmeta import metadata
 from kubectl_runtime.apiserver.objectmeta.names import generated_name
+from kubectl_runtime.apiserver.objectmeta.preserved import restore, without_times
+from kubectl_runtime.apiserver.output.stored_objects import shown_object
 from kubectl_runtime.apiserver.query.gonumbers import parse_uint
 from kubectl_runtime.apiserver.schemas import ANY, Schema
 from kubectl_runtime.apiserver.storage.registry import ServedResource
 from kubectl_runtime.apiserver.storage.storage import ObjectTooLarge, Version, make_version
 from kubectl_runtime.apiserver.webhooks.admission_attributes import CREATE, UPDATE
 from kubectl_runtime.apiserver.webhooks.asking import NOT_ON_CREATE, admitted, approved, shown
+from kubectl_runtime.apiserver.webhooks.attempts import still
 from kubectl_runtime.core.codec.jsonvalues import json_copy, same_json
 from kubectl_runtime.core.meta.metav1 import format_time
 
@@ -94,20 +96,24 @@ def version_schemas(ctx: RequestContext) -> dict[str, Schema] | None:
     return {other.api_version: schema_of(other) for other in served} if len(served) > 1 else None
 
 
-def _put(ctx: RequestContext, obj: Object, fields: dict[str, str]) -> Version:
+def _put(ctx: RequestContext, obj: Object, fields: dict[str, str], current: Version | None) -> Version:
+    """Store an object over the current version of it (None: there is none). What others did while a webhook was asked
+    is noticed here at the latest."""
+    obj, stored_as = ctx.type.strategy.stored_form(obj)
+    if current is not None:
+        still(ctx, current)
+    elif ctx.type.strategy.asks_webhook:
+        _refuse_existing(ctx, obj["metadata"])
     try:
         limit = MAX_CUSTOM if ctx.type.is_custom else None
-        return ctx.cluster.storage.put(ctx.type.storage, obj, fields, max_bytes=limit)
+        return ctx.cluster.storage.put(ctx.type.storage, obj, fields, stored_as=stored_as, max_bytes=limit)
     except ObjectTooLarge:
         raise errors.bare_500("etcdserver: request is too large") from None
 
 
 def request_form(ctx: RequestContext, version: Version) -> Object:
     """A stored object as the request's API version shows it."""
-    obj = version.decode()
-    if ctx.type.strategy.converts:
-        obj = ctx.type.strategy.from_storage(obj, ctx.type.version)
-    return {"kind": ctx.type.kind, "apiVersion": ctx.type.api_version, **obj}
+    return shown_object(ctx.type, version)
 
 
 def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Version:
@@ -147,10 +153,15 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
     _refuse_existing(ctx, meta)
     fields = strategy.selectable_fields(obj)
     if ctx.dry_run:
-        return make_version(obj, sent, fields)
-    version = _put(ctx, obj, fields)
+        return make_version(obj, sent, fields, _unstored(ctx))
+    version = _put(ctx, obj, fields, None)
     version.partial = partial
     return version
+
+
+def _unstored(ctx: RequestContext) -> str:
+    """The version in which an object is answered that is not stored: the request's."""
+    return ctx.type.version if ctx.type.is_custom else ""
 
 
 def _stamp(ctx: RequestContext, meta: Object) -> None:
@@ -208,7 +219,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     new = strategy.to_storage(new, ctx.type.version)
     strategy.prepare_update(new, before, subresource, ctx)
     meta = new["metadata"]
-    _restore(meta, before["metadata"])
+    restore(meta, before["metadata"])
     admit_write(ctx, new, before)
     _raise_generation(ctx, new, before, subresource)
     _validate(ctx, new, before, subresource)
@@ -223,15 +234,16 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
                  lambda: strategy.validate_update(new, before, subresource, ctx))
     still(ctx, current)
     if "deletionTimestamp" in meta and is_finished(ctx.type, new):
-        answer = make_version(new, current.rv, fields)
+        answer = make_version(new, current.rv, fields, _unstored(ctx))
         if not ctx.dry_run:
             ctx.cluster.storage.delete(ctx.type.storage, current)
         return answer
-    if not current.partial and same_json(_without_times(new), _without_times(before)):
+    if not current.partial and strategy.is_up_to_date(current.stored_as) and same_json(
+            without_times(new), without_times(before)):
         return current  # an apply that only defaults make equal has got a new time in managedFields: no change either
     if ctx.dry_run:
-        return make_version(new, current.rv, fields)
-    return _put(ctx, new, fields)
+        return make_version(new, current.rv, fields, _unstored(ctx))
+    return _put(ctx, new, fields, current)
 
 
 def is_finished(resource_type: ServedResource, obj: Object) -> bool:
@@ -239,13 +251,6 @@ def is_finished(resource_type: ServedResource, obj: Object) -> bool:
     meta = obj["metadata"]
     return (not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
             and not resource_type.strategy.holds_deletion(obj))
-
-
-def _without_times(obj: Object) -> Object:
-    meta = obj["metadata"]
-    entries = [{key: value for key, value in entry.items() if key != "time"}
-               for entry in meta.get("managedFields") or ()]
-    return {**obj, "metadata": {**meta, "managedFields": entries}}
 
 
 def _check_version(ctx: RequestContext, current: Version, meta: Object) -> None:
@@ -272,19 +277,6 @@ def _sent_version(text: str) -> int:
         return parse_uint(text)
     except ValueError:
         return 0
-
-
-def _restore(meta: Object, before: Object) -> None:
-    """What an update cannot change is put back silently; an end of life that it adds is not, and so refused."""
-    meta.pop("selfLink", None)
-    for key in ("creationTimestamp", "deletionTimestamp"):
-        if key in before:
-            meta[key] = before[key]
-        elif meta.get(key) is None:
-            meta.pop(key, None)
-    for key in ("uid", "deletionGracePeriodSeconds"):
-        if meta.get(key) in (None, "") and key in before:
-            meta[key] = before[key]
 
 
 def _raise_generation(ctx: RequestContext, new: Object, before: Object, subresource: str) -> None:

@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any
 
 from kubectl_runtime.apiserver import errors
-from kubectl_runtime.apiserver.attempts import attempt, still
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.handlers.answers import answer_bytes, answer_deleted, answer_one, stored
 from kubectl_runtime.apiserver.handlers.read import page, read_list_request, validate
@@ -28,6 +27,7 @@ from kubectl_runtime.apiserver.objectmeta.metadata import collector_finalizers
 from kubectl_runtime.apiserver.output.forms import Form
 from kubectl_runtime.apiserver.query.delete_options import DeleteOptions, delete_options
 from kubectl_runtime.apiserver.storage.storage import Version, make_version
+from kubectl_runtime.apiserver.webhooks.attempts import attempt, still
 from kubectl_runtime.apiserver.webhooks.chain import admit_deletion
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.apiserver.writes import request_form
@@ -66,6 +66,7 @@ def delete_collection(ctx: RequestContext) -> HttpResponse:
     _warn(ctx, options)
     with ctx.cluster.locked():
         found, metadata = page(ctx, listing)
+        found = form.own(found)  # what cannot be shown is not deleted
         for version in found:
             attempt(ctx, partial(_remove_listed, ctx, version, options))
     return answer_bytes(ctx, form.many(found, metadata))
@@ -89,6 +90,9 @@ def remove(ctx: RequestContext, current: Version, options: DeleteOptions, *, ask
     obj = current.decode()
     meta = obj["metadata"]
     pending = current.deleting and strategy.supports_grace and _already_pending(meta, options)
+    if strategy.asks_webhook:
+        request_form(ctx, current)  # what cannot be read is not deleted
+        still(ctx, current)
     _ask(ctx, current, asks=asks and not pending and not (current.deleting and strategy.terminates))
     if strategy.holds_deletion(obj):
         return _terminate(ctx, current, obj, options), False
@@ -132,8 +136,9 @@ def _warn(ctx: RequestContext, options: DeleteOptions) -> None:
 
 def _store(ctx: RequestContext, current: Version, obj: Object, options: DeleteOptions) -> Version:
     if options.dry_run:
-        return make_version(obj, current.rv, current.fields)
-    return ctx.cluster.storage.put(ctx.type.storage, obj, ctx.type.strategy.selectable_fields(obj))
+        return make_version(obj, current.rv, current.fields, current.stored_as)
+    return ctx.cluster.storage.put(ctx.type.storage, obj, ctx.type.strategy.selectable_fields(obj),
+                                   stored_as=current.stored_as)
 
 
 def _terminate(ctx: RequestContext, current: Version, obj: Object, options: DeleteOptions) -> Version:

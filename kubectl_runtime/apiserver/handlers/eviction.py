@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_runtime.apiserver import errors
-from kubectl_runtime.apiserver.attempts import attempt, still
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.handlers.answers import answer_success, stored
@@ -21,6 +20,7 @@ from kubectl_runtime.apiserver.loopback import submit
 from kubectl_runtime.apiserver.query.delete_options import checked
 from kubectl_runtime.apiserver.query.options import write_options
 from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.apiserver.webhooks.attempts import attempt, still
 from kubectl_runtime.apiserver.webhooks.chain import admit_unstored
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.core.meta.metav1 import format_time
@@ -38,13 +38,13 @@ def evict(ctx: RequestContext) -> HttpResponse:
     eviction = read_request(ctx, "policy.v1.Eviction")
     if not eviction["metadata"].get("name"):
         raise errors.bad_request("name in URL does not match name in Eviction object")
+    eviction = admit_unstored(ctx, {"kind": "Eviction", "apiVersion": "policy/v1", **eviction})
     raw = eviction.get("deleteOptions") or {}
     asked, written = ctx.request.params("dryRun"), raw.get("dryRun") or []
     if asked and written and asked != written:
         raise errors.bare_500("Non-matching dry-run options in request and content: "
                               f"[{' '.join(asked)}] and [{' '.join(written)}]")
     raw["dryRun"] = written or asked
-    admit_unstored(ctx, {"kind": "Eviction", "apiVersion": "policy/v1", **eviction})
     counted = False
 
     def write() -> None:

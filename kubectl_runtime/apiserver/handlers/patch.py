@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.apiserver import errors, managedfields, patching, writes
-from kubectl_runtime.apiserver.attempts import attempt
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding.body import type_meta_problem
 from kubectl_runtime.apiserver.encoding.field_validation import Keys
@@ -18,6 +17,7 @@ from kubectl_runtime.apiserver.patching import patch_documents
 from kubectl_runtime.apiserver.query.options import write_options
 from kubectl_runtime.apiserver.schemas import Schema
 from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.apiserver.webhooks.attempts import attempt
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.core.codec.jsonvalues import json_copy
 

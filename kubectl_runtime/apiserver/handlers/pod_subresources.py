@@ -35,13 +35,13 @@ def bind(ctx: RequestContext) -> HttpResponse:
     binding = read_request(ctx, "core.v1.Binding")
     if binding["metadata"].get("name") != ctx.info.name:
         raise errors.bad_request("name in URL does not match name in Binding object")
+    binding = admit_unstored(ctx, {"kind": "Binding", "apiVersion": "v1", **binding})
     target, kind = binding["target"].get("name"), binding["target"].get("kind") or ""
     # Surprising: what is wrong with a Binding is told as an error of the server.
     if kind not in ("", "Node"):
         raise errors.bare_500(f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"')
     if not target:
         raise errors.bare_500("target.name: Required value")
-    admit_unstored(ctx, {"kind": "Binding", "apiVersion": "v1", **binding})
     with ctx.cluster.locked():
         current = stored(ctx)
         if current is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_runtime.apiserver import errors, managedfields, writes
-from kubectl_runtime.apiserver.attempts import attempt
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding import body
 from kubectl_runtime.apiserver.handlers.answers import answer_object, stored
@@ -16,6 +15,7 @@ from kubectl_runtime.apiserver.query.options import write_options
 from kubectl_runtime.apiserver.schemas import Schema, builtin
 from kubectl_runtime.apiserver.storage.storage import Version
 from kubectl_runtime.apiserver.webhooks.admission_attributes import UPDATE
+from kubectl_runtime.apiserver.webhooks.attempts import attempt
 from kubectl_runtime.apiserver.webhooks.chain import admit
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.core.codec.jsonvalues import json_copy
@@ -29,9 +29,10 @@ def get_scale(ctx: RequestContext) -> HttpResponse:
     with ctx.cluster.locked():
         version = _stored(ctx)
     path = _paths(ctx)[0].removeprefix(".")
-    if ctx.type.is_custom and _dig(version.decode(), path) is None:
+    obj = writes.request_form(ctx, version)
+    if ctx.type.is_custom and _dig(obj, path) is None:
         raise errors.internal(f'the spec replicas field ".{path}" does not exist')
-    return answer_object(ctx, _scale(ctx, version))
+    return answer_object(ctx, _scale_of(ctx, obj))
 
 
 def update_scale(ctx: RequestContext) -> HttpResponse:
@@ -119,7 +120,7 @@ def _paths(ctx: RequestContext) -> tuple[str, str, str]:
 
 
 def _scale(ctx: RequestContext, version: Version) -> Object:
-    return _scale_of(ctx, version.decode())
+    return _scale_of(ctx, writes.request_form(ctx, version))
 
 
 def _scale_of(ctx: RequestContext, obj: Object) -> Object:
@@ -164,7 +165,8 @@ def _store(ctx: RequestContext, current: Version, before: Object, scale: Object)
     if replicas < 0:
         raise errors.invalid("autoscaling", "Scale", ctx.info.name, [
             errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")])
-    old, new = writes.request_form(ctx, current), writes.request_form(ctx, current)
+    old = writes.request_form(ctx, current)
+    new = json_copy(old)
     if meta.get("resourceVersion"):
         new["metadata"]["resourceVersion"] = meta["resourceVersion"]
     *parents, last = _paths(ctx)[0].strip(".").split(".")

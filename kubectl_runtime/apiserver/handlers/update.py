@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_runtime.apiserver import errors, writes
-from kubectl_runtime.apiserver.attempts import attempt
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding.body import read_object
 from kubectl_runtime.apiserver.handlers.answers import answer_one, stored
 from kubectl_runtime.apiserver.query.options import write_options
 from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.apiserver.webhooks.attempts import attempt
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.core.codec.jsonvalues import json_copy
 
@@ -24,7 +24,7 @@ def update(ctx: RequestContext) -> HttpResponse:
     writes.decode(ctx, obj, keys)
     writes.check_name(ctx, obj)
     writes.check_namespace(ctx, obj)
-    version, status = attempt(ctx, lambda: _stored(ctx, json_copy(obj) if ctx.hooks else obj))
+    version, status = attempt(ctx, lambda: _stored(ctx, json_copy(obj) if ctx.may_wait else obj))
     return answer_one(ctx, version, status)
 
 

@@ -18,7 +18,6 @@ from kubectl_runtime.core.objects import admission
 
 Object = dict[str, Any]
 
-KNOWN_VERSIONS = ("v1", "v1beta1")
 JSON_PATCH = "JSONPatch"
 _API_VERSION = admission.API_VERSION
 

@@ -16,19 +16,19 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_runtime.apiserver import errors
-from kubectl_runtime.apiserver.attempts import time_left, timed_out
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.webhooks.admission_attributes import Attributes
 from kubectl_runtime.apiserver.webhooks.admission_review import (
-    KNOWN_VERSIONS,
     InvalidAnswer,
     Verdict,
     request_of,
     review_of,
     verified,
 )
+from kubectl_runtime.apiserver.webhooks.attempts import time_left, timed_out
 from kubectl_runtime.apiserver.webhooks.hooks import Hook
 from kubectl_runtime.apiserver.webhooks.matching import Invocation
+from kubectl_runtime.apiserver.webhooks.outgoing import REVIEW_VERSIONS
 from kubectl_runtime.apiserver.webhooks.posting import PostError, send
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 
@@ -46,14 +46,14 @@ class CallingFailed(Exception):
 
 def ask(ctx: RequestContext, called: Invocation, asked: Attributes, shown: Object | None, old: Object | None, *,
         mutating: bool) -> Verdict:
-    """What the webhook says, which is not to deny. Raises StatusError if it denies, CallingFailed."""
+    """What the webhook says. Raises CallingFailed, and the 400 of a dry run that it does not support."""
     hook = called.hook
     if asked.dry_run and not hook.may_run_dry:
         raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
-    version = next((version for version in hook.review_versions if version in KNOWN_VERSIONS), "")
+    version = next((version for version in hook.review_versions if version in REVIEW_VERSIONS), "")
     if not version:
         raise CallingFailed(hook, "could not create admission objects: webhook does not accept known AdmissionReview "
-                                  f"versions ({', '.join(KNOWN_VERSIONS)})")
+                                  f"versions ({', '.join(REVIEW_VERSIONS)})")
     with ctx.cluster.locked():
         uid = ctx.cluster.new_uid()
     review = review_of(uid, request_of(ctx, called.kind, called.resource, asked), shown, old, version)
@@ -66,10 +66,14 @@ def ask(ctx: RequestContext, called: Invocation, asked: Attributes, shown: Objec
         verdict = verified(uid, content, version, mutating=mutating)
     except InvalidAnswer as error:
         raise CallingFailed(hook, f"received invalid webhook response: {error}") from None
+    return verdict
+
+
+def accept(ctx: RequestContext, hook: Hook, verdict: Verdict) -> None:
+    """Tell what a verdict warns of; raises the StatusError of one that denies."""
     ctx.warnings += verdict.warnings
     if not verdict.allowed:
         raise denied(hook, verdict.status or {})
-    return verdict
 
 
 def denied(hook: Hook, status: Object) -> errors.StatusError:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kubectl_runtime.apiserver.kinds.base import label_selector
 from kubectl_runtime.apiserver.query.selectors import LabelSelector
-from kubectl_runtime.apiserver.storage.storage import Bucket, Storage, Version
+from kubectl_runtime.apiserver.storage.storage import Storage, Version
 from kubectl_runtime.apiserver.webhooks.outgoing import Target, WebhookCaller, target_of
 
 Object = dict[str, Any]
@@ -59,8 +59,10 @@ class Hooks:
 
     def __bool__(self) -> bool:
         """Whether there is any configuration: what every write asks, so no more than that."""
-        buckets = self._storage.buckets
-        return bool(_is_filled(buckets.get(MUTATING)) or _is_filled(buckets.get(VALIDATING)))
+        get = self._storage.buckets.get
+        mutating, validating = get(MUTATING), get(VALIDATING)
+        return ((mutating is not None and bool(mutating.objects))
+                or (validating is not None and bool(validating.objects)))
 
     def _of(self, key: str) -> tuple[Hook, ...]:
         bucket = self._storage.buckets.get(key)
@@ -72,10 +74,6 @@ class Hooks:
             hooks = tuple(hook_of(entry) for version in versions for entry in version.decode().get("webhooks") or ())
             self._read[key] = (versions, hooks)
         return hooks
-
-
-def _is_filled(bucket: Bucket | None) -> bool:
-    return bucket is not None and bool(bucket.objects)
 
 
 def hook_of(entry: Object) -> Hook:

@@ -11,12 +11,13 @@ from typing import Any
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding.body import parse_json
+from kubectl_runtime.apiserver.kinds import typed
 from kubectl_runtime.apiserver.managedfields.entries import EntryError, read
 from kubectl_runtime.apiserver.patching.json_patch import PatchFailed, patched
 from kubectl_runtime.apiserver.storage.registry import ServedResource
 from kubectl_runtime.apiserver.webhooks.admission_attributes import Attributes
 from kubectl_runtime.apiserver.webhooks.admission_review import JSON_PATCH, Verdict
-from kubectl_runtime.apiserver.webhooks.calls import CallingFailed, ask, failed
+from kubectl_runtime.apiserver.webhooks.calls import CallingFailed, accept, ask, failed
 from kubectl_runtime.apiserver.webhooks.hooks import Hook
 from kubectl_runtime.apiserver.webhooks.matching import Invocation, invocation
 from kubectl_runtime.apiserver.webhooks.versions import as_version, back
@@ -71,6 +72,7 @@ def _call(ctx: RequestContext, called: Invocation, asked: Attributes) -> bool:
         shown, old = (as_version(obj, asked, called.resource) for obj in (asked.object, asked.old))
         try:
             verdict = ask(ctx, called, asked, shown, old, mutating=True)
+            accept(ctx, called.hook, verdict)
             changed = _patched(called, asked, shown, verdict)
         except CallingFailed as error:
             if (refusal := failed(ctx, called.hook, error)) is not None:
@@ -121,12 +123,17 @@ def _decode(resource: ServedResource, called: Invocation, asked: Attributes, cha
     """Give the patched object the shape and the defaults of its kind."""
     if not isinstance(changed, dict) or any(changed.get(key) != shown[key] for key in ("kind", "apiVersion")):
         raise errors.internal(f'admission webhook "{called.hook.name}" made another kind of the object')
-    if not asked.is_own_kind:
-        return
+    package = asked.kind.group.partition(".")[0] or "core"
+    type_name = f"{package}.{asked.kind.version}.{asked.kind.kind}"  # of a subresource
     try:
-        resource.strategy.decode(changed)
+        if asked.is_own_kind:
+            resource.strategy.decode(changed)
+        elif typed.known(type_name):
+            typed.decode(type_name, changed)
     except errors.BodyDecodeError as error:
         raise errors.internal(str(error)) from None
+    if not asked.is_own_kind:
+        return
     changed["metadata"] = changed.get("metadata") or {}
     resource.strategy.default(changed)
 

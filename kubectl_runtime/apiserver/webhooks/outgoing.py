@@ -15,6 +15,8 @@ from urllib.parse import urlsplit, urlunsplit
 Object = dict[str, Any]
 
 HTTPS = 443
+DEADLINE = "context deadline exceeded"  # what Go says of a call that took too long
+REVIEW_VERSIONS = ("v1", "v1beta1")  # those that the server knows to send
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,6 @@ class WebhookAnswer:
     status: int
     content_type: str
     body: bytes
-    retry_after: str = ""
 
 
 class CallFailed(Exception):
@@ -45,6 +46,9 @@ class CallFailed(Exception):
 class WebhookCaller(Protocol):
     """Carries requests to webhooks; safe to use from any thread."""
 
+    def is_remote(self, url: str) -> bool:
+        """Whether a call waits for somebody outside of this thread, so that several can be under way at a time."""
+
     def post(self, target: Target, url: str, body: bytes, timeout: float) -> WebhookAnswer:
         """POST a review to `url`, which is the target's with a query, as JSON. Blocks for at most `timeout` seconds, or
         until the server stops. Raises CallFailed."""
@@ -52,6 +56,10 @@ class WebhookCaller(Protocol):
 
 class NoCaller:
     """Of a core that nobody gave a way out."""
+
+    def is_remote(self, url: str) -> bool:
+        """Nobody is called."""
+        return False
 
     def post(self, target: Target, url: str, body: bytes, timeout: float) -> WebhookAnswer:
         """Raises CallFailed."""

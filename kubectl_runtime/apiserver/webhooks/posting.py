@@ -14,7 +14,7 @@ import msgspec
 from kubectl_runtime.apiserver.encoding.body import parse_json, type_meta_problem
 from kubectl_runtime.apiserver.errors import BodyDecodeError, go_quoted
 from kubectl_runtime.apiserver.kinds import typed
-from kubectl_runtime.apiserver.webhooks.outgoing import CallFailed, Target, WebhookAnswer, WebhookCaller
+from kubectl_runtime.apiserver.webhooks.outgoing import DEADLINE, CallFailed, Target, WebhookAnswer, WebhookCaller
 
 Object = dict[str, Any]
 
@@ -43,8 +43,10 @@ def send(caller: WebhookCaller, target: Target, review: Object, type_name: str, 
     does not say of apiVersion and kind is "". Blocks for at most `timeout` seconds; `announced` tells the webhook of
     it. Raises PostError.
     """
-    url = f"{target.url}?timeout={math.ceil(timeout)}s" if announced else target.url
+    url = f"{target.url}?timeout={math.ceil(timeout)}s" if announced and timeout > 0 else target.url
     try:
+        if timeout <= 0:
+            raise CallFailed(DEADLINE)
         answer = caller.post(target, url, msgspec.json.encode(review), timeout)
     except CallFailed as error:
         raise PostError(f'Post "{url}": {error}') from None

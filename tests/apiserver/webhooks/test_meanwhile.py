@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.apiserver.attempts import MAX_ATTEMPTS
+from kubectl_runtime.apiserver.webhooks.attempts import MAX_ATTEMPTS
 from tests.apiserver.kinds.kindapi import pod_spec
 from tests.apiserver.webhooks.hooked import CONFIGMAPS, Hooked, allow, deny, set_to
 

@@ -125,6 +125,19 @@ def test_a_denied_eviction_leaves_the_pod(api: Hooked) -> None:
     assert "deletionTimestamp" not in api("GET", f"{NAMESPACED}/pods/a").body["metadata"]
 
 
+def test_a_binding_goes_where_a_webhook_says(api: Hooked) -> None:
+    pod(api)
+    api.hook("m", lambda _: set_to("/target/name", "better"), rules=[on("pods/binding")], mutating=True)
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "a"},
+               "target": {"kind": "Node", "name": "n"}}
+    assert api("POST", f"{NAMESPACED}/pods/a/binding", binding).status == 201
+    assert api("GET", f"{NAMESPACED}/pods/a").body["spec"]["nodeName"] == "better"
+    api.answer("m", lambda _: set_to("/target", 1))
+    pod(api, "b")
+    refused = api("POST", f"{NAMESPACED}/pods/b/binding", {**binding, "metadata": {"name": "b"}})
+    assert refused.body["message"].startswith("Internal error occurred: json: cannot unmarshal number into Go struct")
+
+
 def test_a_token_is_created(api: Hooked) -> None:
     api("POST", f"{NAMESPACED}/serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount",
                                                   "metadata": {"name": "me"}})

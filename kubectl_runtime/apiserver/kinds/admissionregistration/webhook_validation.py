@@ -47,7 +47,7 @@ def webhook_causes(webhook: Object, path: str, names: set[str]) -> Iterator[Caus
                                    "the timeout value must be between 1 and 30 seconds")
     for key in ("namespaceSelector", "objectSelector"):
         yield from selector_causes(webhook.get(key) or {}, f"{path}.{key}")
-    yield from _client_causes(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
+    yield from client_causes(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
     yield from condition_causes(webhook, path, compiled=True)
     yield from one_of(webhook.get("reinvocationPolicy"), ("IfNeeded", "Never"), f"{path}.reinvocationPolicy")
 
@@ -62,21 +62,33 @@ def _review_causes(versions: list[str], path: str) -> Iterator[Cause]:
         yield errors.invalid_value(path, versions, f"must include at least one of {', '.join(REVIEW_VERSIONS)}")
 
 
-def _client_causes(config: Object, path: str) -> Iterator[Cause]:
+def client_causes(config: Object, path: str) -> Iterator[Cause]:
+    """What is wrong with where a webhook is: a URL, or a Service."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         yield errors.required(path, "exactly one of url or service is required")
     elif url is not None:
-        parts = urlsplit(url)
-        if parts.scheme != "https":
-            yield errors.invalid_value(f"{path}.url", parts.scheme, f"'https' is the only allowed URL scheme; {_FORM}")
-        if not parts.netloc:
-            yield errors.invalid_value(f"{path}.url", parts.netloc, f"host must be specified; {_FORM}")
-        for part, title in ((parts.fragment, "fragments"), (parts.query, "query parameters")):
-            if part:
-                yield errors.invalid_value(f"{path}.url", part, f"{title} are not permitted in the URL")
+        yield from _url_causes(url, f"{path}.url")
     else:
         yield from service_causes(service or {}, f"{path}.service")
+
+
+def _url_causes(url: str, path: str) -> Iterator[Cause]:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        yield errors.required(path, f"url must be a valid URL: parse {errors.go_quoted(url)}: {error}; {_FORM}")
+        return
+    if parts.scheme != "https":
+        yield errors.invalid_value(path, parts.scheme, f"'https' is the only allowed URL scheme; {_FORM}")
+    if not parts.netloc:
+        yield errors.invalid_value(path, parts.netloc, f"host must be specified; {_FORM}")
+    user = parts.netloc.rpartition("@")[0]
+    for part, title, verb in ((user, "user information", "is"), (parts.fragment, "fragments", "are"),
+                              (parts.query, "query parameters", "are")):
+        if part:
+            yield errors.invalid_value(path, part, f"{title} {verb} not permitted in the URL")
 
 
 def service_causes(service: Object, path: str) -> Iterator[Cause]:
@@ -87,7 +99,7 @@ def service_causes(service: Object, path: str) -> Iterator[Cause]:
     port, target = service.get("port"), service.get("path")
     if port is not None and not 1 <= port <= 65535:
         yield errors.invalid_value(f"{path}.port", port, f"port is not valid: {PORT_RANGE}")
-    if target is None or target == "/":
+    if target in (None, "", "/"):
         return
     if not target.startswith("/"):
         yield errors.invalid_value(f"{path}.path", target, "must start with a '/'")

@@ -7,6 +7,7 @@ Each call has a connection of its own.
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import io
 import socket
@@ -17,13 +18,12 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from kubectl_runtime.apiserver.webhooks.outgoing import CallFailed, Target, WebhookAnswer
+from kubectl_runtime.apiserver.webhooks.outgoing import DEADLINE, CallFailed, Target, WebhookAnswer
 from kubectl_runtime.core.base.version import VERSION
 
 MAX_ANSWER = 64 << 20  # bytes
 _EXPIRED, _NOT_YET = 10, 9  # OpenSSL's verify codes
 _BAD_HOST = (62, 64)
-DEADLINE = "context deadline exceeded"
 CANCELED = "context canceled"
 
 
@@ -35,17 +35,16 @@ class HttpsCalls:
         self._open: set[socket.socket] = set()
         self._ended = 0  # how often all calls were ended
         self._is_closed = False
-        self._contexts: dict[bytes, ssl.SSLContext] = {}
 
     def post(self, target: Target, url: str, address: str, body: bytes, timeout: float) -> WebhookAnswer:
         """POST to `url` at `address` (``https://host:port``), which may be another place than the URL names. Blocks for
         at most `timeout` seconds, or until `close`. Raises CallFailed."""
         call = _Call(self, urlsplit(url), urlsplit(address), time.monotonic() + timeout)
         try:
-            return call.run(self._context(target.ca), body)
+            return call.run(_context(target.ca), body)
         except TimeoutError:
             raise CallFailed(DEADLINE) from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException) as error:
             raise CallFailed(call.told(error)) from None
         finally:
             call.close()
@@ -62,12 +61,6 @@ class HttpsCalls:
         """Take calls again."""
         with self._lock:
             self._is_closed = False
-
-    def _context(self, ca: bytes) -> ssl.SSLContext:
-        with self._lock:
-            if ca not in self._contexts:
-                self._contexts[ca] = _context(ca)
-            return self._contexts[ca]
 
     def began(self) -> int:
         """A call begins; the number that `is_ended` takes."""
@@ -123,6 +116,8 @@ class _Call:
         response = http.client.HTTPResponse(_Readable(self, secured), method="POST")  # type: ignore[arg-type]
         response.begin()
         content = response.read(MAX_ANSWER + 1)
+        if response.length and len(content) <= MAX_ANSWER:
+            raise OSError("unexpected EOF")
         if len(content) > MAX_ANSWER:
             raise OSError(f"http: response body too large: more than {MAX_ANSWER} bytes")
         return WebhookAnswer(response.status, response.getheader("Content-Type") or "", content)
@@ -230,6 +225,7 @@ class _Raw(io.RawIOBase):
         return self._call.read_into(self._connection, buffer)
 
 
+@functools.lru_cache(maxsize=64)
 def _context(ca: bytes) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

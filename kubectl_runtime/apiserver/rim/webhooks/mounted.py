@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from kubectl_runtime.apiserver.webhooks.outgoing import HTTPS, CallFailed, WebhookAnswer
+from kubectl_runtime.apiserver.webhooks.outgoing import DEADLINE, HTTPS, CallFailed, WebhookAnswer
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 
@@ -51,11 +51,11 @@ class Mounted:
         began = clock.monotonic()
         try:
             answer = self._run(urlsplit(url), body)
-        except Exception:
+        except (Exception, SystemExit):
             log.exception("the application that is mounted at %s failed", url)
             raise CallFailed("EOF") from None
         if clock.monotonic() - began > timeout:
-            raise CallFailed("context deadline exceeded")
+            raise CallFailed(DEADLINE)
         return answer
 
     def _run(self, parts: SplitResult, body: bytes) -> WebhookAnswer:
@@ -72,7 +72,8 @@ class Mounted:
             "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(body)),
             "HTTP_ACCEPT": "application/json, */*", "HTTP_HOST": parts.netloc,
             "SERVER_NAME": parts.hostname or "", "SERVER_PORT": str(parts.port or HTTPS), "SERVER_PROTOCOL": "HTTP/1.1",
-            "REMOTE_ADDR": "127.0.0.1", "wsgi.version": (1, 0), "wsgi.url_scheme": "https", "wsgi.input": io.BytesIO(body), "wsgi.errors": sys.stderr,
+            "REMOTE_ADDR": "127.0.0.1", "wsgi.version": (1, 0), "wsgi.url_scheme": "https",
+            "wsgi.input": io.BytesIO(body), "wsgi.errors": sys.stderr,
             "wsgi.multithread": True, "wsgi.multiprocess": False, "wsgi.run_once": False}, start_response)
         try:
             written.extend(content)

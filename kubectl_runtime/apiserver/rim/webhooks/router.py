@@ -40,11 +40,20 @@ class WebhookRouter:
         """Let an application answer a URL and what lies below; raises ValueError for a prefix that is none."""
         self._mounted = [*self._mounted, Mounted(prefix, application)]
 
+    def is_remote(self, url: str) -> bool:
+        """Whether no mounted application answers it."""
+        return self._application(url) is None
+
+    def _application(self, url: str) -> Mounted | None:
+        inside = [mounted for mounted in self._mounted if mounted.matches(url)]
+        # Of equally close ones, the last one that was mounted.
+        return max(reversed(inside), key=lambda mounted: mounted.weight) if inside else None
+
     def post(self, target: Target, url: str, body: bytes, timeout: float) -> WebhookAnswer:
         """See `outgoing.WebhookCaller`."""
-        inside = [mounted for mounted in self._mounted if mounted.matches(url)]
-        if inside:  # of equally close ones, the last one that was mounted
-            return max(reversed(inside), key=lambda mounted: mounted.weight).post(url, body, timeout, self._clock)
+        mounted = self._application(url)
+        if mounted is not None:
+            return mounted.post(url, body, timeout, self._clock)
         if not target.service:
             return self._calls.post(target, url, url, body, timeout)
         address = self._services.get(target.service)
