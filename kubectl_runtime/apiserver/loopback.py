@@ -27,13 +27,14 @@ def path_of(resource_type: ServedResource, namespace: str, name: str = "", subre
 
 def submit(cluster: Cluster, method: str, path: str, body: Object | None = None, *, agent: str) -> HttpResponse | None:
     """Make a request as a component of the cluster; None if the server refused it (gone, conflict): a controller looks
-    again anyway."""
+    again anyway, or is told to if a webhook refused it."""
     request = HttpRequest(method, path, headers={
         "user-agent": agent, "content-type": _CONTENT_TYPES.get(method, "application/json")},
         body=encode(body) if body is not None else b"")
     try:
         return cluster.loopback(request, agent)
-    except StatusError:
+    except StatusError as error:
+        cluster.turned_away += error.from_webhook
         return None
 
 

@@ -76,6 +76,22 @@ class Strategy:
         """Whether the stored form differs between the versions by more than apiVersion."""
         return False
 
+    asks_webhook = False  # a webhook makes one version of the other: it may fail, and takes its time
+
+    def all_from_storage(self, stored: list[tuple[Object, str]], version: str) -> list[Object]:
+        """Stored objects, each with the version that it is stored as, as a version shows them; called only for those of
+        which that version differs. Without the lock, or letting it go meanwhile. Raises StatusError."""
+        return [self.from_storage(obj, version) for obj, _ in stored]
+
+    def is_up_to_date(self, stored_as: str) -> bool:
+        """Whether an object that is stored as a version would be so again; if not, an update that changes nothing
+        stores it anew."""
+        return True
+
+    def stored_form(self, obj: Object) -> tuple[Object, str]:
+        """An object that is ready as it is written, and the version that this is ("": all). As `all_from_storage`."""
+        return obj, ""
+
     def decode(self, obj: Object) -> list[str]:
         """Give a received (or patched) object the shape that the real server's typed object has, in place.
 

@@ -78,13 +78,13 @@ def test_what_does_not_compile_or_is_not_provided_is_refused(expression: str, wh
 
 
 def test_without_the_extra_a_rule_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    cel._engine.cache_clear()
+    cel.engine.cache_clear()
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
     try:
         [cause] = rule_definition_causes(schema({"rule": "true"}), "s")
         assert "pip install kubectl_runtime[cel]" in cause.message
     finally:
-        cel._engine.cache_clear()
+        cel.engine.cache_clear()
 
 
 def test_an_evaluation_is_bounded() -> None:

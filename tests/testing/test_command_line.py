@@ -23,6 +23,7 @@ from tests.examples.programs import Program
     (["--token-auth-file", "/nonexistent"], "error: [Errno 2]"),
     (["--kubeconfig", "/nonexistent/file"], "error: [Errno 2]"),
     (["--kubeconfig", "/"], "error: [Errno 21]"),
+    (["--webhook-service", "hook"], 'error: webhook_services={"namespace/name": "https://host:port"} tells where'),
 ])
 def test_what_cannot_be_done_is_one_line_and_status_1(arguments, complaint, capsys, monkeypatch):
     monkeypatch.setattr(signal, "signal", lambda *_: None)

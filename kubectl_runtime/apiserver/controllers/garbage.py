@@ -58,6 +58,10 @@ class GarbageCollector:
             self._started = True
             cluster.storage.observers.append(self._observe)
 
+    def look_again(self, cluster: Cluster) -> None:
+        """Look at all that have owners, or are going."""
+        self.start(cluster)
+
     def due(self) -> float | None:
         """At once if there is something to look at."""
         return 0.0 if self._queue else None

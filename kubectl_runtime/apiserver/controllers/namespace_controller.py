@@ -47,6 +47,10 @@ class NamespaceController:
         elif change.new.namespace in self._deleting:
             self._terminating[change.new.namespace] = None
 
+    def look_again(self, cluster: Cluster) -> None:
+        """Look at all of them."""
+        self._terminating |= dict.fromkeys(sorted(self._deleting))
+
     def due(self) -> float | None:
         """At once if a namespace is to be looked at."""
         return 0.0 if self._terminating else None
@@ -62,6 +66,9 @@ class NamespaceController:
             return
         if not self._delete_contents(cluster, name):
             self._terminating[name] = None  # there is more
+            return
+        namespace = cluster.storage.get(STORAGE, "", name)  # another one, if webhooks were asked about what it held
+        if namespace is None:
             return
         remaining = self._remaining(cluster, name)
         if remaining:

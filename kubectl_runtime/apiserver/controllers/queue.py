@@ -45,7 +45,11 @@ class KeyQueue:
             namespace = change.new.namespace
             self._keys |= {version.key: None for version in self._cluster.storage.bucket(self.storage).scan(namespace)}
 
-    def look_again(self, cluster: Cluster, version: Version, seconds: float) -> None:
+    def look_again(self, cluster: Cluster) -> None:
+        """Look at every object of the type."""
+        self._keys |= dict.fromkeys(cluster.storage.bucket(self.storage).keys)
+
+    def look_later(self, cluster: Cluster, version: Version, seconds: float) -> None:
         """Look at an object again after some time, unless something changes before."""
         self._later[version.key] = cluster.clock.monotonic() + seconds
 

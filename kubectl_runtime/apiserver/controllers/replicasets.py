@@ -64,7 +64,7 @@ class ReplicaSetController(KeyQueue):
             "availableReplicas": sum(age is not None and age >= wait for age in ages),
             "terminatingReplicas": len(current) - len(active)})
         if young := [age for age in ages if age is not None and age < wait]:
-            self.look_again(cluster, version, wait - max(young))
+            self.look_later(cluster, version, wait - max(young))
 
     @staticmethod
     def _make(cluster: Cluster, own: ServedResource, pods: ServedResource, owner: Version, template: Object) -> None:

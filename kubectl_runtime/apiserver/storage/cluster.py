@@ -1,7 +1,8 @@
 """`Cluster`: what all parts of one server share: its objects and types, the lock over them, its clock, and chance.
 
 One lock guards storage and registry: handlers and controllers hold it for a read or a write, never while something is
-sent or a callback runs. What a change makes ready (watches) is called once the lock is free, see `locked`.
+sent or a callback runs. What a change makes ready (watches) is called once the lock is free, see `locked`; a write that
+asks a webhook lets it go meanwhile, see `released`.
 
 `loopback` is the way back in: with it controllers, and handlers that write another object too, make requests of their
 own (see loopback.py), so that every rule holds for them. The core, which answers them, gives it.
@@ -36,6 +37,8 @@ class Cluster:
         self.storage = Storage()
         self.registry = Registry(types)
         self.loopback = loopback
+        self.turned_away = 0  # how many requests of the cluster's own components webhooks have refused
+        self._owner = 0  # the thread that holds the lock
         self._lock = threading.RLock()
         self._depth = 0
         self._callbacks: dict[Callable[[], None], None] = {}
@@ -47,17 +50,40 @@ class Cluster:
         callbacks: list[Callable[[], None]] = []
         try:
             with self._lock:
+                self._owner = threading.get_ident()
                 self._depth += 1
                 try:
                     yield
                 finally:
                     self._depth -= 1
-                    if self._depth == 0 and self._callbacks:
+                    if self._depth == 0:
+                        self._owner = 0
                         callbacks = list(self._callbacks)
                         self._callbacks.clear()
         finally:
             for callback in callbacks:
                 callback()
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """Let the lock go, however deep the calling thread holds it, and take it again: for a wait for somebody else,
+        who may come back in. What was read before may be old afterwards. Nothing happens where it is not held."""
+        if self._owner != threading.get_ident():
+            yield
+            return
+        depth, self._depth, self._owner = self._depth, 0, 0
+        callbacks = list(self._callbacks)
+        self._callbacks.clear()
+        for _ in range(depth):
+            self._lock.release()
+        try:
+            for callback in callbacks:
+                callback()
+            yield
+        finally:
+            for _ in range(depth):
+                self._lock.acquire()
+            self._depth, self._owner = depth, threading.get_ident()
 
     def call_unlocked(self, callback: Callable[[], None]) -> None:
         """Call back once the lock, which the caller holds, is free; the same callback once only."""

@@ -104,7 +104,8 @@ class ApiTransport(BaseAdapter):
             if answer.stream is not None:
                 answer.stream.close()
         while (wakeup := core.next_wakeup()) is not None and wakeup <= self._service.clock.monotonic():
-            core.tick()
+            if not core.tick():
+                return
 
     def _response(self, request: requests.PreparedRequest, exchange: Exchange, answer: HttpResponse,
                   line: Line) -> requests.Response:
