@@ -7,6 +7,7 @@
     kubectl-runtime perturb BUILD STORY    whether an operator ends alike, whatever goes wrong on its way
     kubectl-runtime top URL                what the controllers of a process do, in a terminal
     kubectl-runtime replay FILE MODULE:NAME    a recorded controller once more, to the run that failed
+    kubectl-runtime webhooks MODULE:NAME   the configurations of webhooks, as YAML on standard output
     kubectl-runtime server [OPTIONS]       an embedded API server for tests and demos, until a signal
     kubectl-runtime --version
 
@@ -34,6 +35,7 @@ _COMMANDS = {
     "perturb": ("kubectl_runtime.cli.perturb", "play a story with crashes, stale reads and missed changes"),
     "top": ("kubectl_runtime.cli.top", "show what the controllers of a process do, in a terminal"),
     "replay": ("kubectl_runtime.cli.replay", "step a recorded controller to the run that failed"),
+    "webhooks": ("kubectl_runtime.cli.webhooks", "print the configurations of webhooks, as YAML"),
     "server": ("kubectl_runtime.testing.__main__", "run an embedded Kubernetes API server until a signal"),
 }
 

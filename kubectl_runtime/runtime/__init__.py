@@ -18,6 +18,8 @@
     manifests      sets of objects, for scripts     apply_manifests, diff_manifests, delete_manifests, and their parts
     observe        shows it                         metrics, families, histogram, controller_, watch_, client_series;
                                                     health_server, _application, _checks, wsgi_listener, listen_address
+    webhooks       answers API servers              webhook_server, webhook_listener, serving_certificates,
+                                                    ca_bundles, apply_webhooks
     manager        several, one of several replicas manager, elector, lease machine, elected client
 
 Locks, none of which is held while user code runs or while another one of this list is taken, except where an arrow

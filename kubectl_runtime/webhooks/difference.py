@@ -34,18 +34,47 @@ def require_jsonpatch() -> Any:
 def patch_between(before: Object, after: Object) -> list[Object]:
     """The operations that make `after` of `before`, of which neither is changed; none if both are the same JSON.
 
-    Raises MissingWebhooksExtra if they differ and jsonpatch is not there.
+    Each changed value is replaced where it stands; a list that became longer or shorter is compared by jsonpatch, which
+    finds what was inserted, removed or moved. Raises MissingWebhooksExtra for such a list if jsonpatch is not there.
     """
-    keys = [key for key in (*before, *(key for key in after if key not in before))
-            if key not in before or key not in after or not same_json(before[key], after[key])]
-    if not keys:
-        return []
+    operations: list[Object] = []
+    for key in (*before, *(key for key in after if key not in before)):
+        if key not in before or key not in after or not same_json(before[key], after[key]):
+            _compare_member(before, after, key, "", operations)
+    return operations
+
+
+def _compare_member(old: Object, new: Object, key: str, path: str, operations: list[Object]) -> None:
+    place = path + pointer(key)
+    if key not in new:
+        operations.append({"op": "remove", "path": place})
+    elif key not in old:
+        operations.append({"op": "add", "path": place, "value": new[key]})
+    else:
+        _compare(old[key], new[key], place, operations)
+
+
+def _compare(old: Any, new: Any, path: str, operations: list[Object]) -> None:
+    kind = type(old)
+    if kind is not type(new):
+        operations.append({"op": "replace", "path": path, "value": new})
+    elif kind is dict:
+        for key in (*old, *(key for key in new if key not in old)):
+            _compare_member(old, new, key, path, operations)
+    elif kind is not list:
+        if old != new:
+            operations.append({"op": "replace", "path": path, "value": new})
+    elif len(old) == len(new):
+        for index, (one, other) in enumerate(zip(old, new, strict=True)):
+            _compare(one, other, f"{path}/{index}", operations)
+    else:
+        operations += _list_patch(old, new, path)
+
+
+def _list_patch(old: list[Any], new: list[Any], path: str) -> list[Object]:
     jsonpatch = require_jsonpatch()
-    old = {key: before[key] for key in keys if key in before}
-    new = {key: after[key] for key in keys if key in after}
-    operations: list[Object] = jsonpatch.make_patch(old, new).patch
-    # Its shortest patches have been wrong before; one that the server applies to something else must never leave.
-    if same_json(jsonpatch.apply_patch(old, operations), new):
-        return operations
-    return [{"op": "remove", "path": pointer(key)} if key not in new else
-            {"op": "replace" if key in old else "add", "path": pointer(key), "value": new[key]} for key in keys]
+    found: list[Object] = jsonpatch.make_patch(old, new).patch
+    # Its shortest patches have been wrong before; one that leads the server to something else must never leave.
+    if not same_json(jsonpatch.apply_patch(old, found), new):
+        return [{"op": "replace", "path": path, "value": new}]
+    return [{**one, **{key: path + one[key] for key in ("path", "from") if key in one}} for one in found]

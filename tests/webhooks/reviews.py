@@ -75,9 +75,10 @@ def review(obj: dict[str, Any] | None = None, old: dict[str, Any] | None = None,
 
 
 def conversion(*objects: dict[str, Any], to: str, version: str = "v1") -> bytes:
-    """A ConversionReview."""
+    """A ConversionReview, with the empty response that the server puts beside the request."""
     return encoded({"kind": "ConversionReview", "apiVersion": f"apiextensions.k8s.io/{version}",
-                    "request": {"uid": UID, "desiredAPIVersion": to, "objects": list(objects)}})
+                    "request": {"uid": UID, "desiredAPIVersion": to, "objects": list(objects)},
+                    "response": {"uid": "", "convertedObjects": None, "result": {"metadata": {}}}})
 
 
 def encoded(content: Any) -> bytes:

@@ -50,11 +50,25 @@ def test_the_order_of_keys_is_no_change() -> None:
     assert patch_between({"a": {"x": 1, "y": 2}, "b": 1}, {"b": 1, "a": {"y": 2, "x": 1}}) == []
 
 
+def test_each_change_is_an_operation_of_its_own() -> None:
+    before = {"spec": {"a": 1, "gone": 2, "list": [{"x": 1, "hidden": [1]}, {"x": 2}], "same": 3}, "status": {}}
+    after = {"spec": {"a": 5, "n/w": 4, "list": [{"x": 9, "hidden": [1]}, {"x": 2}], "same": 3}, "status": {}}
+    assert patch_between(before, after) == [
+        {"op": "replace", "path": "/spec/a", "value": 5}, {"op": "remove", "path": "/spec/gone"},
+        {"op": "replace", "path": "/spec/list/0/x", "value": 9}, {"op": "add", "path": "/spec/n~1w", "value": 4}]
+
+
+def test_an_item_that_is_inserted_replaces_no_other() -> None:
+    items = [{"name": str(number), "much": ["more"] * 5} for number in range(4)]
+    before, after = {"spec": {"a/b": items}}, {"spec": {"a/b": [*items[:2], {"name": "new"}, *items[2:]]}}
+    assert patch_between(before, after) == [{"op": "add", "path": "/spec/a~1b/2", "value": {"name": "new"}}]
+    assert patch_between(after, before) == [{"op": "remove", "path": "/spec/a~1b/2"}]
+
+
 def test_a_patch_that_leads_elsewhere_is_never_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     class Wrong:
-        patch = [{"op": "replace", "path": "/a", "value": 99}]  # noqa: RUF012
+        patch = [{"op": "replace", "path": "/0", "value": 99}]  # noqa: RUF012
 
     monkeypatch.setattr(jsonpatch, "make_patch", lambda *_: Wrong)
-    assert patch_between({"a": 1, "gone": 2, "same": 3}, {"a": 5, "n/w": 4, "same": 3}) == [
-        {"op": "replace", "path": "/a", "value": 5}, {"op": "remove", "path": "/gone"},
-        {"op": "add", "path": "/n~1w", "value": 4}]
+    assert patch_between({"a": {"b": [1, 2]}}, {"a": {"b": [1, 2, 3]}}) == [
+        {"op": "replace", "path": "/a/b", "value": [1, 2, 3]}]

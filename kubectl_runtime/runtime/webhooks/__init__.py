@@ -7,3 +7,6 @@
     ca_bundles              keeps our authority in everything that names us
     apply_webhooks          the configurations, applied
 """
+from kubectl_runtime.runtime.webhooks.apply_webhooks import apply_webhooks as apply_webhooks
+from kubectl_runtime.runtime.webhooks.serving_certificates import SelfSigned as SelfSigned
+from kubectl_runtime.runtime.webhooks.webhook_server import WebhookServer as WebhookServer

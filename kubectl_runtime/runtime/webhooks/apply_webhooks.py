@@ -33,7 +33,8 @@ def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any
 
     `service`: `NAMESPACE/NAME` or `NAMESPACE/NAME:PORT`; or `url`: `https://HOST:PORT`. `ca_bundle`: PEM, whom the API
     server is to trust (`WebhookServer.ca_bundle`); what is in a bundle already stays in it. A CRD must be there before.
-    `annotations`: for the configurations. `force` takes over fields of other managers.
+    `annotations`: for the configurations. `force` takes over fields of other managers, a conversion that somebody else
+    set up included.
 
     Blocks for the calls. Raises RequestError for what makes no sense, ApiError when the server refuses. Needs get,
     create and patch on the three resources, where they are used.
@@ -44,14 +45,22 @@ def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any
     applied: list[Resource] = []
     for manifest in configurations(app, name, target, ca_bundle=ca_bundle, annotations=annotations):
         api: Api[Any] = Api.all(client, _CLASSES[manifest["kind"]])
+        taking = force
         if manifest["kind"] == "CustomResourceDefinition":
             there = api.get(manifest["metadata"]["name"])  # a part of a definition makes none
+            taking = force or _does_not_convert(there.to_dict())
         else:
             there = api.get_opt(manifest["metadata"]["name"])
         if ca_bundle and there is not None:
             _keep_bundles(manifest, there.to_dict(), ca_bundle, client)
-        applied.append(api.apply(manifest, field_manager=field_manager, force=force))
+        applied.append(api.apply(manifest, field_manager=field_manager, force=taking))
     return applied
+
+
+def _does_not_convert(definition: dict[str, Any]) -> bool:
+    """Whether nobody has said yet how objects are converted: the default counts as a field of whoever made it."""
+    conversion = (definition.get("spec") or {}).get("conversion") or {}
+    return bool(conversion.get("strategy", "None") == "None")
 
 
 def _keep_bundles(manifest: dict[str, Any], there: dict[str, Any], ca_bundle: bytes, client: Client) -> None:

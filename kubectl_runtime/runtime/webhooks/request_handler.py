@@ -14,13 +14,10 @@ import io
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, Protocol, cast
 from wsgiref.simple_server import ServerHandler, WSGIRequestHandler
 
 from kubectl_runtime.runtime.usercode import guarded_logger
-
-if TYPE_CHECKING:
-    from kubectl_runtime.runtime.webhooks.webhook_listener import WebhookListener
 
 log = guarded_logger(__name__)
 
@@ -29,6 +26,26 @@ IDLE = 120.0
 LONGEST_LINE = 65536
 LINGER = 1.0
 """Seconds in which a client that still sends may read why nobody listens any more."""
+
+
+class Listener(Protocol):
+    """What a handler needs of the server that made it. Safe to use from any thread."""
+
+    @property
+    def limit(self) -> float:
+        """Seconds in which a request has to come."""
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether every answer is the last one of its connection."""
+
+    def begin_idle(self, connection: Any, /) -> bool:
+        """The next request is waited for; whether one may come."""
+
+    def begin_busy(self, connection: Any, /) -> float:
+        """A request begins; by when its body has to be there."""
+
+    def get_app(self) -> Any: ...
 
 
 class _Body(io.RawIOBase):
@@ -61,7 +78,7 @@ class _Exchange(ServerHandler):
     headers: Any
     """The application's, from when it gives them; None before."""
 
-    def __init__(self, handler: RequestHandler, listener: WebhookListener, body: _Body, *, is_last: bool) -> None:
+    def __init__(self, handler: RequestHandler, listener: Listener, body: _Body, *, is_last: bool) -> None:
         super().__init__(cast("BinaryIO", io.BufferedReader(body, 1 << 16)), cast("BinaryIO", handler.wfile),
                          sys.stderr, handler.get_environ(), multithread=True)
         self.request_handler = handler  # where wsgiref looks for it
@@ -100,7 +117,7 @@ class RequestHandler(WSGIRequestHandler):
 
     def _handle_next(self) -> bool:
         """Whether another request may follow."""
-        listener = cast("WebhookListener", self.server)
+        listener = cast("Listener", self.server)
         if not listener.begin_idle(self.connection):
             return False
         self.connection.settimeout(IDLE)
@@ -120,10 +137,10 @@ class RequestHandler(WSGIRequestHandler):
             return self._end()
         return self._exchange(listener, until)
 
-    def _exchange(self, listener: WebhookListener, until: float) -> bool:
+    def _exchange(self, listener: Listener, until: float) -> bool:
         body = _Body(self.connection, cast("io.BufferedReader", self.rfile), self._length(), until)
         exchange = _Exchange(self, listener, body, is_last=self.close_connection or self.command == "HEAD")
-        exchange.run(listener.get_app())  # type: ignore[arg-type]
+        exchange.run(listener.get_app())
         self.connection.settimeout(listener.limit)
         self.wfile.flush()
         return self._end() if exchange.is_last else True

@@ -31,6 +31,8 @@ CONNECTIONS = 1000
 HANDSHAKE = 10.0
 """Seconds; Go's own limit."""
 BACKLOG = 1024
+MOMENT = 0.05
+"""Seconds that a thread whose connection was cut has to end."""
 TOLD_AGAIN = 60.0
 """Seconds until a refused certificate is told of again."""
 _HANDSHAKE_RECORD = 0x16  # the first byte that a TLS client sends
@@ -50,6 +52,7 @@ class WebhookListener(WsgiListener):
         self.is_draining = False
         self._context = context
         self._idle: set[Any] = set()
+        self._talking: set[threading.Thread] = set()
         self._told = -math.inf
 
     def drain(self) -> None:
@@ -60,6 +63,15 @@ class WebhookListener(WsgiListener):
         for connection in idle:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+    def wait_idle(self, timeout: float) -> None:
+        """As the listener's, and for the threads to end; one that is in an application for longer is left alone."""
+        end = time.monotonic() + timeout
+        with self._change:
+            threads = set(self._talking)
+        super().wait_idle(timeout)
+        for thread in threads - {threading.current_thread()}:
+            thread.join(max(MOMENT, end - time.monotonic()))
 
     def begin_idle(self, connection: Any) -> bool:
         """Wait for the next request on `connection`; whether one may come."""
@@ -87,8 +99,11 @@ class WebhookListener(WsgiListener):
         with self._change:
             self._open[request] = time.monotonic() + HANDSHAKE
         request.settimeout(HANDSHAKE)
-        threading.Thread(target=self.process_request_thread, args=(request, client_address),
-                         name=f"{self._name} connection", daemon=True).start()
+        thread = threading.Thread(target=self.process_request_thread, args=(request, client_address),
+                                  name=f"{self._name} connection", daemon=True)
+        thread.start()
+        with self._change:
+            self._talking = {one for one in self._talking if one.is_alive()} | {thread}
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         connection = request

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
 
-from kubectl_runtime import Api, Client, Conversion, CustomResource, Patch, RequestError
+from kubectl_runtime import Api, ApiError, Client, Conversion, CustomResource, Patch, RequestError
 from kubectl_runtime.certificates.bundles import certificates_in
 from kubectl_runtime.resources import (
     CustomResourceDefinition,
@@ -230,6 +230,20 @@ def test_apply_webhooks_says_where_and_whom_to_trust(client: Client) -> None:
     for wrong in ({}, {"service": "a/b", "url": "https://x"}):
         with pytest.raises(RequestError, match="one of them"):
             apply_webhooks(client, {"/quota": Quota()}, "shop", **wrong)
+
+
+def test_a_conversion_that_somebody_else_set_up_is_taken_only_by_force(client: Client) -> None:
+    definitions = Api.all(client, CustomResourceDefinition)
+    apply_webhooks(client, APP, "shop", service="shop/hooks", field_manager="a")
+    with pytest.raises(ApiError, match="conflict"):
+        apply_webhooks(client, APP, "shop", service="bank/hooks", field_manager="b")
+    apply_webhooks(client, APP, "shop", service="bank/hooks", field_manager="b", force=True)
+    conversion = definitions.get("widgets.example.com").spec.conversion
+    assert conversion is not None
+    assert conversion.webhook is not None
+    assert conversion.webhook.client_config is not None
+    assert conversion.webhook.client_config.service is not None
+    assert conversion.webhook.client_config.service.namespace == "bank"
 
 
 def test_the_manager_of_a_bundle_has_a_name_of_its_own(client: Client) -> None:
