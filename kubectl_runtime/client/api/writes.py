@@ -112,5 +112,11 @@ class Observers(Generic[T]):
 class WriteObservers(Observers[Write]):
     """Those who are told of writes."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: Observers[ObjectRef | None] = Observers()
+        """Told right before a write is sent, in its thread: of which object, None for a new one. What is stored at that
+        moment is what the write changes; when it has been answered, a watch may have shown the change already."""
+
     def _words(self, what: Write) -> str:
         return f"a write observer failed on {what.ref}"

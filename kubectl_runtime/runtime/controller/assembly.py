@@ -26,7 +26,7 @@ from kubectl_runtime.runtime.events.texts import qualified_name
 from kubectl_runtime.runtime.flight.flight_lines import WatchPlace
 from kubectl_runtime.runtime.flight.flight_recorder import FlightRecorder
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
-from kubectl_runtime.runtime.queue.runs import Outcome, Run, record_write
+from kubectl_runtime.runtime.queue.runs import Outcome, Run, begin_write, record_write
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.reconcile.catch_up import CatchUp
@@ -140,6 +140,7 @@ class Assembly(Generic[K]):
     def subscribe(self) -> None:
         """Connect the watches with the runner: from now on their steps lead to runs, and runs are told of writes."""
         self.plan.observer.controller_started(self.plan.name, self.plan.concurrency)
+        self.shutdown.draining.on_set(self.plan.client.writes.begun.add(begin_write))
         self.shutdown.draining.on_set(self.plan.client.on_write(record_write))
         if self.plan.partition is not None:
             self.shutdown.draining.on_set(self.plan.partition.listen(Listener(self.inbox, self.runner)))
