@@ -86,6 +86,16 @@ def test_a_retry_is_held_back_when_the_brake_says_so_and_a_trigger_makes_it_due(
     assert scheduler.waiting_retries == 0
 
 
+def test_a_key_that_failed_is_told_with_its_error_also_where_others_have_failed_longer() -> None:
+    queue, _ = new()
+    for number in range(5):
+        ran(queue, f"broken-{number}", FAILED, number)
+    queue.trigger(request("broken-4"), 10)
+    look = queue.look(10, 1)
+    assert [(row.key[1], row.told) for row in look.due] == [("broken-4", "the log was told")]
+    assert names(look.failing) == ["broken-0"]
+
+
 def test_a_quiet_retry_after_a_conflict_is_delayed_and_no_failure() -> None:
     queue, _ = new()
     ran(queue, "a", CONFLICT, 0)
