@@ -21,7 +21,8 @@ from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.runtime.queue.key_backoff import Failures, FailureState
 from kubectl_runtime.runtime.queue.run_history import EndedRun
 from kubectl_runtime.runtime.queue.runs import Run
-from kubectl_runtime.runtime.queue.scheduler import BRAKED, HELD, WAITING, Entry, Scheduler
+from kubectl_runtime.runtime.queue.scheduled_entry import BRAKED, HELD, WAITING, Entry
+from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 
 
