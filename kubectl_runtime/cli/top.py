@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import select
 import signal
@@ -50,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     out = sys.stdout
+    if isinstance(out, io.TextIOWrapper):
+        out.reconfigure(errors="replace")  # where it has no such letter, in the locale C say
     colours = out.isatty() and "NO_COLOR" not in os.environ
     if options.once or not out.isatty():
         out.write(joined(Screen(_columns(), colours=colours).lines(report)))

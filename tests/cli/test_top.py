@@ -243,6 +243,16 @@ def test_once_prints_what_a_server_says(capsys: pytest.CaptureFixture[str]) -> N
     assert "\x1b" not in out
 
 
+def test_a_terminal_of_another_alphabet_gets_what_it_can_show() -> None:
+    state = sample()
+    state.controllers[0].name = "größe"
+    with answering(200, msgspec.json.encode(state)) as url:
+        done = subprocess.run([sys.executable, "-m", "kubectl_runtime", "top", url, "--once"], capture_output=True,
+                              env={**os.environ, "PYTHONIOENCODING": "ascii"}, timeout=LIMIT, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"gr??e  shops.example.com" in done.stdout
+
+
 def test_a_server_without_a_page_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with HealthServer("127.0.0.1:0") as server, pytest.raises(CommandError, match="there is no status page"):
         fetched(state_url(f":{server.port}"))

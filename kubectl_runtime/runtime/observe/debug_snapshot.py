@@ -28,6 +28,7 @@ from kubectl_runtime.runtime.observe.debug_state import (
     RunRow,
     WatchRow,
 )
+from kubectl_runtime.runtime.observe.health_checks import Watched
 from kubectl_runtime.runtime.queue.queue_look import FailingRow, KeyState, RunningRow, ScheduledRow
 from kubectl_runtime.runtime.queue.run_history import EndedRun
 from kubectl_runtime.runtime.reconcile.run_log import Told
@@ -37,17 +38,8 @@ CONTROLLERS, WATCHES = 50, 100
 MOST_TEXT = 200
 
 
-class Inspected(Protocol):
+class Inspected(Watched, Protocol):
     """A controller that was started: `Running`."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def why_not_ready(self) -> str: ...
-
-    @property
-    def why_not_alive(self) -> str: ...
 
     @property
     def assembly(self) -> Assembly[Any]: ...
@@ -87,7 +79,7 @@ class _Errors:
         if self._details:
             return _cut(told.text)
         kind, code = told.alike
-        return f"{kind} {code}" if code else kind
+        return _cut(f"{kind} {code}" if code else kind)
 
 
 def _controller(running: Inspected, rows: int, error: _Errors) -> ControllerState:
@@ -95,7 +87,7 @@ def _controller(running: Inspected, rows: int, error: _Errors) -> ControllerStat
     look = assembly.runner.look(rows)
     now, kind = look.now, assembly.plan.resource
     return ControllerState(
-        name=running.name, kind=kind.full_name, concurrency=assembly.plan.concurrency,
+        name=_cut(running.name), kind=kind.full_name, concurrency=assembly.plan.concurrency,
         not_ready=_cut(running.why_not_ready, 2 * MOST_TEXT), not_alive=_cut(running.why_not_alive, 2 * MOST_TEXT),
         counts=Counts(**look.counts),
         runs=look.runs, failed=look.failed,
@@ -147,19 +139,25 @@ def _watches(controllers: Iterable[Inspected]) -> list[WatchRow]:
 
 def _watch(name: str, watch: Watch[Any], users: list[str], now: float) -> WatchRow:
     state, stored = watch.state, watch.stored
-    return WatchRow(name=name, controllers=users[:CONTROLLERS], phase=state.phase, since=_rounded(now - state.since),
-                    complete=stored.ready, objects=len(stored.records), bytes=stored.bytes,
+    return WatchRow(name=_cut(name), controllers=[_cut(user) for user in users[:CONTROLLERS]], phase=state.phase,
+                    since=_rounded(now - state.since), complete=stored.ready, objects=len(stored.records),
+                    bytes=stored.bytes, relists=state.relists, failures=state.consecutive_failures,
                     last_event=None if state.last_event is None else _rounded(now - state.last_event),
-                    relists=state.relists, failures=state.consecutive_failures, error=_cut(state.last_error))
+                    error=_cut(state.last_error))
 
 
 def _name(key: Key) -> str:
     namespace, name = key
-    return f"{namespace}/{name}" if namespace else name
+    return _sendable(f"{namespace}/{name}" if namespace else name)
 
 
 def _cut(text: str, most: int = MOST_TEXT) -> str:
-    return text if len(text) <= most else f"{text[:most]}…"
+    return _sendable(text if len(text) <= most else f"{text[:most]}…")
+
+
+def _sendable(text: str) -> str:
+    """`text` as UTF-8 can carry it: an exception's may be made of anything."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _rounded(seconds: float) -> float:

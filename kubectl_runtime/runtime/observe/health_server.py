@@ -23,7 +23,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Protocol
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
@@ -32,25 +31,12 @@ from kubectl_runtime.runtime.observe.debug_application import DebugApplication
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.runtime.observe.debug_snapshot import Debugged, Inspected
 from kubectl_runtime.runtime.observe.health_application import HealthApplication, Scraped
-from kubectl_runtime.runtime.observe.health_checks import Check, HealthChecks, Unhealthy
+from kubectl_runtime.runtime.observe.health_checks import Check, HealthChecks, Unhealthy, Watched
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.observe.wsgi_listener import WsgiListener
 from kubectl_runtime.runtime.usercode import guarded_logger
 
 log = guarded_logger(__name__)
-
-
-class Watched(Protocol):
-    """A running controller, or anything else that can say how it is."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def why_not_ready(self) -> str: ...
-
-    @property
-    def why_not_alive(self) -> str: ...
 
 
 class HealthServer:

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.client.http.stack import RETRY, Stack
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import Observer, RunResult
 from kubectl_runtime.core.base.version import VERSION
@@ -58,7 +59,10 @@ class Tracing(Observer):
     __slots__ = ("_details", "_runs", "_tracer")
 
     def __init__(self, provider: trace.TracerProvider | None = None, *, details: bool = False) -> None:
-        """`provider`: None is the one that the program has set, when the first span is made at the latest."""
+        """`provider`: None is the one that the program has set, when the first span is made at the latest. Raises
+        RequestError for what is none."""
+        if provider is not None and not isinstance(provider, trace.TracerProvider):
+            raise RequestError(f"provider={provider!r} is no TracerProvider of OpenTelemetry")
         self._tracer = trace.get_tracer("kubectl_runtime", VERSION, provider)
         self._details = details
         self._runs = _Runs()

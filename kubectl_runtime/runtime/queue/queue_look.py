@@ -13,16 +13,16 @@ It is taken under the queue's lock and holds nothing that the queue goes on to c
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from kubectl_runtime.core.base.keys import Key
-from kubectl_runtime.runtime.queue.key_backoff import FailureState
+from kubectl_runtime.runtime.queue.key_backoff import Failures, FailureState
 from kubectl_runtime.runtime.queue.run_history import EndedRun
 from kubectl_runtime.runtime.queue.runs import Run
-from kubectl_runtime.runtime.queue.scheduler import BRAKED, HELD, WAITING, Entry, Scheduler
+from kubectl_runtime.runtime.queue.scheduled_entry import BRAKED, HELD, WAITING, Entry
+from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 
 
@@ -86,29 +86,28 @@ class QueueLook:
 
 
 def looked_at(now: float, most: int, scheduler: Scheduler[Key, ReconcileRequest], running: dict[Key, Run],
-              failures: Iterable[tuple[Key, FailureState]], failing: int) -> QueueLook:
-    """A look at a queue of these parts, with up to `most` rows of each kind. `failures` are up to `most` of the
-    `failing` keys."""
-    states = dict(failures)
+              failures: Failures[Key]) -> QueueLook:
+    """A look at a queue of these parts, with up to `most` rows of each kind."""
     ready = scheduler.ready_count(now)
     held = [entry for key in running if (entry := scheduler.entry(key)) is not None and entry.place == HELD]
     delayed = len(scheduler) - ready - len(held) - scheduler.held_back - scheduler.waiting_retries
     counts = {"running": len(running), "due": ready + len(held), "delayed": delayed,
-              "backing_off": scheduler.waiting_retries, "held_back": scheduler.held_back, "failing": failing}
+              "backing_off": scheduler.waiting_retries, "held_back": scheduler.held_back, "failing": len(failures)}
     runs = sorted(running.values(), key=lambda run: run.started)[:most]
     due, waiting = scheduler.first(most)
     return QueueLook(now, counts, [_running(run) for run in runs],
-                     [_scheduled(entry, states) for entry in (due + held)[:most]],
-                     [_scheduled(entry, states) for entry in waiting],
-                     [_failing(key, state, scheduler.entry(key), key in running) for key, state in states.items()])
+                     [_scheduled(entry, failures) for entry in (due + held)[:most]],
+                     [_scheduled(entry, failures) for entry in waiting],
+                     [_failing(key, state, scheduler.entry(key), key in running)
+                      for key, state in failures.first(most)])
 
 
 def _running(run: Run) -> RunningRow:
     return RunningRow(run.key, str(run.request.reason), run.started, run.waited, run.failures + 1, run.told)
 
 
-def _scheduled(entry: Entry[Key, ReconcileRequest], states: dict[Key, FailureState]) -> ScheduledRow:
-    state = states.get(entry.key)
+def _scheduled(entry: Entry[Key, ReconcileRequest], failures: Failures[Key]) -> ScheduledRow:
+    state = failures.get(entry.key)
     return ScheduledRow(entry.key, str(entry.message.reason), entry.at, entry.bulk, _state_of(entry),
                         None if state is None else state.told)
 

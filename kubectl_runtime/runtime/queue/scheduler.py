@@ -34,6 +34,7 @@ from typing import Generic, TypeVar
 
 from kubectl_runtime.runtime.queue.lane import FEW, Lane
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
+from kubectl_runtime.runtime.queue.scheduled_entry import BRAKED, GONE, HELD, READY, WAITING, Entry
 from kubectl_runtime.runtime.queue.soonest import soonest
 
 K = TypeVar("K", bound=Hashable)
@@ -47,28 +48,6 @@ MAX_WAIT_FACTOR = 10
 
 BULK_TURN = 8
 """Of so many runs one is of the bulk class, however many fresh keys are due."""
-
-
-class Entry(Generic[K, M]):
-    """A key that is to run: its message (the request that decided the time), when, and of which class.
-
-    Private to the scheduler until popped.
-    """
-
-    __slots__ = ("at", "bulk", "key", "limit", "message", "place", "retry")
-
-    def __init__(self, key: K, message: M, at: float, limit: float, bulk: bool, retry: bool) -> None:
-        self.key = key
-        self.message = message
-        self.at = at
-        self.limit = limit
-        self.bulk = bulk
-        self.retry = retry
-        """Nothing but a failure asked for this run."""
-        self.place = WAITING
-
-
-WAITING, BRAKED, READY, HELD, GONE = range(5)
 
 
 class Scheduler(Generic[K, M]):

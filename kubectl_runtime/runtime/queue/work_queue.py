@@ -180,7 +180,7 @@ class WorkQueue:
 
     def look(self, now: float, most: int) -> QueueLook:
         """What is in it, in numbers, and up to `most` keys of each state."""
-        return looked_at(now, most, self._scheduler, self._running, self._failures.first(most), len(self._failures))
+        return looked_at(now, most, self._scheduler, self._running, self._failures)
 
     def close(self) -> int:
         """Shutdown begins: no new runs. How many pending keys were dropped."""

@@ -89,7 +89,8 @@ class LoopDetector:
 
     def found(self) -> list[Loop]:
         """The last `KEPT` that were warned of, the latest first."""
-        return [*self._found][::-1]
+        with self._lock:
+            return [*reversed(self._found)]
 
     def ended(self, run: Run, outcome: Outcome, now: float) -> None:
         """A run ended. Runs of one key end one after the other, so its trail is this thread's meanwhile."""
@@ -160,7 +161,8 @@ class LoopDetector:
         if now - trail.warned < SILENCE:
             return
         trail.warned = now
-        self._found.append(Loop(ref, what, tuple(paths[:MOST_PATHS]), now))
+        with self._lock:
+            self._found.append(Loop(ref, what, tuple(paths[:MOST_PATHS]), now))
         self._logger.warning("%s %s; what differed between the last two versions: %s", said(ref), what,
                              ", ".join(paths[:MOST_PATHS]) or "nothing that was written")
 

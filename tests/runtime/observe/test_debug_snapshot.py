@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from importlib.resources import files
 from typing import Any
@@ -107,6 +108,24 @@ def test_texts_of_errors_are_told_only_where_details_are_switched_on() -> None:
     texts = {row.name: row.error for row in rig.state(details=True).controllers[0].failing}
     assert all(SECRET in text for text in texts.values())
     assert (rig.state().details, rig.state(details=True).details) == (False, True)
+
+
+@pytest.mark.parametrize("text", ["\ud800", "\x00\x1b[2J", "x" * 10_000, "\u2028\u202e"],
+                         ids=["half a letter", "control characters", "long", "separators"])
+def test_whatever_the_text_of_an_error_is_made_of_it_is_told_in_short(text: str,
+                                                                      caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "kubectl_runtime")  # a report of pytest-xdist cannot hold half a letter
+    rig = DebugRig()
+    rig.cluster.put(Parent, "a")
+
+    def fails(obj: Parent, ctx: Context[Any]) -> Action:
+        raise ValueError(text)
+
+    rig.start(fails)
+    rig.sim.settle(1)
+    (row,) = rig.state(details=True).controllers[0].failing
+    assert row.error.startswith("ValueError: ")
+    assert len(row.error) <= 201
 
 
 def test_a_run_in_progress_and_those_behind_it_are_told() -> None:

@@ -33,6 +33,7 @@ from kubectl_runtime import (
     Context,
     Controller,
     ListParams,
+    RequestError,
     RetryPolicy,
     TransportError,
 )
@@ -116,6 +117,11 @@ def test_a_run_that_fails_is_a_failed_span_with_the_class_and_code_of_its_error_
     assert attributes(found["b"])[error_attributes.ERROR_TYPE].endswith(".TransportError")
     assert attributes(found["a"])["kubectl_runtime.result"] == "error"
     assert SECRET not in "".join(span.to_json() for span in traced.spans)
+
+
+def test_what_is_no_provider_is_refused() -> None:
+    with pytest.raises(RequestError, match="'console' is no TracerProvider"):
+        Tracing("console")  # type: ignore[arg-type]
 
 
 def test_texts_and_tracebacks_come_where_details_are_switched_on(traced: Traced) -> None:

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.runtime.queue.queue_look import KeyState, QueueLook
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
 from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Run, Streak
-from kubectl_runtime.runtime.queue.scheduler import WAITING, Scheduler
+from kubectl_runtime.runtime.queue.scheduled_entry import WAITING
+from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.soonest import VISITS, soonest
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from tests.runtime.reconcile.test_runner import Rig, request
@@ -86,6 +88,16 @@ def test_a_retry_is_held_back_when_the_brake_says_so_and_a_trigger_makes_it_due(
     assert scheduler.waiting_retries == 0
 
 
+def test_a_key_that_failed_is_told_with_its_error_also_where_others_have_failed_longer() -> None:
+    queue, _ = new()
+    for number in range(5):
+        ran(queue, f"broken-{number}", FAILED, number)
+    queue.trigger(request("broken-4"), 10)
+    look = queue.look(10, 1)
+    assert [(row.key[1], row.told) for row in look.due] == [("broken-4", "the log was told")]
+    assert names(look.failing) == ["broken-0"]
+
+
 def test_a_quiet_retry_after_a_conflict_is_delayed_and_no_failure() -> None:
     queue, _ = new()
     ran(queue, "a", CONFLICT, 0)
@@ -119,7 +131,7 @@ def test_no_more_rows_are_given_than_asked_for_and_none_if_none_are() -> None:
 
 KEYS = st.sampled_from("abcdef")
 STEPS = st.lists(st.tuples(st.sampled_from(["trigger", "take", "fail", "succeed", "requeue", "terminal", "conflict",
-                                            "forget", "wait", "close"]), KEYS, st.floats(0, 30)), max_size=60)
+                                            "forget", "wait", "close", "write"]), KEYS, st.floats(0, 30)), max_size=60)
 
 
 @given(steps=STEPS, debounce=st.sampled_from([0.0, 2.0]))
@@ -138,6 +150,11 @@ def test_the_numbers_are_those_of_a_count_of_every_key(steps: list[tuple[str, st
             now += seconds
         elif action == "close" and seconds > 28:
             queue.close()
+        elif action == "write" and runs:  # and its echo comes before its end
+            run, version = runs.pop(0), str(len(steps))
+            run.wrote(Write(run.request.ref, "patch", version, "uid", None))
+            queue.trigger(request(run.key[1], ("uid", version)), now)
+            queue.finish(run, SUCCEEDED, now)
         elif action in ends and runs:
             queue.finish(runs.pop(0), ends[action], now)
         look = queue.look(now, 100)
