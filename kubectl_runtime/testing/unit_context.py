@@ -81,7 +81,7 @@ class UnitContext(Context[T]):
 
 
 def context_for(obj: Resource, *, client: Client | None = None, data: T = None,  # type: ignore[assignment]
-                stored: Iterable[Resource] = (), kinds: Iterable[type[Any]] = (), attempt: int = 1,
+                stored: Iterable[Resource] = (), kinds: Iterable[type[Resource]] = (), attempt: int = 1,
                 reason: str = "unit test", run_timeout: float | None = None, seed: int = 0) -> UnitContext[T]:
     """A context for reconciling `obj`.
 
@@ -116,10 +116,10 @@ def context_for(obj: Resource, *, client: Client | None = None, data: T = None, 
     return UnitContext(environment, run, obj.uid, notes)
 
 
-def _stores(objects: Iterable[Resource], kinds: Iterable[type[Any]],
+def _stores(objects: Iterable[Resource], kinds: Iterable[type[Resource]],
             clock: Clock) -> tuple[dict[tuple[str, str], Store[Any]], dict[ObjectRef, Record]]:
     """A complete store for each kind, and all records."""
-    classes: dict[tuple[str, str], type[Any]] = {}
+    classes: dict[tuple[str, str], type[Resource]] = {}
     held: dict[tuple[str, str], dict[Any, Record]] = {}
     records: dict[ObjectRef, Record] = {}
     for kind in kinds:
