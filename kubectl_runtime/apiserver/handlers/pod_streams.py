@@ -70,7 +70,8 @@ def _log_of_running(ctx: RequestContext, pod: Object, container: str) -> Contain
     if not ctx.kubelet.rules.in_use:
         raise not_given("log", "server.kubelet.logs(pod, text)")
     status = pod.get("status") or {}
-    statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    statuses = (each for key in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+                for each in status.get(key) or ())
     state: Object = next((each.get("state") or {} for each in statuses if each["name"] == container), {})
     if waiting := state.get("waiting") or ({} if state else {"reason": "ContainerCreating"}):
         reason = waiting.get("reason", "")

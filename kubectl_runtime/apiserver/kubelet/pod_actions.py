@@ -93,7 +93,7 @@ def carry_out(cluster: Cluster, version: Version, move: Move, plan: Plan, kubele
     for container in move.ended:
         kubelet.end_log(namespace, name, container)
     for container in move.started:
-        kubelet.begin_log(namespace, name, container, plan.containers[container].log)
+        kubelet.begin_log(namespace, name, container, plan.of(container).log)
     if move.remove or (move.status or {}).get("phase") in ENDED:
         kubelet.end_pod(namespace, name)
     for kind, reason, message in move.events:

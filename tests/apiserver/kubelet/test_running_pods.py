@@ -369,3 +369,21 @@ def test_time_may_be_a_timedelta(world):
     world.advance(1)
     assert world.phase() == "Running"
     assert [pod.name for pod in world.pods.list(ListParams(field_selector="status.phase=Running"))] == ["web"]
+
+
+def test_a_pod_that_was_made_with_a_node_runs_there(world):
+    world.create(nodeName="node-1")
+    assert {kind for kind, (status, _) in world.conditions().items() if status == "True"} == WELL
+
+
+def test_an_ephemeral_container_runs_beside_the_others(world):
+    world.create()
+    world.pods.patch_ephemeral_containers("web", Patch.strategic({"spec": {"ephemeralContainers": [
+        {"name": "debug", "image": "busybox"}]}}))
+    found = world.status()["ephemeralContainerStatuses"][0]
+    assert (found["name"], list(found["state"])) == ("debug", ["running"])
+    assert world.pods.logs("web", container="debug") == b""
+    assert world.conditions()["Ready"] == ("True", "")
+    world.pods.delete("web", grace_period_seconds=1)
+    world.advance(1)
+    assert world.pods.get_opt("web") is None
