@@ -98,12 +98,18 @@ class ExpectedRequest:
         return self._answered(lambda _: response(code, body))
 
     def events(self, *events: tuple[str, Any]) -> Self:
-        """A watch with these events (type, object); it ends after them."""
+        """A watch with these events (type, object); it ends after them. Raises ValueError for what is none."""
+        for event in events:
+            if not (isinstance(event, tuple) and len(event) == 2 and isinstance(event[0], str)):
+                raise ValueError(f'{event!r} is no event: write ("ADDED", obj)')
         lines = b"".join(event_line({"type": kind, "object": plain_body(obj)}) for kind, obj in events)
         return self._answered(lambda _: HttpResponse(200, [("Content-Type", "application/json")], lines))
 
     def refuse(self, code: int, reason: str | None = None, message: str = "") -> Self:
-        """A Status of this code; its usual reason unless it is given. The client tries again what may pass (503)."""
+        """A Status of this code; its usual reason unless it is given. The client tries again what may pass (503).
+        Raises ValueError for a code that refuses nothing."""
+        if isinstance(code, bool) or not isinstance(code, int) or not 400 <= code <= 599:
+            raise ValueError(f"refuse({code!r}): a status from 400 to 599 is expected; others are answers")
         told = message or f"the test refuses to {self.wanted}"
         return self._answered(lambda _: response(code, status_object(code, reason, told)))
 

@@ -89,10 +89,13 @@ def context_for(obj: Resource, *, client: Client | None = None, data: T = None, 
     nothing of them is stored. Other kinds are refused, as in a controller. `attempt`: 1, or more after failures.
     `run_timeout`: in seconds on the client's clock, from now on. `seed`: of what is left to chance.
 
-    Raises RequestError for an object without a name, and for an attempt below 1.
+    Raises RequestError for what is no object of a resource class, for one without a name, and for an attempt below 1.
     """
-    if not obj.name or attempt < 1:
-        raise RequestError(f"a context is for an object with a name, and an attempt from 1 on: got {obj!r}, {attempt}")
+    stored = list(stored)
+    strange = [each for each in (obj, *stored) if not isinstance(each, Resource) or not each.name]
+    if strange or attempt < 1:
+        raise RequestError("a context is for objects of resource classes that have a name, and an attempt from 1 on: "
+                           f"got {strange[0] if strange else attempt!r}")
     client = RequestVerifier().client if client is None else client
     clock, rng = client.clock, random.Random(seed)
     resource = obj.api_resource

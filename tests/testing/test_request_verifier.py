@@ -135,9 +135,11 @@ def test_what_is_about_no_kind():
 
 @pytest.mark.parametrize("wrong", [
     lambda server: server.expect("fetch", ConfigMap), lambda server: server.expect("list", ConfigMap, "a"),
-    lambda server: server.expect("create", ConfigMap, "a"), lambda server: server.expect("get", ConfigMap).times(0)])
+    lambda server: server.expect("create", ConfigMap, "a"), lambda server: server.expect("get", ConfigMap).times(0),
+    lambda server: server.expect("get", ConfigMap).refuse(200),
+    lambda server: server.expect("watch", ConfigMap).events(a_map())])
 def test_expectations_that_no_call_can_meet_are_refused(wrong):
-    with pytest.raises(ValueError, match=r"verb|name|calls"):
+    with pytest.raises(ValueError, match=r"verb|name|calls|answers|no event"):
         wrong(RequestVerifier())
 
 

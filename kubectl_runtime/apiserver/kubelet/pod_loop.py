@@ -21,6 +21,9 @@ from kubectl_runtime.apiserver.kubelet.pod_memory import PodMemory, PodTimers
 from kubectl_runtime.apiserver.loopback import submit
 from kubectl_runtime.apiserver.storage.cluster import Cluster
 from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
+from kubectl_runtime.core.base.guarded_log import guarded_logger
+
+log = guarded_logger(__name__)
 
 PER_STEP = 20  # Pods; between two steps requests get their turn
 POD_NETWORK, HOST_NETWORK = int(IPv4Address("10.244.0.1")), int(IPv4Address("172.18.0.1"))
@@ -99,7 +102,10 @@ class KubeletLoop:
             for version, plan in plans:
                 current = cluster.storage.get(PODS, version.namespace, version.name)
                 if current is not None and current.uid == version.uid:
-                    self._look_at(cluster, current, plan)
+                    try:
+                        self._look_at(cluster, current, plan)
+                    except Exception:  # one Pod must not keep the others from running
+                        log.exception("Pod %s cannot be run as it is: it stays so until it changes", current.key)
                 elif current is not None:
                     self._pods[current.key] = None
             self._reckon()

@@ -13,6 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Protocol
 
 from kubectl_runtime.core.base.clock import Duration, seconds
@@ -172,7 +173,9 @@ class PodRule:
 
     def log(self, text: bytes | str) -> PodRule:
         """Each container writes this to its log when it starts."""
-        return self._says(log=text.encode() if isinstance(text, str) else bytes(text))
+        if not isinstance(text, str | bytes):
+            raise ValueError(f"log({text!r}): a text, or bytes, are expected")
+        return self._says(log=text.encode() if isinstance(text, str) else text)
 
     def _says(self, **changes: Any) -> PodRule:
         with self._lock:
@@ -182,10 +185,10 @@ class PodRule:
 
 
 def _seconds(name: str, value: Duration) -> float:
-    span = seconds(value)
-    if not 0 <= span < float("inf"):
-        raise ValueError(f"{name}={value!r}: seconds from 0 on, or a timedelta, are expected")
-    return span
+    if isinstance(value, int | float | timedelta) and not isinstance(value, bool) and (
+            0 <= (span := seconds(value)) < float("inf")):
+        return span
+    raise ValueError(f"{name}={value!r}: seconds from 0 on, or a timedelta, are expected")
 
 
 def _text(name: str, value: str) -> str:

@@ -216,12 +216,19 @@ def test_clear_takes_all_rules_back(world):
     lambda rule: rule.crash(times=0), lambda rule: rule.first(0), lambda rule: rule.first(True),
     lambda rule: rule.start(after=-1), lambda rule: rule.be_ready(after=float("inf")),
     lambda rule: rule.be_ready(after=float("nan")), lambda rule: rule.unschedulable(""),
-    lambda rule: rule.fail_image_pull("")])
+    lambda rule: rule.fail_image_pull(""), lambda rule: rule.start(after="5s"), lambda rule: rule.start(after=True),
+    lambda rule: rule.log(3), lambda rule: rule.log(None)])
 def test_what_makes_no_sense_is_refused_and_nothing_is_in_force(world, wrong):
     rule = world.rules.on()
     with pytest.raises(ValueError, match=r"expected|exit code"):
         wrong(rule)
     assert len(world.rules) == 0
+
+
+@pytest.mark.parametrize("about", [{"where": "app"}, {"name": 3}, {"image": b"x"}])
+def test_what_no_pod_can_be_compared_with_is_refused(world, about):
+    with pytest.raises(ValueError, match="expected"):
+        world.rules.on(**about)
 
 
 def test_a_selector_that_is_none_is_refused(world):
