@@ -85,9 +85,10 @@ def test_it_serves_on_loopback_alone_until_a_signal(number):
 
 
 def test_with_all_controllers_pods_run(tmp_path):
-    with Program("-m", "kubectl_runtime.testing", "--controllers", "*", "--kubeconfig", str(tmp_path / "config")) as run:
+    config = tmp_path / "config"
+    with Program("-m", "kubectl_runtime.testing", "--controllers", "*", "--kubeconfig", config) as run:
         run.until("ready")
-        with Client(Config.from_kubeconfig(tmp_path / "config")) as client:
+        with Client(Config.from_kubeconfig(config)) as client:
             pods = Api.namespaced(client, Pod, "default")
             pods.create({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "a", "image": "a"}]}})
             eventually(lambda: pods.get("web"), lambda pod: pod["status"]["phase"] == "Running", timeout=30)

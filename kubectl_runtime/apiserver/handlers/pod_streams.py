@@ -9,6 +9,7 @@ from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.handlers.answers import stored
 from kubectl_runtime.apiserver.kubelet.container_log import ContainerLog, Selection
+from kubectl_runtime.apiserver.kubelet.pod_status import ENDED
 from kubectl_runtime.apiserver.kubelet.sessions import V4, V5, ExecRequest, ExecSession
 from kubectl_runtime.apiserver.query.options import integer_param
 from kubectl_runtime.apiserver.route import is_true
@@ -78,7 +79,10 @@ def _log_of_running(ctx: RequestContext, pod: Object, container: str) -> Contain
         why = "trying and failing to pull image" if reason in ("ErrImagePull", "ImagePullBackOff") else reason
         if reason != "CrashLoopBackOff":
             raise errors.bad_request(f'container "{container}" in pod "{ctx.info.name}" is waiting to start: {why}')
-    return ctx.kubelet.open_log(ctx.namespace, ctx.info.name)
+    log = ctx.kubelet.open_log(ctx.namespace, ctx.info.name)
+    if status.get("phase") in ENDED:
+        log.end()
+    return log
 
 
 def not_given(what: str, how: str) -> errors.StatusError:

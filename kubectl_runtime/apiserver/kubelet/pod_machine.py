@@ -34,12 +34,11 @@ from kubectl_runtime.apiserver.kubelet.container_machine import (
 from kubectl_runtime.apiserver.kubelet.container_machine import (
     advance as advance_container,
 )
-from kubectl_runtime.apiserver.kubelet.pod_status import conditions, ended_well, is_sidecar, phase_of, state_of
+from kubectl_runtime.apiserver.kubelet.pod_status import ENDED, conditions, ended_well, is_sidecar, phase_of, state_of
 from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]
 
-ENDED = ("Succeeded", "Failed")
 _GROUPS = (("initContainers", "initContainerStatuses"), ("containers", "containerStatuses"),
            ("ephemeralContainers", "ephemeralContainerStatuses"))
 

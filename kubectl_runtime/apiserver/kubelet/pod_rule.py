@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
 from kubectl_runtime.core.codec.jsonvalues import json_copy
 from kubectl_runtime.core.meta.selectors import Selector
 
@@ -102,17 +102,24 @@ class PodRule:
         try:
             if not self.match.takes_pod(pod):
                 return False
-        except Exception:  # a mistake in a test's function must not end the server's housekeeping
-            if meta["uid"] not in self._failed:
-                log.exception("the function `where` of a rule for Pods failed on %s/%s: the rule is passed over",
-                              meta["namespace"], meta["name"])
-            self._failed.add(meta["uid"])
+        except BaseException as error:  # noqa: BLE001 - a test's mistake must not end the server's housekeeping
+            pass_interrupt(error)
+            self._tell_failure(meta)
             return False
         with self._lock:
             if self._count is not None and meta["uid"] not in self._pods and len(self._pods) >= self._count:
                 return False
             self._pods.setdefault(meta["uid"], f"{meta['namespace']}/{meta['name']}")
         return True
+
+    def _tell_failure(self, meta: Object) -> None:
+        """Log that `where` raised: once for each Pod."""
+        with self._lock:
+            known = meta["uid"] in self._failed
+            self._failed.add(meta["uid"])
+        if not known:
+            log.exception("the function `where` of a rule for Pods failed on %s/%s: the rule is passed over",
+                          meta["namespace"], meta["name"])
 
     def remove(self) -> None:
         """Take the rule out of force: what it held back goes on at once."""

@@ -7,6 +7,8 @@ from typing import Any
 
 Object = dict[str, Any]
 
+ENDED = ("Succeeded", "Failed")
+"""The phases from which a Pod comes to no other."""
 READY_TO_START, INITIALIZED, READY = "PodReadyToStartContainers", "Initialized", "Ready"
 CONTAINERS_READY, SCHEDULED = "ContainersReady", "PodScheduled"
 

@@ -187,6 +187,15 @@ def test_a_function_that_fails_is_told_and_passed_over(world, caplog):
         f"the function `where` of a rule for Pods failed on default/{name}" for name in ("web", "other")]
 
 
+def test_a_function_that_ends_a_test_or_the_program_ends_no_thread_of_the_server(world):
+    for error in (SystemExit(1), pytest.fail.Exception("no")):
+        def where(pod, error=error):
+            raise error
+        world.rules.on(where=where).never_be_ready()
+    world.create()
+    assert world.phase() == "Running"
+
+
 def test_a_function_may_change_its_pod_and_ask_the_server():
     with ApiServer(controllers=["*"]) as server, server.client() as client:
         asked = threading.Event()

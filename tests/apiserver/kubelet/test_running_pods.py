@@ -354,6 +354,13 @@ def test_a_container_that_waits_has_no_log_yet(world):
     assert world.pods.logs("slow") == b"later\n"
 
 
+def test_the_log_of_a_pod_that_has_ended_ends_too(world):
+    world.rules.on().succeed()
+    world.create(restartPolicy="Never")
+    with world.pods.log_stream("web") as stream:
+        assert list(stream.lines()) == []
+
+
 def test_a_log_that_the_test_gave_is_not_touched(world):
     log = world.server.kubelet.logs("web", "mine\n")
     world.create()
