@@ -4,7 +4,8 @@
     rules.on(name="job-*").first(1).crash(code=3, after=2)
     rules.on(image="postgres:*").start(after=5).be_ready(after=20)
 
-A rule is in force from its first action on, until `remove()`. A later rule wins over an earlier one, action by action.
+Which Pods are meant comes first. A rule is in force from its first action on, until `remove()`. A later rule wins over
+an earlier one, action by action.
 """
 
 from __future__ import annotations
@@ -126,7 +127,11 @@ class PodRule:
         self._rules.remove(self)
 
     def first(self, count: int) -> PodRule:
-        """Only for the first `count` Pods that match; the others are those of the other rules."""
+        """Only for the first `count` Pods that match; the others are those of the other rules. It comes before what
+        becomes of them, since the rule is in force from then on: raises ValueError afterwards."""
+        if self.changes:
+            raise ValueError("the rule is in force already, for all Pods that match: say first(…) before what becomes "
+                             "of them")
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"first({count!r}): a number of Pods is expected, at least 1")
         with self._lock:

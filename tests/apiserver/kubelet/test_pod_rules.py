@@ -162,6 +162,11 @@ def test_the_first_pods_only(world):
     assert rule.pods == ["default/web-0", "default/web-1"]
 
 
+def test_how_many_is_said_before_what_becomes_of_them(world):
+    with pytest.raises(ValueError, match="before what becomes of them"):
+        world.rules.on().never_be_ready().first(1)
+
+
 def test_a_rule_for_one_container_leaves_the_others(world):
     world.rules.on(container="side").crash()
     world.create(containers=[{"name": "main", "image": "a"}, {"name": "side", "image": "b"}])
