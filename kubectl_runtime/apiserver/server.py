@@ -98,6 +98,8 @@ class ApiServer:
         """What becomes of Pods, and what they answer when they are asked for logs, exec or attach; see `Kubelet`."""
         self.requests = Recording(clock) if record else Recording(clock, max_requests=0)
         """The requests so far, in order of their arrival, without those of controllers; see `Recording`."""
+        if isinstance(controllers, str):
+            raise ValueError(f"controllers are names in a list, as in [{controllers!r}], not one text")
         self._webhooks = WebhookRouter(clock, webhook_services or {}, self._has_service)
         certificate, names = self.tls.authority.pem.decode() if self.tls else "", tuple(controllers)
         self._new_core: Callable[[], ApiCore] = lambda: ApiCore(

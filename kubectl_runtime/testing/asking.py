@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -48,9 +49,12 @@ def eventually(ask: Callable[[], T], until: Callable[[T], object] | None = None,
     `ask` and `until` raise as the module says. With a simulated clock that does not advance by itself another thread
     has to move it. In a simulation of controllers use `Simulation.eventually`, which lets them work.
     """
-    probe, span, pause = Probe(ask, until), seconds(timeout), seconds(every)
-    if not (span > 0 and pause > 0):
-        raise ValueError(f"timeout={timeout!r} and every={every!r} must be more than no time")
+    probe = Probe(ask, until)
+    for given in (timeout, every):
+        if not isinstance(given, int | float | timedelta) or isinstance(given, bool) or not seconds(given) > 0:
+            raise ValueError(f"timeout={timeout!r} and every={every!r} must be seconds, or a timedelta, and more than "
+                             "no time")
+    span, pause = seconds(timeout), seconds(every)
     condition = threading.Condition()  # nobody notifies it: the clock does the waiting
     end = clock.monotonic() + span
     while True:
@@ -67,8 +71,8 @@ class Probe(Generic[T]):
     """A question that is asked again and again, and its last answer."""
 
     def __init__(self, ask: Callable[[], T], until: Callable[[T], object] | None) -> None:
-        for function in (ask, until):
-            if function is not None and not callable(function):
+        for function in (ask, *([] if until is None else [until])):
+            if not callable(function):
                 raise TypeError(f"{function!r} is no function that could be called again and again: write lambda: …")
         self._ask, self._until = ask, until
         self._times = 0

@@ -16,13 +16,14 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.resources.core_v1 import Namespace, ServiceAccount
 from kubectl_runtime.testing.asking import eventually
 
 if TYPE_CHECKING:
     from kubectl_runtime.apiserver.server import ApiServer
 
-K = TypeVar("K")
+K = TypeVar("K", bound=Resource)
 
 PATIENCE = 30.0
 """Seconds for a new namespace to get its ServiceAccount, without which no Pod can be made."""

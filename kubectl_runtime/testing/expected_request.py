@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from kubectl_runtime.apiserver.rim.faults.canned_answers import event_line, response, status_object
@@ -12,6 +13,7 @@ from kubectl_runtime.apiserver.route import RequestInfo
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.requests.body import plain_body
+from kubectl_runtime.runtime.manifests.differences import difference
 
 Object = dict[str, Any]
 Answer = Callable[[HttpRequest], HttpResponse]
@@ -56,7 +58,7 @@ class ExpectedRequest:
         """How many calls it took so far."""
         self._times = 1
         self._query: dict[str, str] = {}
-        self._bodies: list[tuple[str, Callable[[Any], object]]] = []
+        self._bodies: list[Callable[[Any], str]] = []  # each says what is wrong with a body
         self._answers: list[Answer] = []
         self._error: BaseException | None = None
 
@@ -79,10 +81,9 @@ class ExpectedRequest:
         body as plain values, and may assert instead.
         """
         if callable(expected) and not isinstance(expected, type):
-            self._bodies.append(("the function of the test", expected))
+            self._bodies.append(partial(_asked, expected))
         else:
-            plain = expected if isinstance(expected, list) else plain_body(expected)
-            self._bodies.append((json.dumps(plain), lambda given: given == plain))
+            self._bodies.append(partial(_compared, expected if isinstance(expected, list) else plain_body(expected)))
         return self
 
     # -- what it is answered
@@ -98,12 +99,18 @@ class ExpectedRequest:
         return self._answered(lambda _: response(code, body))
 
     def events(self, *events: tuple[str, Any]) -> Self:
-        """A watch with these events (type, object); it ends after them."""
+        """A watch with these events (type, object); it ends after them. Raises ValueError for what is none."""
+        for event in events:
+            if not (isinstance(event, tuple) and len(event) == 2 and isinstance(event[0], str)):
+                raise ValueError(f'{event!r} is no event: write ("ADDED", obj)')
         lines = b"".join(event_line({"type": kind, "object": plain_body(obj)}) for kind, obj in events)
         return self._answered(lambda _: HttpResponse(200, [("Content-Type", "application/json")], lines))
 
     def refuse(self, code: int, reason: str | None = None, message: str = "") -> Self:
-        """A Status of this code; its usual reason unless it is given. The client tries again what may pass (503)."""
+        """A Status of this code; its usual reason unless it is given. The client tries again what may pass (503).
+        Raises ValueError for a code that refuses nothing."""
+        if isinstance(code, bool) or not isinstance(code, int) or not 400 <= code <= 599:
+            raise ValueError(f"refuse({code!r}): a status from 400 to 599 is expected; others are answers")
         told = message or f"the test refuses to {self.wanted}"
         return self._answered(lambda _: response(code, status_object(code, reason, told)))
 
@@ -129,17 +136,13 @@ class ExpectedRequest:
         for name, value in self._query.items():
             if value not in request.params(name):
                 return f"{name}={value} was expected in its query, which has {dict(request.query)}"
-        for told, check in self._bodies:
+        for compare in self._bodies:
             try:
                 given = json.loads(request.body or b"null")
             except ValueError:
                 return "its body is no JSON"
-            try:
-                right = check(given)
-            except AssertionError as error:
-                return f"its body is not as it should be: {error}"
-            if right is not None and not right:
-                return f"its body is not as {told} wants it"
+            if why := compare(given):
+                return why
         return ""
 
     def reply(self, request: HttpRequest) -> HttpResponse:
@@ -157,6 +160,24 @@ class ExpectedRequest:
 
     def __str__(self) -> str:
         return f"{self.wanted}{f' ({self.seen} of {self._times} times)' if self._times > 1 else ''}"
+
+
+def _asked(check: Callable[[Any], object], given: Any) -> str:
+    try:
+        right = check(given)
+    except AssertionError as error:
+        return f"its body is not as it should be: {error}"
+    return "" if right is None or right else "its body is not as the function of the test wants it"
+
+
+def _compared(expected: Any, given: Any) -> str:
+    """The lines that differ; values of Secrets are not shown."""
+    if given == expected:
+        return ""
+    if not isinstance(expected, dict) or not isinstance(given, dict):
+        return f"its body is another {type(given).__name__} than was expected"
+    lines = difference("body", expected, given).splitlines()[2:]  # without the names of the two
+    return "\n    ".join(["its body differs (- expected, + sent):", *lines])
 
 
 def _plain(content: Any, wanted: Wanted) -> Any:

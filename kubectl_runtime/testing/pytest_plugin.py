@@ -103,8 +103,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
-    config.addinivalue_line("markers", "kube_apiserver(**arguments): arguments of ApiServer for kube_apiserver, and for "
-                                       "cluster where it is embedded")
+    config.addinivalue_line("markers", "kube_apiserver(**arguments): arguments of ApiServer for kube_apiserver, and "
+                                       "for cluster where it is embedded")
     config.addinivalue_line("markers", "simulation(seed): the seed of the fixture simulation")
     if (file := config.getoption("kube_record_rights", None)) is not None:
         from kubectl_runtime.testing.rights_recorder import RightsRecorder

@@ -81,7 +81,7 @@ class UnitContext(Context[T]):
 
 
 def context_for(obj: Resource, *, client: Client | None = None, data: T = None,  # type: ignore[assignment]
-                stored: Iterable[Resource] = (), kinds: Iterable[type[Any]] = (), attempt: int = 1,
+                stored: Iterable[Resource] = (), kinds: Iterable[type[Resource]] = (), attempt: int = 1,
                 reason: str = "unit test", run_timeout: float | None = None, seed: int = 0) -> UnitContext[T]:
     """A context for reconciling `obj`.
 
@@ -89,10 +89,13 @@ def context_for(obj: Resource, *, client: Client | None = None, data: T = None, 
     nothing of them is stored. Other kinds are refused, as in a controller. `attempt`: 1, or more after failures.
     `run_timeout`: in seconds on the client's clock, from now on. `seed`: of what is left to chance.
 
-    Raises RequestError for an object without a name, and for an attempt below 1.
+    Raises RequestError for what is no object of a resource class, for one without a name, and for an attempt below 1.
     """
-    if not obj.name or attempt < 1:
-        raise RequestError(f"a context is for an object with a name, and an attempt from 1 on: got {obj!r}, {attempt}")
+    stored = list(stored)
+    strange = [each for each in (obj, *stored) if not isinstance(each, Resource) or not each.name]
+    if strange or attempt < 1:
+        raise RequestError("a context is for objects of resource classes that have a name, and an attempt from 1 on: "
+                           f"got {strange[0] if strange else attempt!r}")
     client = RequestVerifier().client if client is None else client
     clock, rng = client.clock, random.Random(seed)
     resource = obj.api_resource
@@ -116,10 +119,10 @@ def context_for(obj: Resource, *, client: Client | None = None, data: T = None, 
     return UnitContext(environment, run, obj.uid, notes)
 
 
-def _stores(objects: Iterable[Resource], kinds: Iterable[type[Any]],
+def _stores(objects: Iterable[Resource], kinds: Iterable[type[Resource]],
             clock: Clock) -> tuple[dict[tuple[str, str], Store[Any]], dict[ObjectRef, Record]]:
     """A complete store for each kind, and all records."""
-    classes: dict[tuple[str, str], type[Any]] = {}
+    classes: dict[tuple[str, str], type[Resource]] = {}
     held: dict[tuple[str, str], dict[Any, Record]] = {}
     records: dict[ObjectRef, Record] = {}
     for kind in kinds:

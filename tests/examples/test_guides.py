@@ -29,6 +29,7 @@ OBSERVABILITY_GUIDE = ROOT / "examples" / "guides" / "observability.md"
 AVAILABILITY_GUIDE = ROOT / "examples" / "guides" / "availability-and-scaling.md"
 BUGS_GUIDE = ROOT / "examples" / "guides" / "finding-bugs.md"
 TESTING_GUIDE = ROOT / "examples" / "guides" / "testing-without-a-cluster.md"
+KIT_GUIDE = ROOT / "examples" / "guides" / "testing-kit.md"
 
 
 @pytest.fixture
@@ -120,6 +121,14 @@ def test_the_tests_of_the_testing_guide_pass(saved: Path, plugin: list[str]) -> 
     done = run(saved, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30", *plugin)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "10 passed" in done.stdout
+
+
+def test_the_tests_of_the_guide_to_the_kit_pass(tmp_path: Path, plugin: list[str]) -> None:
+    assert len(KIT_GUIDE.read_text().splitlines()) <= 150
+    save_blocks(KIT_GUIDE, tmp_path)
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6 passed" in done.stdout
 
 
 def save_blocks(guide: Path, folder: Path) -> None:

@@ -100,15 +100,17 @@ def test_the_system_clock_has_a_deadline_too():
         eventually(lambda: False, timeout=0.1, every=0.02)
 
 
-@pytest.mark.parametrize("wrong", [{"timeout": 0}, {"timeout": -1}, {"every": 0}, {"timeout": float("nan")}])
+@pytest.mark.parametrize("wrong", [{"timeout": 0}, {"timeout": -1}, {"every": 0}, {"timeout": float("nan")},
+                                   {"timeout": "5"}, {"timeout": True}])
 def test_no_time_is_refused(wrong):
     with pytest.raises(ValueError, match="no time"):
         eventually(lambda: True, **wrong)
 
 
-def test_a_value_instead_of_a_function_is_refused():
+@pytest.mark.parametrize("given", [(True,), (None,), (lambda: True, True)])
+def test_a_value_instead_of_a_function_is_refused(given):
     with pytest.raises(TypeError, match="lambda"):
-        eventually(True)
+        eventually(*given)
 
 
 def test_long_and_broken_reprs_do_not_get_in_the_way(clock):

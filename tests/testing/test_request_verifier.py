@@ -5,7 +5,7 @@ import pytest
 import requests
 
 from kubectl_runtime import Api, ApiError, Patch, TransportError
-from kubectl_runtime.resources import ConfigMap, Deployment
+from kubectl_runtime.resources import ConfigMap, Deployment, Secret
 from kubectl_runtime.testing import RequestVerifier
 from kubectl_runtime.testing.request_verifier import UnexpectedRequest
 
@@ -87,7 +87,8 @@ def test_the_order_counts_if_the_test_says_so():
 
 @pytest.mark.parametrize(("change", "told"), [
     (lambda expected: expected.query(fieldManager="other"), "fieldManager=other was expected"),
-    (lambda expected: expected.body({"kind": "ConfigMap"}), "its body is not as .* wants it"),
+    (lambda expected: expected.body(a_map(k="other")), r"(?s)its body differs.*-  k: other\n.*\+  k: v"),
+    (lambda expected: expected.body([{"op": "add"}]), "another dict than was expected"),
     (lambda expected: expected.body(lambda body: body["data"] == {}), "its body is not as the function"),
     (lambda expected: expected.body(_complains), "no such key")])
 def test_what_differs_is_told(change, told):
@@ -95,6 +96,16 @@ def test_what_differs_is_told(change, told):
     change(server.expect("patch", ConfigMap, "a"))
     with pytest.raises(UnexpectedRequest, match=told):
         maps(server).apply(a_map(k="v"), field_manager="me")
+    server.client.close()
+
+
+def test_values_of_secrets_are_not_told():
+    server = RequestVerifier()
+    server.expect("create", Secret).body({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"},
+                                          "stringData": {"key": "hush"}})
+    with pytest.raises(UnexpectedRequest, match="its body differs") as caught:
+        Api.namespaced(server.client, Secret, "default").create(Secret(name="a", string_data={"key": "hushhush"}))
+    assert "hush" not in str(caught.value)
     server.client.close()
 
 
@@ -135,9 +146,11 @@ def test_what_is_about_no_kind():
 
 @pytest.mark.parametrize("wrong", [
     lambda server: server.expect("fetch", ConfigMap), lambda server: server.expect("list", ConfigMap, "a"),
-    lambda server: server.expect("create", ConfigMap, "a"), lambda server: server.expect("get", ConfigMap).times(0)])
+    lambda server: server.expect("create", ConfigMap, "a"), lambda server: server.expect("get", ConfigMap).times(0),
+    lambda server: server.expect("get", ConfigMap).refuse(200),
+    lambda server: server.expect("watch", ConfigMap).events(a_map())])
 def test_expectations_that_no_call_can_meet_are_refused(wrong):
-    with pytest.raises(ValueError, match=r"verb|name|calls"):
+    with pytest.raises(ValueError, match=r"verb|name|calls|answers|no event"):
         wrong(RequestVerifier())
 
 

@@ -65,7 +65,8 @@ def test_a_test_can_stop_the_run():
     assert ctx.stop.is_set()
 
 
-@pytest.mark.parametrize(("obj", "attempt"), [(ConfigMap(), 1), (a_map(), 0)])
-def test_what_makes_no_context_is_refused(obj, attempt):
+@pytest.mark.parametrize(("obj", "more"), [
+    (ConfigMap(), {}), (a_map(), {"attempt": 0}), ({"metadata": {"name": "a"}}, {}), (a_map(), {"stored": [None]})])
+def test_what_makes_no_context_is_refused(obj, more):
     with pytest.raises(RequestError, match="a context is for"):
-        context_for(obj, attempt=attempt)
+        context_for(obj, **more)

@@ -10,6 +10,7 @@ from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding import body
 from kubectl_runtime.apiserver.handlers.answers import stored
 from kubectl_runtime.apiserver.kubelet.container_log import ContainerLog, Selection
+from kubectl_runtime.apiserver.kubelet.pod_status import ENDED
 from kubectl_runtime.apiserver.kubelet.sessions import V4, V5, ExecRequest, ExecSession
 from kubectl_runtime.apiserver.query.options import integer_param
 from kubectl_runtime.apiserver.route import is_true
@@ -79,14 +80,18 @@ def _log_of_running(ctx: RequestContext, pod: Object, container: str) -> Contain
     if not ctx.kubelet.rules.in_use:
         raise not_given("log", "server.kubelet.logs(pod, text)")
     status = pod.get("status") or {}
-    statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    statuses = (each for key in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+                for each in status.get(key) or ())
     state: Object = next((each.get("state") or {} for each in statuses if each["name"] == container), {})
     if waiting := state.get("waiting") or ({} if state else {"reason": "ContainerCreating"}):
         reason = waiting.get("reason", "")
         why = "trying and failing to pull image" if reason in ("ErrImagePull", "ImagePullBackOff") else reason
         if reason != "CrashLoopBackOff":
             raise errors.bad_request(f'container "{container}" in pod "{ctx.info.name}" is waiting to start: {why}')
-    return ctx.kubelet.open_log(ctx.namespace, ctx.info.name)
+    log = ctx.kubelet.open_log(ctx.namespace, ctx.info.name)
+    if status.get("phase") in ENDED:
+        log.end()
+    return log
 
 
 def not_given(what: str, how: str) -> errors.StatusError:

@@ -45,3 +45,7 @@ class Plan:
     """By the containers' names, those of init containers included."""
     unschedulable: str = ""
     """Why it gets no node; empty: it gets one."""
+
+    def of(self, container: str) -> Behaviour:
+        """What becomes of a container; nothing special of one that was added later, an ephemeral one."""
+        return self.containers.get(container) or Behaviour()

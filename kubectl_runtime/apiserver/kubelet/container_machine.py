@@ -138,8 +138,7 @@ def _run(container: Container) -> Step:
 
 def _after_end(container: Container) -> Step:
     ended, count = container.status["state"]["terminated"], _count(container)
-    lasted = datetime.fromisoformat(ended["finishedAt"]) - datetime.fromisoformat(ended["startedAt"])
-    if count == 0 or lasted.total_seconds() >= CALM or container.behaviour.run is None:
+    if count == 0 or _lasted(ended) >= CALM or container.behaviour.run is None:
         return _start(container, count + 1)
     name = container.spec["name"]
     message = f"back-off {_go_seconds(backoff(count))} restarting failed container={name} pod={container.pod}"
@@ -147,6 +146,14 @@ def _after_end(container: Container) -> Step:
               "state": {"waiting": {"reason": "CrashLoopBackOff", "message": message}}}
     return Step(status, events=[("Warning", "BackOff",
                                  f"Back-off restarting failed container {name} in pod {container.pod}")])
+
+
+def _lasted(ended: Object) -> float:
+    """How many seconds a run took; 0 if it is not told, by somebody else who wrote the status."""
+    start, end = ended.get("startedAt"), ended.get("finishedAt")
+    if not start or not end:
+        return 0.0
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
 
 
 def _start(container: Container, count: int) -> Step:

@@ -10,8 +10,8 @@ from kubectl_runtime.apiserver.kubelet.behaviour import Plan
 from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.kubelet.node_choice import choose_node
 from kubectl_runtime.apiserver.kubelet.node_status import NOT_READY, is_reported, node_labels, reported
-from kubectl_runtime.apiserver.kubelet.pod_machine import ENDED, Move
-from kubectl_runtime.apiserver.kubelet.pod_status import SCHEDULED
+from kubectl_runtime.apiserver.kubelet.pod_machine import Move
+from kubectl_runtime.apiserver.kubelet.pod_status import ENDED, SCHEDULED
 from kubectl_runtime.apiserver.loopback import patch, path_of, served_type, submit
 from kubectl_runtime.apiserver.storage.cluster import Cluster
 from kubectl_runtime.apiserver.storage.storage import Version
@@ -93,7 +93,7 @@ def carry_out(cluster: Cluster, version: Version, move: Move, plan: Plan, kubele
     for container in move.ended:
         kubelet.end_log(namespace, name, container)
     for container in move.started:
-        kubelet.begin_log(namespace, name, container, plan.containers[container].log)
+        kubelet.begin_log(namespace, name, container, plan.of(container).log)
     if move.remove or (move.status or {}).get("phase") in ENDED:
         kubelet.end_pod(namespace, name)
     for kind, reason, message in move.events:

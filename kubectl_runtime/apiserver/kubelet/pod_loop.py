@@ -16,11 +16,15 @@ from kubectl_runtime.apiserver.kubelet.behaviour import Plan
 from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.kubelet.node_status import FIRST_NODE, address_of, new_node
 from kubectl_runtime.apiserver.kubelet.pod_actions import KUBELET, NODES, PODS, carry_out, report_node, schedule
-from kubectl_runtime.apiserver.kubelet.pod_machine import ENDED, Surroundings, advance
+from kubectl_runtime.apiserver.kubelet.pod_machine import Surroundings, advance
 from kubectl_runtime.apiserver.kubelet.pod_memory import PodMemory, PodTimers
+from kubectl_runtime.apiserver.kubelet.pod_status import ENDED
 from kubectl_runtime.apiserver.loopback import submit
 from kubectl_runtime.apiserver.storage.cluster import Cluster
 from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
+from kubectl_runtime.core.base.guarded_log import guarded_logger
+
+log = guarded_logger(__name__)
 
 PER_STEP = 20  # Pods; between two steps requests get their turn
 POD_NETWORK, HOST_NETWORK = int(IPv4Address("10.244.0.1")), int(IPv4Address("172.18.0.1"))
@@ -40,6 +44,7 @@ class KubeletLoop:
         self._nodes: dict[str, None] = {}
         self._homeless: dict[str, None] = {}  # Pods that got no node
         self._timers: list[tuple[float, str]] = []  # (when, Pod), a heap
+        self._first: dict[str, float] = {}  # the first timer of each Pod; later ones are not set beside it
         self._next: float | None = None
         self._memories: dict[str, PodMemory] = {}  # by uid
         self._counts: Counter[str] = Counter()  # Pods by node
@@ -52,6 +57,7 @@ class KubeletLoop:
         self._pods, self._nodes = dict.fromkeys(pods.keys), dict.fromkeys(nodes.keys)
         self._homeless.clear()
         self._timers.clear()
+        self._first.clear()
         self._memories.clear()
         self._counts = Counter(node for pod in pods.scan("") if (node := _node_of(pod)))
         used = [_number(pod.fields.get("status.podIP", ""), POD_NETWORK) for pod in pods.scan("")]
@@ -105,7 +111,10 @@ class KubeletLoop:
             for version, plan in plans:
                 current = cluster.storage.get(PODS, version.namespace, version.name)
                 if current is not None and current.uid == version.uid:
-                    self._look_at(cluster, current, plan)
+                    try:
+                        self._look_at(cluster, current, plan)
+                    except Exception:  # one Pod must not keep the others from running
+                        log.exception("Pod %s cannot be run as it is: it stays so until it changes", current.key)
                 elif current is not None:
                     self._pods[current.key] = None
             self._reckon()
@@ -121,7 +130,10 @@ class KubeletLoop:
             self._rules_seen = version
             self._pods |= dict.fromkeys(bucket.keys)
         while self._timers and self._timers[0][0] <= now:
-            self._pods[heapq.heappop(self._timers)[1]] = None
+            when, key = heapq.heappop(self._timers)
+            self._pods[key] = None
+            if self._first.get(key) == when:
+                del self._first[key]
         found: list[Version] = []
         while self._pods and len(found) < PER_STEP:
             key = next(iter(self._pods))
@@ -162,7 +174,10 @@ class KubeletLoop:
         for container in move.failed_pulls:
             memory.failed_pulls[container] = memory.failed_pulls.get(container, 0) + 1
         if move.wait is not None:
-            heapq.heappush(self._timers, (cluster.clock.monotonic() + move.wait, version.key))
+            when = cluster.clock.monotonic() + move.wait
+            if when < self._first.get(version.key, when + 1):
+                self._first[version.key] = when
+                heapq.heappush(self._timers, (when, version.key))
         carry_out(cluster, version, move, plan, self._kubelet)
 
     @property

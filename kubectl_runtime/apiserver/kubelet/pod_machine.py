@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from kubectl_runtime.apiserver.kubelet.behaviour import Behaviour, Plan
+from kubectl_runtime.apiserver.kubelet.behaviour import Plan
 from kubectl_runtime.apiserver.kubelet.container_machine import (
     KILLED,
     Container,
@@ -34,13 +34,13 @@ from kubectl_runtime.apiserver.kubelet.container_machine import (
 from kubectl_runtime.apiserver.kubelet.container_machine import (
     advance as advance_container,
 )
-from kubectl_runtime.apiserver.kubelet.pod_status import conditions, ended_well, is_sidecar, phase_of, state_of
+from kubectl_runtime.apiserver.kubelet.pod_status import ENDED, conditions, ended_well, is_sidecar, phase_of, state_of
 from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]
 
-ENDED = ("Succeeded", "Failed")
-_GROUPS = (("initContainers", "initContainerStatuses"), ("containers", "containerStatuses"))
+_GROUPS = (("initContainers", "initContainerStatuses"), ("containers", "containerStatuses"),
+           ("ephemeralContainers", "ephemeralContainerStatuses"))
 
 
 class Timers(Protocol):
@@ -169,6 +169,8 @@ def _whose_turn(spec: Object, known: dict[str, Object]) -> Iterator[tuple[Object
             return
     for container in spec["containers"]:
         yield container, policy
+    for container in spec.get("ephemeralContainers") or ():
+        yield container, "Never"
 
 
 def _step(pod: Object, container: Object, policy: str, status: Object, plan: Plan, timers: Timers,
@@ -181,7 +183,7 @@ def _step(pod: Object, container: Object, policy: str, status: Object, plan: Pla
     signature = (state_of(status), "" if reason in ("PodInitializing", "ContainerCreating") else reason,
                  status.get("restartCount", 0))
     return advance_container(Container(
-        container, status, plan.containers.get(name) or Behaviour(), timers.elapsed(name, signature),
+        container, status, plan.of(name), timers.elapsed(name, signature),
         timers.pulls(name), policy, f"{meta['name']}_{meta['namespace']}({meta['uid']})", around.now, around.new_id))
 
 
@@ -251,7 +253,7 @@ def _end(pod: Object, plan: Plan, timers: Timers, around: Surroundings) -> Move:
         move.events = [("Normal", "Killing", f"Stopping container {name}") for name in running]
     waits = []
     for name in running:
-        own = plan.containers.get(name, Behaviour()).stop
+        own = plan.of(name).stop
         limit = grace if own is None else min(own, grace)
         if elapsed >= limit:
             known[name] = terminated(known[name], 0 if own is not None and own <= grace else KILLED, around.now)

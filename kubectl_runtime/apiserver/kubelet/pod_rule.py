@@ -4,7 +4,8 @@
     rules.on(name="job-*").first(1).crash(code=3, after=2)
     rules.on(image="postgres:*").start(after=5).be_ready(after=20)
 
-A rule is in force from its first action on, until `remove()`. A later rule wins over an earlier one, action by action.
+Which Pods are meant comes first. A rule is in force from its first action on, until `remove()`. A later rule wins over
+an earlier one, action by action.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Protocol
 
 from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
 from kubectl_runtime.core.codec.jsonvalues import json_copy
 from kubectl_runtime.core.meta.selectors import Selector
 
@@ -101,11 +103,9 @@ class PodRule:
         try:
             if not self.match.takes_pod(pod):
                 return False
-        except Exception:  # a mistake in a test's function must not end the server's housekeeping
-            if meta["uid"] not in self._failed:
-                log.exception("the function `where` of a rule for Pods failed on %s/%s: the rule is passed over",
-                              meta["namespace"], meta["name"])
-            self._failed.add(meta["uid"])
+        except BaseException as error:  # noqa: BLE001 - a test's mistake must not end the server's housekeeping
+            pass_interrupt(error)
+            self._tell_failure(meta)
             return False
         with self._lock:
             if self._count is not None and meta["uid"] not in self._pods and len(self._pods) >= self._count:
@@ -113,12 +113,25 @@ class PodRule:
             self._pods.setdefault(meta["uid"], f"{meta['namespace']}/{meta['name']}")
         return True
 
+    def _tell_failure(self, meta: Object) -> None:
+        """Log that `where` raised: once for each Pod."""
+        with self._lock:
+            known = meta["uid"] in self._failed
+            self._failed.add(meta["uid"])
+        if not known:
+            log.exception("the function `where` of a rule for Pods failed on %s/%s: the rule is passed over",
+                          meta["namespace"], meta["name"])
+
     def remove(self) -> None:
         """Take the rule out of force: what it held back goes on at once."""
         self._rules.remove(self)
 
     def first(self, count: int) -> PodRule:
-        """Only for the first `count` Pods that match; the others are those of the other rules."""
+        """Only for the first `count` Pods that match; the others are those of the other rules. It comes before what
+        becomes of them, since the rule is in force from then on: raises ValueError afterwards."""
+        if self.changes:
+            raise ValueError("the rule is in force already, for all Pods that match: say first(…) before what becomes "
+                             "of them")
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"first({count!r}): a number of Pods is expected, at least 1")
         with self._lock:
@@ -172,7 +185,9 @@ class PodRule:
 
     def log(self, text: bytes | str) -> PodRule:
         """Each container writes this to its log when it starts."""
-        return self._says(log=text.encode() if isinstance(text, str) else bytes(text))
+        if not isinstance(text, str | bytes):
+            raise ValueError(f"log({text!r}): a text, or bytes, are expected")
+        return self._says(log=text.encode() if isinstance(text, str) else text)
 
     def _says(self, **changes: Any) -> PodRule:
         with self._lock:
@@ -182,10 +197,10 @@ class PodRule:
 
 
 def _seconds(name: str, value: Duration) -> float:
-    span = seconds(value)
-    if not 0 <= span < float("inf"):
-        raise ValueError(f"{name}={value!r}: seconds from 0 on, or a timedelta, are expected")
-    return span
+    if isinstance(value, int | float | timedelta) and not isinstance(value, bool) and (
+            0 <= (span := seconds(value)) < float("inf")):
+        return span
+    raise ValueError(f"{name}={value!r}: seconds from 0 on, or a timedelta, are expected")
 
 
 def _text(name: str, value: str) -> str:

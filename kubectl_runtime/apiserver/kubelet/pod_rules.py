@@ -46,8 +46,11 @@ class PodRules:
         about all but the init containers. `where` gets the Pod as a dict and is asked last, in a thread of the server
         that holds no lock; what it raises is logged, and the Pod is not meant.
 
-        Raises RequestError for what is no selector, ValueError where no Pod runs at all.
+        Raises RequestError for what is no selector, ValueError for what is no pattern or function, and where no Pod
+        runs at all.
         """
+        if where is not None and not callable(where):
+            raise ValueError(f"where={where!r}: a function is expected, from a Pod to whether it is meant")
         if not self._in_use:
             raise ValueError('no Pod runs on this server, so that a rule would do nothing: the controller "kubelet" is '
                              'needed, as in ApiServer(controllers=[*DEFAULT_CONTROLLERS, "kubelet"])')
@@ -126,4 +129,6 @@ def _is_of_job(pod: Object) -> bool:
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:
+    if text is not None and not isinstance(text, str):
+        raise ValueError(f"{text!r} is no pattern: a text such as 'web-*' is expected")
     return None if text is None else re.compile(fnmatch.translate(text))

@@ -7,6 +7,8 @@ from typing import Any
 
 Object = dict[str, Any]
 
+ENDED = ("Succeeded", "Failed")
+"""The phases from which a Pod comes to no other."""
 READY_TO_START, INITIALIZED, READY = "PodReadyToStartContainers", "Initialized", "Ready"
 CONTAINERS_READY, SCHEDULED = "ContainersReady", "PodScheduled"
 
@@ -70,8 +72,9 @@ def conditions(pod: Object, status: Object, now: str, *, sandbox: bool) -> list[
     else:
         contained = _of(CONTAINERS_READY, not unready, "ContainersNotReady", message)
     wanted += [_ready(spec, before, contained), contained]
-    if SCHEDULED in before:
-        wanted.append({key: value for key, value in before[SCHEDULED].items() if key != "lastTransitionTime"})
+    # A Pod that was made with a node has never seen the scheduler.
+    known = {key: value for key, value in before.get(SCHEDULED, {}).items() if key != "lastTransitionTime"}
+    wanted.append(known or _of(SCHEDULED, True))
     mine = {entry["type"] for entry in wanted}
     return [*(_dated(entry, before.get(entry["type"]), now, generation) for entry in wanted),
             *(entry for kind, entry in before.items() if kind not in mine)]

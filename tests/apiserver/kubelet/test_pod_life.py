@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.apiserver.kubelet.conftest import World
+from tests.apiserver.kubelet.world import World
 from tests.thoroughness import examples
 
 ENDED = ("Succeeded", "Failed")

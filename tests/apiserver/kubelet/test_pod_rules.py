@@ -162,6 +162,11 @@ def test_the_first_pods_only(world):
     assert rule.pods == ["default/web-0", "default/web-1"]
 
 
+def test_how_many_is_said_before_what_becomes_of_them(world):
+    with pytest.raises(ValueError, match="before what becomes of them"):
+        world.rules.on().never_be_ready().first(1)
+
+
 def test_a_rule_for_one_container_leaves_the_others(world):
     world.rules.on(container="side").crash()
     world.create(containers=[{"name": "main", "image": "a"}, {"name": "side", "image": "b"}])
@@ -185,6 +190,15 @@ def test_a_function_that_fails_is_told_and_passed_over(world, caplog):
     told = [record.getMessage() for record in caplog.records]
     assert [text.partition(":")[0] for text in told] == [
         f"the function `where` of a rule for Pods failed on default/{name}" for name in ("web", "other")]
+
+
+def test_a_function_that_ends_a_test_or_the_program_ends_no_thread_of_the_server(world):
+    for error in (SystemExit(1), pytest.fail.Exception("no")):
+        def where(pod, error=error):
+            raise error
+        world.rules.on(where=where).never_be_ready()
+    world.create()
+    assert world.phase() == "Running"
 
 
 def test_a_function_may_change_its_pod_and_ask_the_server():
@@ -216,12 +230,19 @@ def test_clear_takes_all_rules_back(world):
     lambda rule: rule.crash(times=0), lambda rule: rule.first(0), lambda rule: rule.first(True),
     lambda rule: rule.start(after=-1), lambda rule: rule.be_ready(after=float("inf")),
     lambda rule: rule.be_ready(after=float("nan")), lambda rule: rule.unschedulable(""),
-    lambda rule: rule.fail_image_pull("")])
+    lambda rule: rule.fail_image_pull(""), lambda rule: rule.start(after="5s"), lambda rule: rule.start(after=True),
+    lambda rule: rule.log(3), lambda rule: rule.log(None)])
 def test_what_makes_no_sense_is_refused_and_nothing_is_in_force(world, wrong):
     rule = world.rules.on()
     with pytest.raises(ValueError, match=r"expected|exit code"):
         wrong(rule)
     assert len(world.rules) == 0
+
+
+@pytest.mark.parametrize("about", [{"where": "app"}, {"name": 3}, {"image": b"x"}])
+def test_what_no_pod_can_be_compared_with_is_refused(world, about):
+    with pytest.raises(ValueError, match="expected"):
+        world.rules.on(**about)
 
 
 def test_a_selector_that_is_none_is_refused(world):

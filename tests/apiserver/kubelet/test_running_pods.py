@@ -6,6 +6,8 @@ from datetime import timedelta
 import pytest
 
 from kubectl_runtime import Api, ApiError, ListParams, Patch, await_condition, conditions
+from kubectl_runtime.apiserver.kubelet import pod_loop
+from kubectl_runtime.apiserver.kubelet.pod_machine import advance
 from kubectl_runtime.apiserver.wire import HttpRequest
 from kubectl_runtime.resources import Deployment, Namespace, Pod
 from kubectl_runtime.resources.core_v1 import Event
@@ -352,6 +354,13 @@ def test_a_container_that_waits_has_no_log_yet(world):
     assert world.pods.logs("slow") == b"later\n"
 
 
+def test_the_log_of_a_pod_that_has_ended_ends_too(world):
+    world.rules.on().succeed()
+    world.create(restartPolicy="Never")
+    with world.pods.log_stream("web") as stream:
+        assert list(stream.lines()) == []
+
+
 def test_a_log_that_the_test_gave_is_not_touched(world):
     log = world.server.kubelet.logs("web", "mine\n")
     world.create()
@@ -369,3 +378,46 @@ def test_time_may_be_a_timedelta(world):
     world.advance(1)
     assert world.phase() == "Running"
     assert [pod.name for pod in world.pods.list(ListParams(field_selector="status.phase=Running"))] == ["web"]
+
+
+def test_a_pod_that_was_made_with_a_node_runs_there(world):
+    world.create(nodeName="node-1")
+    assert {kind for kind, (status, _) in world.conditions().items() if status == "True"} == WELL
+
+
+def test_an_ephemeral_container_runs_beside_the_others(world):
+    world.create()
+    world.pods.patch_ephemeral_containers("web", Patch.strategic({"spec": {"ephemeralContainers": [
+        {"name": "debug", "image": "busybox"}]}}))
+    found = world.status()["ephemeralContainerStatuses"][0]
+    assert (found["name"], list(found["state"])) == ("debug", ["running"])
+    assert world.pods.logs("web", container="debug") == b""
+    assert world.conditions()["Ready"] == ("True", "")
+    world.pods.delete("web", grace_period_seconds=1)
+    world.advance(1)
+    assert world.pods.get_opt("web") is None
+
+
+@pytest.mark.parametrize("status", [
+    {"phase": "Whatever", "containerStatuses": None, "conditions": None},
+    {"startTime": None, "containerStatuses": [{"name": "other", "image": "", "imageID": "", "ready": False,
+                                               "restartCount": 0, "state": {"running": {}}}]},
+    {"containerStatuses": [{"name": "main", "image": "", "imageID": "", "ready": False, "restartCount": 3,
+                            "state": {"terminated": {"exitCode": 1}}}]}])
+def test_a_status_that_somebody_else_wrote_is_put_right(world, status):
+    world.create()
+    world.pods.patch_status("web", Patch.merge({"status": status}))
+    assert (world.phase(), world.state()) == ("Running", "running")
+
+
+def test_a_pod_that_cannot_be_run_does_not_keep_the_others(world, monkeypatch, caplog):
+    def broken(pod, *arguments):
+        if pod["metadata"]["name"] == "bad":
+            raise KeyError("a mistake of the library")
+        return advance(pod, *arguments)
+
+    monkeypatch.setattr(pod_loop, "advance", broken)
+    world.create("bad")
+    world.create("web")
+    assert [world.phase(name) for name in ("bad", "web")] == ["Pending", "Running"]
+    assert "Pod default/bad cannot be run as it is" in caplog.text

@@ -24,7 +24,8 @@ class TtlAfterFinishedController(KeyQueue):
         job = version.decode()
         ttl = job["spec"].get("ttlSecondsAfterFinished")
         ends = [entry["lastTransitionTime"] for entry in (job.get("status") or {}).get("conditions") or ()
-                if entry["type"] in ("Complete", "Failed") and entry["status"] == "True"]
+                if entry["type"] in ("Complete", "Failed") and entry["status"] == "True"
+                and entry.get("lastTransitionTime")]
         if ttl is None or not ends or version.deleting:
             return
         left = ttl - (cluster.clock.now() - datetime.fromisoformat(max(ends))).total_seconds()

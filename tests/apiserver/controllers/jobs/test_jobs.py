@@ -16,7 +16,7 @@ from kubectl_runtime.apiserver.controllers.jobs.job_arithmetic import (
     split_indexes,
     wanted_pods,
 )
-from tests.apiserver.kubelet.conftest import World
+from tests.apiserver.kubelet.world import World
 
 
 @pytest.fixture
