@@ -96,7 +96,7 @@ class World:
         """The server as it was when the story last wrote, for reads that may be answered of a cache."""
         self._late: Callable[[], None] | None = None
         self._writes = self._story_writes = self._requests = 0
-        self._just_wrote = False
+        self._just_wrote = self._has_kinds = False
         self._pairs: list[int] = []
         self._seed = seed
         self._before = self.server.snapshot()
@@ -214,7 +214,8 @@ class World:
         client = Client(Config(cluster_url=URL), session=session, clock=self.clock)
         made = self._build(client)
         bound = controllers_of(made)
-        if life.number == 1:
+        if not self._has_kinds:
+            self._has_kinds = True
             self.server.load(definitions_of(_kinds(bound)))
             self._before = self.server.snapshot()
         if self._late is not None:

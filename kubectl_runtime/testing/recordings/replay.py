@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +72,9 @@ def replay(path: str | Path, build: Callable[[Client], BoundController[Any] | Ma
            run: int | None = None) -> Replayed:
     """Play the recording in `path` up to the run of this number, by default the last that failed.
 
-    `build(client)` makes the program that was recorded, as for `perturb`. Blocks, in this thread, and needs no real
-    time. Raises RecordingError for a file that holds nothing to be played, OSError, and what `build` raises.
+    `build(client)` makes the program that was recorded, as for `perturb`; it can make no request. Blocks, in this
+    thread, and needs no real time. Raises RecordingError for a file that holds nothing to be played, OSError, and what
+    `build` raises.
     """
     recording = Recording.read(Path(path))
     runs = _chosen(recording, run)
@@ -114,7 +115,7 @@ class _Player:
     def __init__(self, recording: Recording, build: Callable[[Client], BoundController[Any] | Manager]) -> None:
         self._recording = recording
         self._began = recording.head.time
-        self.clock = SimClock(start=parse_time(recording.head.at), self_advancing=True)
+        self.clock = SimClock(start=_date(recording), self_advancing=True)
         self.transport = ScriptedTransport(recording)
         self.transport.before_answer = self._reach
         session = requests.Session()
@@ -174,6 +175,13 @@ def _controller_of(made: Any, name: str) -> BoundController[Any]:
             return one
     there = ", ".join(one.controller.plan().name for one in bound) or f"nothing but {type(made).__name__}"
     raise RecordingError(f"the recording is of a controller called {name}, and the program makes {there}")
+
+
+def _date(recording: Recording) -> datetime:
+    try:
+        return parse_time(recording.head.at)
+    except ValueError:
+        raise RecordingError(f"the recording is damaged: it began at {recording.head.at!r}") from None
 
 
 def _named(error: BaseException) -> str:
