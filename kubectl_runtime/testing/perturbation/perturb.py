@@ -19,6 +19,7 @@ from typing import Any
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.usercode import misfit, name_of
 from kubectl_runtime.testing.muted import muted_logs
+from kubectl_runtime.testing.perturbation.built import seeded
 from kubectl_runtime.testing.perturbation.comparison import Mask, difference, first_diverging, random_places
 from kubectl_runtime.testing.perturbation.console import Progress, terminal
 from kubectl_runtime.testing.perturbation.points import ALL_FAULTS, Fault, Point, points_of
@@ -30,7 +31,6 @@ from kubectl_runtime.testing.perturbation.world import (
     Ended,
     Story,
     World,
-    seeded,
 )
 
 SHOWN = 20

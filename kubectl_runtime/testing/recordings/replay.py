@@ -6,8 +6,9 @@
                 calls are answered as they were; what it asks and how it ends is compared
 
 So what a run decides by (its object, the stores, the answers, the clock) is what it was. Not in the recording are what
-a program draws at random, reads elsewhere, or remembers from before the recording begins; and runs that went on at the
-same time are played one after the other, each with the stores as they were at its calls.
+a program draws at random, reads elsewhere, or remembers from before the recording begins. Runs that went on at the same
+time are played one after the other: each begins with the stores as they were, and sees them change during its calls
+until the next one begins.
 """
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +120,11 @@ class _Player:
         self._began = recording.head.time
         self.clock = SimClock(start=_date(recording), self_advancing=True)
         self.transport = ScriptedTransport(recording)
-        self.transport.before_answer = self._reach
+        self.transport.before_answer = lambda position: self._reach(min(position, self._next))
+        begins = [one.position for one in recording.runs]
+        self._following = dict(pairwise(begins))
+        self._next = 0
+        """Where the next run begins."""
         session = requests.Session()
         session.mount("http://", self.transport)
         client = Client(Config(cluster_url=URL), session=session, clock=self.clock)
@@ -136,6 +142,7 @@ class _Player:
     def play(self, run: RecordedRun) -> Outcome:
         """One run; how it ended."""
         self._reach(run.position)
+        self._next = self._following.get(run.position, len(self._recording.lines) - 1)
         begin = run.begin
         ref = ObjectRef(self._resource, begin.name, begin.namespace or None)
         state = FailureState(count=begin.failures) if begin.failures else None

@@ -140,7 +140,7 @@ class ScriptedTransport(BaseAdapter):
             self._depart(self._run, f"sends another body with {_words(line)}")
         if line.e:
             raise requests.ConnectionError(f"as recorded: {line.e}", request=request)
-        return _response(request, line.status, io.BytesIO(b"" if line.answer == b"null" else bytes(line.answer)))
+        return _response(request, line.status, io.BytesIO(line.content))
 
     def _position(self, request: requests.PreparedRequest, path: str, query: str) -> int | None:
         asked = (request.method, path, sorted(parse_qsl(query)))
