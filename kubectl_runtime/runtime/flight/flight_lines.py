@@ -10,8 +10,8 @@ ready                 the watch `w` had a complete list
 apply, delete         an object came or changed, or is gone; `o` is the object, or `line` the watch line that brought it
 trigger               `refs` to reconcile: [namespace, name, reason] each
 run                   a run begins: `id`, `ns`, `name`, `reason`, `failures` before it
-call                  an answer inside the run `id`: method `m`, `path`, `query`, body `b`, status `s`, answer `a`, or
-                      the error `e` where there was none
+call                  an answer inside the run `id`: method `m`, `path`, `query`, body `b`, status `s`, answer `a`
+                      (`text`, if it is no JSON), or the error `e` where there was none
 end                   the run `id` ended: `result`, and if it failed `type`, `error` and `trace`
 lost                  `count` lines that could not be kept: the disk was slower than the controller
 stop                  the controller ended: `reason`
@@ -85,5 +85,6 @@ def call_line(now: float, run: int, exchanged: Exchanged) -> bytes:
     if exchanged.error is not None:
         line["e"] = f"{type(exchanged.error).__name__}: {exchanged.error}"
     else:
-        line |= {"s": exchanged.status, "a": document(answer)}
+        told = document(answer)
+        line |= {"s": exchanged.status, "text" if isinstance(told, str) else "a": told}
     return encode(line)

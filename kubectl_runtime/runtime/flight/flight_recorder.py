@@ -5,10 +5,11 @@
     runs         their beginnings and ends
     calls        what its runs ask of the server and are answered, in the thread of the run
 
-Each costs the thread that does it an entry in a queue (about a microsecond, no copy, no encoding, no disk); a thread of
-its own makes lines of them and writes. A queue that is full, because the disk is slow, takes no more: how many entries
-were lost is said in the file, at the place where they are missing. A disk that fails ends the recording, which is
-logged, and nothing else. In a simulation there is no thread: `pump` does its work.
+Each costs the thread that does it an entry in a queue, without a copy, an encoding, or the disk (measured: 1.7 µs for a
+change or a call, 5.4 for a run); a thread of its own makes lines of them and writes (9 µs for a Pod of 4.7 KB). A queue
+that is full, because the disk is slow, takes no more: how many entries were lost is said in the file, at the place
+where they are missing. A disk that fails ends the recording, which is logged, and nothing else. In a simulation there
+is no thread: `pump` does its work.
 """
 from __future__ import annotations
 

@@ -51,11 +51,11 @@ class Folded:
         """One more line; one that is torn changes nothing."""
         try:
             line = _decode(text)
+            if line.k in ("apply", "held"):
+                self.held[line.w, line.key] = object_of(line.o, line.line)
         except (msgspec.DecodeError, UnicodeError):
             return
-        if line.k in ("apply", "held"):
-            self.held[line.w, line.key] = object_of(line.o, line.line)
-        elif line.k == "delete":
+        if line.k == "delete":
             self.held.pop((line.w, line.key), None)
         elif line.k == "ready":
             self.ready[line.w] = None

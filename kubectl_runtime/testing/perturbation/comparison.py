@@ -67,15 +67,19 @@ def _of_one(name: Identity, before: list[Any], after: list[Any], mask: Mask) -> 
         if not before:
             return [f"{shown(name)} is there and should not be"]
         return [f"{shown(name)}: there are {len(after)}, not {len(before)}"]
-    return [f"{shown(name)}: {'.'.join(path)} is {_value(name, path, there)}, not {_value(name, path, wanted)}"
+    return [f"{shown(name)}: {'.'.join(path)} {_is_not(name, path, there, wanted)}"
             for one, other in zip(before, after, strict=True) for path, wanted, there in differing(one, other)
             if (name, path) not in mask]
 
 
-def _value(name: Identity, path: Path, value: Any) -> str:
-    """A value as it may be shown: of a Secret's content nothing."""
-    if name[0] == "secrets" and path[:1] in (("data",), ("stringData",)) and value is not MISSING:
-        return "another value" if not isinstance(value, dict) else f"{len(value)} entries"
+def _is_not(name: Identity, path: Path, there: Any, wanted: Any) -> str:
+    """Two values in words; of a Secret's content only whether it is there."""
+    if name[0] == "secrets" and path[:1] in (("data",), ("stringData",)):
+        return "is missing" if there is MISSING else "should be missing" if wanted is MISSING else "has another value"
+    return f"is {_short(there)}, not {_short(wanted)}"
+
+
+def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 

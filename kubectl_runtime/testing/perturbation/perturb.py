@@ -11,6 +11,7 @@ remembers, counts, or does things in an order that only holds when nothing happe
 """
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.usercode import misfit, name_of
 from kubectl_runtime.testing.muted import muted_logs
+from kubectl_runtime.testing.perturbation.built import seeded
 from kubectl_runtime.testing.perturbation.comparison import Mask, difference, first_diverging, random_places
 from kubectl_runtime.testing.perturbation.console import Progress, terminal
 from kubectl_runtime.testing.perturbation.points import ALL_FAULTS, Fault, Point, points_of
@@ -29,7 +31,6 @@ from kubectl_runtime.testing.perturbation.world import (
     Ended,
     Story,
     World,
-    seeded,
 )
 
 SHOWN = 20
@@ -115,6 +116,7 @@ def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULT
     chosen = [point] if point is not None else [
         *points_of(faults, plain.writes, plain.story_writes, plain.pairs)]
     if point is not None:
+        _check_there(point, plain)
         return _report(seed, plain, chosen, [_diverged(plain, mask, build, story, seed, point)])
     progress = Progress(chosen, terminal())
     found: list[Divergence | None] = []
@@ -133,6 +135,8 @@ def check(build: Any, story: Any, faults: Collection[Any]) -> None:
     for what, function in (("build", build), ("story", story)):
         if not callable(function):
             raise RequestError(f"{what} is a function (client), not {function!r}")
+        if inspect.iscoroutinefunction(function):
+            raise RequestError(f"{what}, {name_of(function)}, is async: write def, not async def")
         if (wrong := misfit(function, ("client",))) is not None:
             raise RequestError(f"{what}, {name_of(function)}, {wrong}")
     wrong_faults = [fault for fault in faults if not isinstance(fault, Fault)]
@@ -140,9 +144,21 @@ def check(build: Any, story: Any, faults: Collection[Any]) -> None:
         raise RequestError(f"faults are {', '.join(fault.name for fault in Fault)}, not {wrong_faults[0]!r}")
 
 
+def _check_there(point: Point, plain: Ended) -> None:
+    """Raises ValueError for a point that the story does not come to."""
+    of_story = point.fault is Fault.MISSED
+    count = plain.story_writes if of_story else plain.writes
+    who = "the story makes" if of_story else "the controllers make"
+    if point.number > count or (point.way == "missed" and point.number not in plain.pairs):
+        raise ValueError(f"there is no {point} in this story: undisturbed {who} {count} writes"
+                         + (", and watches can only miss one that another follows at once, without a look in between"
+                            if point.way == "missed" else ""))
+
+
 def undisturbed(build: Build, story: Story, seed: int) -> tuple[Ended, Mask]:
     """How the story ends when nothing happens, and where it does so at random. Raises as `perturb`."""
-    runs = [_play(build, story, seed, None, MOST_REQUESTS) for _ in range(2)]
+    # Other random numbers the second time: what is drawn from them is where the two differ.
+    runs = [_play(build, story, seed, None, MOST_REQUESTS, randoms=seed + number) for number in range(2)]
     for run in runs:
         if run.error is not None:
             raise run.error
@@ -154,8 +170,8 @@ def undisturbed(build: Build, story: Story, seed: int) -> tuple[Ended, Mask]:
     return runs[0], random_places(runs[0].outcome, runs[1].outcome)
 
 
-def _play(build: Build, story: Story, seed: int, point: Point | None, limit: int) -> Ended:
-    put_back = seeded(seed)
+def _play(build: Build, story: Story, seed: int, point: Point | None, limit: int, randoms: int | None = None) -> Ended:
+    put_back = seeded(seed if randoms is None else randoms)
     try:
         return World(build, story, seed=seed, point=point, limit=limit).run()
     finally:

@@ -14,7 +14,6 @@ What the program keeps in modules and closures survives the end of a life, which
 """
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,11 +25,10 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.guarded_log import ProcessEnded
-from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.crd.merge import definitions_of
 from kubectl_runtime.runtime.controller.controller import BoundController
-from kubectl_runtime.runtime.controller.plan import MainStream, WatchPlan
 from kubectl_runtime.runtime.manager.manager import Manager
+from kubectl_runtime.testing.perturbation.built import URL, controllers_of, kinds_of
 from kubectl_runtime.testing.perturbation.comparison import Outcome
 from kubectl_runtime.testing.perturbation.journal import Asked, Journal
 from kubectl_runtime.testing.perturbation.points import Point
@@ -52,8 +50,6 @@ MOST_REQUESTS = 50_000
 """Of an undisturbed run."""
 MORE = 20
 """How many times as much a disturbed run may ask."""
-
-URL = "http://perturbation.invalid"
 
 
 class Runaway(ProcessEnded):
@@ -96,7 +92,7 @@ class World:
         """The server as it was when the story last wrote, for reads that may be answered of a cache."""
         self._late: Callable[[], None] | None = None
         self._writes = self._story_writes = self._requests = 0
-        self._just_wrote = False
+        self._just_wrote = self._has_kinds = False
         self._pairs: list[int] = []
         self._seed = seed
         self._before = self.server.snapshot()
@@ -157,8 +153,7 @@ class World:
         if self._life is None:
             self._live()
         if not asked.is_write:
-            if not asked.is_watch:
-                self._just_wrote = False
+            self._just_wrote = False
             self._hear()
             return server()
         self._story_writes += 1
@@ -214,8 +209,9 @@ class World:
         client = Client(Config(cluster_url=URL), session=session, clock=self.clock)
         made = self._build(client)
         bound = controllers_of(made)
-        if life.number == 1:
-            self.server.load(definitions_of(_kinds(bound)))
+        if not self._has_kinds:
+            self._has_kinds = True
+            self.server.load(definitions_of(kinds_of(bound)))
             self._before = self.server.snapshot()
         if self._late is not None:
             life.held_until = self.clock.monotonic() + LATE
@@ -269,41 +265,3 @@ class World:
         server.restore(self.server.snapshot())  # its kinds
         server.restore(self._before, rewind=True)
         return server
-
-
-def controllers_of(made: Any) -> list[BoundController[Any]]:
-    """What `build` returned, as it can be simulated. Raises TypeError and ValueError for what cannot."""
-    if isinstance(made, Manager):
-        bound = made.controllers()
-    elif isinstance(made, BoundController):
-        bound = [made]
-    else:
-        raise TypeError(f"build returned {type(made).__name__}: it has to return Controller(...).bind(reconciler) or a "
-                        "Manager")
-    for one in bound:
-        plan = one.controller.plan()
-        if isinstance(plan.main, MainStream) or plan.streams:
-            raise ValueError(f"controller {plan.name} reads a given stream, which no simulation can pull: perturb one "
-                             "that watches an Api")
-        if plan.client.config.cluster_url != URL:
-            raise ValueError(f"controller {plan.name} does not use the client that build was called with, but one of "
-                             f"{plan.client.config.cluster_url}: make its Apis of the client that is passed")
-    return bound
-
-
-def _kinds(bound: list[BoundController[Any]]) -> list[type[CustomResource]]:
-    found: dict[type[CustomResource], None] = {}
-    for one in bound:
-        plan = one.controller.plan()
-        for watch in (plan.main, *plan.related):
-            kind: Any = watch.api.kind if isinstance(watch, WatchPlan) else None
-            if isinstance(kind, type) and issubclass(kind, CustomResource):
-                found[kind] = None
-    return list(found)
-
-
-def seeded(seed: int) -> Callable[[], None]:
-    """Python's own random numbers begin at `seed`; returns what puts them back."""
-    state = random.getstate()
-    random.seed(seed)
-    return lambda: random.setstate(state)

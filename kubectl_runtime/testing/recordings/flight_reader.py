@@ -47,6 +47,7 @@ class Line(msgspec.Struct, rename={"kind": "k", "time": "t", "watch": "w", "run"
     body: msgspec.Raw = msgspec.Raw()
     status: int = 0
     answer: msgspec.Raw = msgspec.Raw()
+    text: str | None = None
     e: str = ""
     result: str = ""
     type: str = ""
@@ -58,6 +59,14 @@ class Line(msgspec.Struct, rename={"kind": "k", "time": "t", "watch": "w", "run"
     def object(self) -> bytes:
         """The object of a `held`, `apply` or `delete`."""
         return object_of(self.o, self.line)
+
+
+    @property
+    def content(self) -> bytes:
+        """What a call was answered."""
+        if self.text is not None:
+            return self.text.encode()
+        return b"" if self.answer == b"null" else bytes(self.answer)
 
 
 _decode = msgspec.json.Decoder(Line).decode

@@ -6,15 +6,17 @@
                 calls are answered as they were; what it asks and how it ends is compared
 
 So what a run decides by (its object, the stores, the answers, the clock) is what it was. Not in the recording are what
-a program draws at random, reads elsewhere, or remembers from before the recording begins; and runs that went on at the
-same time are played one after the other, each with the stores as they were at its calls.
+a program draws at random, reads elsewhere, or remembers from before the recording begins. Runs that went on at the same
+time are played one after the other: each begins with the stores as they were, and sees them change during its calls
+until the next one begins.
 """
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +64,9 @@ class Replayed:
     @property
     def alike(self) -> bool:
         """The same, but for the text: what a server says of a Secret is withheld, and what is said of a connection
-        names another server."""
-        if self.error is None or self.recorded is None:
+        names another server. Not where the run departs: what is not recorded is answered by an error, too."""
+        departs = any(text.startswith(f"{self.target} ") for text in self.departures)
+        if self.error is None or self.recorded is None or departs:
             return self.same
         return self.recorded.partition(": ")[0] == _named(self.error).partition(": ")[0]
 
@@ -72,8 +75,9 @@ def replay(path: str | Path, build: Callable[[Client], BoundController[Any] | Ma
            run: int | None = None) -> Replayed:
     """Play the recording in `path` up to the run of this number, by default the last that failed.
 
-    `build(client)` makes the program that was recorded, as for `perturb`. Blocks, in this thread, and needs no real
-    time. Raises RecordingError for a file that holds nothing to be played, OSError, and what `build` raises.
+    `build(client)` makes the program that was recorded, as for `perturb`; it can make no request. Blocks, in this
+    thread, and needs no real time. Raises RecordingError for a file that holds nothing to be played, OSError, and what
+    `build` raises.
     """
     recording = Recording.read(Path(path))
     runs = _chosen(recording, run)
@@ -114,9 +118,13 @@ class _Player:
     def __init__(self, recording: Recording, build: Callable[[Client], BoundController[Any] | Manager]) -> None:
         self._recording = recording
         self._began = recording.head.time
-        self.clock = SimClock(start=parse_time(recording.head.at), self_advancing=True)
+        self.clock = SimClock(start=_date(recording), self_advancing=True)
         self.transport = ScriptedTransport(recording)
-        self.transport.before_answer = self._reach
+        self.transport.before_answer = lambda position: self._reach(min(position, self._next))
+        begins = [one.position for one in recording.runs]
+        self._following = dict(pairwise(begins))
+        self._next = 0
+        """Where the next run begins."""
         session = requests.Session()
         session.mount("http://", self.transport)
         client = Client(Config(cluster_url=URL), session=session, clock=self.clock)
@@ -134,6 +142,7 @@ class _Player:
     def play(self, run: RecordedRun) -> Outcome:
         """One run; how it ended."""
         self._reach(run.position)
+        self._next = self._following.get(run.position, len(self._recording.lines) - 1)
         begin = run.begin
         ref = ObjectRef(self._resource, begin.name, begin.namespace or None)
         state = FailureState(count=begin.failures) if begin.failures else None
@@ -174,6 +183,13 @@ def _controller_of(made: Any, name: str) -> BoundController[Any]:
             return one
     there = ", ".join(one.controller.plan().name for one in bound) or f"nothing but {type(made).__name__}"
     raise RecordingError(f"the recording is of a controller called {name}, and the program makes {there}")
+
+
+def _date(recording: Recording) -> datetime:
+    try:
+        return parse_time(recording.head.at)
+    except ValueError:
+        raise RecordingError(f"the recording is damaged: it began at {recording.head.at!r}") from None
 
 
 def _named(error: BaseException) -> str:

@@ -90,7 +90,11 @@ class ScriptedTransport(BaseAdapter):
         for line in self._recording.lines[self._fed:position]:
             watch = self._watches.get(line.watch)
             if watch is not None and line.kind in ("held", "apply", "delete", "ready"):
-                watch.take(line)
+                try:
+                    watch.take(line)
+                except msgspec.MsgspecError as error:
+                    raise RecordingError(f"the recording is damaged where it tells of {line.watch} {line.key}: {error}"
+                                         ) from None
         self._fed = max(self._fed, position)
 
     def begin(self, run: RecordedRun) -> None:
@@ -112,6 +116,8 @@ class ScriptedTransport(BaseAdapter):
         watch = self._by_place.get((parts.path, query.get("labelSelector", ""), query.get("fieldSelector", ""),
                                     "PartialObjectMetadata" in str(request.headers.get("Accept", ""))))
         if watch is None:
+            self.departures.append(f"the program asks to {request.method} {parts.path} outside of a run, which was not "
+                                   "recorded: does it watch something else now?")
             return _status(request, 501, f"{request.method} {parts.path} was asked outside of a run, and is not "
                                          "recorded")
         if query.get("watch") == "true":
@@ -134,7 +140,7 @@ class ScriptedTransport(BaseAdapter):
             self._depart(self._run, f"sends another body with {_words(line)}")
         if line.e:
             raise requests.ConnectionError(f"as recorded: {line.e}", request=request)
-        return _response(request, line.status, io.BytesIO(b"" if line.answer == b"null" else bytes(line.answer)))
+        return _response(request, line.status, io.BytesIO(line.content))
 
     def _position(self, request: requests.PreparedRequest, path: str, query: str) -> int | None:
         asked = (request.method, path, sorted(parse_qsl(query)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Action, Api, ApiError, Client, Config, Controller, Manager, RequestError
+from kubectl_runtime import Action, Api, ApiError, Client, Config, Controller, Manager, RequestError, predicates
 from kubectl_runtime import await_condition as await_condition_of
 from kubectl_runtime.resources import ConfigMap, Deployment, Secret
 from kubectl_runtime.testing import CRASH, MISSED, STALE, Fault, perturb
@@ -132,21 +132,46 @@ def test_what_is_drawn_at_random_is_no_difference_and_a_secret_is_not_shown() ->
     def build(client: Client) -> Any:
         def reconcile(obj: buggy.Site, ctx: Any) -> Action:
             api = Api.namespaced(ctx.client, Secret, "default")
-            if api.get_opt("a") is None:
-                api.apply(Secret(name="a", data={"password": secrets.token_bytes(), "user": b"hunter2"}),
-                          field_manager="sites")
-            else:
-                api.apply(Secret(name="a", data={"password": secrets.token_bytes(), "user": b"swordfish"}),
-                          field_manager="sites")
+            user = b"hunter2" if api.get_opt("a") is None else b"swordfish"
+            api.apply(Secret(name="a", data={"password": secrets.token_bytes(), "user": user}), field_manager="sites")
+            if obj.status is None:
+                buggy.ready(obj, ctx.client)
+            return Action.await_change()
+
+        return Controller(Api.all(client, buggy.Site), predicate=predicates.generation).bind(reconcile)
+
+    report = perturb(build, buggy.create, faults={CRASH})
+    assert report.first_divergence is not None
+    assert report.first_divergence.difference == ("secrets default/a: data.user has another value",)
+    assert not any(word in str(report) for word in ("hunter2", "swordfish", "aHVudGVyMg", "password"))
+
+
+def test_random_numbers_are_no_difference() -> None:
+    import random
+
+    def build(client: Client) -> Any:
+        def reconcile(obj: buggy.Site, ctx: Any) -> Action:
+            if buggy.maps(ctx.client).get_opt("a") is None:
+                buggy.maps(ctx.client).apply(buggy.child(obj, number=str(random.random())), field_manager="sites")
             buggy.ready(obj, ctx.client)
             return Action.await_change()
 
         return Controller(Api.all(client, buggy.Site)).bind(reconcile)
 
-    report = perturb(build, buggy.create, faults={CRASH, STALE})
-    if not report.ok:
-        assert "password" not in str(report)
-        assert "hunter2" not in str(report)
+    state = random.getstate()
+    report = perturb(build, buggy.create, faults={CRASH})
+    assert report.ok, str(report)
+    assert random.getstate() == state
+
+
+def test_a_process_that_ends_while_it_begins_begins_again() -> None:
+    def build(client: Client) -> Any:
+        buggy.maps(client).apply(ConfigMap(name="settings", data={"a": "b"}), field_manager="sites")
+        return buggy.right(client)
+
+    report = perturb(build, buggy.create, faults={CRASH})
+    assert report.ok, str(report)
+    assert report.writes > 3
 
 
 def test_a_run_that_never_rests_is_given_up() -> None:
@@ -193,6 +218,15 @@ def test_what_cannot_be_played_is_refused_in_words() -> None:
         perturb(lambda client: Controller(Api.all(client, buggy.Site)), story)  # type: ignore[arg-type, return-value]
     with pytest.raises(ValueError, match="no point of a run"):
         perturb(buggy.right, story, only="crash-3")
+    with pytest.raises(ValueError, match="no crash-after-99 in this story: undisturbed the controllers make 3 writes"):
+        perturb(buggy.right, story, only="crash-after-99")
+    with pytest.raises(ValueError, match="that another follows at once"):
+        perturb(buggy.right, story, only="missed-1")
+
+    async def later(client: Client) -> None: ...
+
+    with pytest.raises(RequestError, match="is async"):
+        perturb(buggy.right, later)
 
 
 @pytest.mark.parametrize("text", ["", "crash", "crash-before-0", "crash-before--1", "stale-1 ", "STALE-1", "stale-x"])

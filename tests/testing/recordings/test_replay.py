@@ -23,6 +23,7 @@ from kubectl_runtime import (
     WatcherConfig,
     strip_managed_fields,
 )
+from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.runtime.controller.plan import WatchPlan
 from kubectl_runtime.runtime.flight.flight_recorder import FlightRecorder
@@ -33,6 +34,7 @@ PROGRAM = '''
 """Its create fails the second time: the process ended between the child and the status."""
 from pathlib import Path
 from kubectl_runtime import Action, Api, Controller, Patch
+from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import ConfigMap, Secret
 
 def reconcile(obj, ctx):
@@ -304,3 +306,60 @@ def test_what_the_client_tried_again_is_one_call_of_the_recording(tmp_path: Path
         assert replayed.departures == ()
         assert type(replayed.error).__name__ == ("ApiError" if fault == "status" else "ConnectionFailed")
         assert replayed.alike
+
+
+def test_runs_of_many_threads_are_replayed_each_from_what_it_began_with(tmp_path: Path) -> None:
+    path = tmp_path / "flight"
+
+    def build(client: Client) -> BoundController[ConfigMap]:
+        def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
+            if not obj.name.startswith("m"):
+                return Action.await_change()
+            maps = Api.namespaced(ctx.client, ConfigMap, "default")
+            there = len(ctx.store(ConfigMap).filter(lambda one: one.name.startswith("m")))
+            Api.namespaced(ctx.client, Secret, "default").apply(Secret(name=obj.name), field_manager="test")
+            if "seen" not in obj.labels:
+                obj["metadata"].setdefault("labels", {})["seen"] = "yes"
+                maps.replace(obj)
+            if obj.name == "m7" and "late" in obj.labels:
+                raise RuntimeError(f"one of {there}")
+            return Action.await_change()
+
+        return Controller(Api.all(client, ConfigMap), record=path).owns(Api.all(client, Secret)).bind(reconcile)
+
+    with ApiServer() as server, server.client() as client, build(client).start() as running:
+        running.wait_until_ready(30)
+        maps = Api.namespaced(client, ConfigMap, "default")
+        for number in range(20):
+            maps.create(ConfigMap(name=f"m{number}"))
+        server.requests.wait_for(20, "update", resource="configmaps", timeout=60)
+        maps.patch("m7", Patch.merge({"metadata": {"labels": {"late": "yes"}}}))
+        server.requests.wait_for(41, "patch", resource="secrets", timeout=60)
+    replayed = replay(path, build)
+    assert replayed.recorded == "builtins.RuntimeError: one of 20"
+    assert replayed.same
+    assert replayed.departures == ()
+
+
+def test_answers_that_are_no_json_come_as_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "flight"
+
+    def build(client: Client) -> BoundController[ConfigMap]:
+        def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
+            request = Request("GET", "/healthz", "get", None, "ask whether it is well")
+            raise ValueError(f"it says {ctx.client.request(request).decode()}")
+
+        return Controller(Api.namespaced(client, ConfigMap, "default"), record=path).bind(reconcile)
+
+    simulation = Simulation(1)
+    server = ApiServer(clock=simulation.clock, seed=1)
+    session = requests.Session()
+    session.mount("http://", server.transport())
+    with Client(Config(cluster_url="http://simulated"), session=session, clock=simulation.clock) as client:
+        bound = build(client)
+        simulation.start(bound.controller, bound.reconciler)
+        Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name="a"))
+        simulation.settle(0.001)
+    replayed = replay(path, build)
+    assert replayed.recorded == "builtins.ValueError: it says ok"
+    assert replayed.same
