@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -55,6 +56,10 @@ def test_a_controller_lives_through_the_guides_trial_and_warns_of_the_older_data
             put("new")
             wait_for(a="new")
             server.stop()
+            end = time.monotonic() + LIMIT
+            while (state := running.watch_state) is None or not state.last_error:  # it has met nobody
+                assert time.monotonic() < end, state
+                time.sleep(0.01)
             server.restore(before, rewind=True)
             server.start()
             wait_for(a="old")
