@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -60,6 +60,23 @@ def copied(obj: ConfigMap, ctx: Context[None]) -> Action:
                       data=dict(obj.data or {}))
     Api.namespaced(ctx.client, ConfigMap, obj.namespace).apply(child, field_manager="soak", force=True)
     return Action.await_change()
+
+
+def _shown(obj: ConfigMap | None) -> str:
+    if obj is None:
+        return "nothing"
+    return f"{obj.uid} at {obj.resource_version} of {[owner.uid for owner in obj.owner_references]}"
+
+
+class LastLines(logging.Handler):
+    """What was logged last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: deque[str] = deque(maxlen=200)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.relativeCreated / 1000:.2f} {record.threadName}: {record.getMessage()}")
 
 
 class Server:
@@ -108,6 +125,7 @@ class Soak:
             self.resets, self.stall, self.expire, self.throttle, self.lose_answers, self.fail, self.away, self.restart,
             self.cut, self.rewind]
         self._deck: list[Callable[[], None]] = []
+        self.last = ""
         for number in range(CONTROLLERS):
             self.complete(f"c{number}")
         self.back_up()
@@ -176,6 +194,7 @@ class Soak:
         what = self._deck.pop()
         what()
         self.done[what.__name__] += 1
+        self.last = what.__name__
         with Client(Config(cluster_url=self.server.url, timeout=10)) as passing:
             api = Api.namespaced(passing, ConfigMap, "c0")
             with watch_store(api, watched("parent")), controller_of(passing, "c0", "passing"):
@@ -185,6 +204,18 @@ class Soak:
         self.back_up()
 
     # What has to be
+
+    def around(self, wrong: list[str], client: Client, controllers: list[Running[ConfigMap]]) -> list[str]:
+        """For who looks for the reason: of each object that is wrong what the server has, and what readers see."""
+        found = []
+        for text in wrong[:5]:
+            place, _, name = text.partition(" ")[0].partition("/")
+            for one in (name, f"child-{name}") if name else ():
+                there = Api.namespaced(client, ConfigMap, place).get_opt(one)
+                [controller] = [controller for controller in controllers if controller.name == place]
+                found += [f"{place}/{one}: server {_shown(there)}, {what} {_shown(watch.store.get(one, place))}"
+                          for what, watch in controller._assembly.watches.items()]
+        return found
 
     def wrong(self, client: Client, controllers: list[Running[ConfigMap]]) -> list[str]:
         """What is not as it has to be; parents that were deleted are made again."""
@@ -244,17 +275,25 @@ def run(seconds: float, seed: int, objects: int) -> dict[str, Any]:
                 soak.round(client)
                 wrong = soak.converge(client, controllers)
                 rounds.append(held())
+                LINES.emit(logging.makeLogRecord({"msg": f"round {len(rounds)}: {soak.last}, {len(wrong)} wrong"}))
+            reasons = soak.around(wrong, client, controllers)
         time.sleep(0.2)  # threads that have said their last words need a moment to be gone
         after = held()
     few = max(1, len(rounds) // 4)
     return {"soak": "sockets", "seed": seed, "objects": objects, "rounds": len(rounds), "happened": dict(soak.done),
-            "wrong": wrong, "before": before, "early": middle(rounds[few:2 * few]), "late": middle(rounds[-few:]),
-            "after": after, "threads_left": sorted(thread.name for thread in threading.enumerate())}
+            "wrong": wrong, "around": reasons, "log": list(LINES.lines) if wrong else [], "before": before,
+            "early": middle(rounds[few:2 * few] or rounds), "late": middle(rounds[-few:]), "after": after,
+            "threads_left": sorted(thread.name for thread in threading.enumerate())}
+
+
+LINES = LastLines()
 
 
 def main(seconds: float = 1200, seed: int | None = None, objects: int = 100) -> None:
-    logging.getLogger("kubectl_runtime").addHandler(logging.StreamHandler(open(os.devnull, "w", encoding="utf-8")))  # noqa: SIM115
-    logging.getLogger("kubectl_runtime").propagate = False
+    library = logging.getLogger("kubectl_runtime")
+    library.setLevel(logging.INFO)
+    library.addHandler(LINES)
+    library.propagate = False
     print(json.dumps(run(seconds, random.randrange(1 << 32) if seed is None else seed, objects)), flush=True)
 
 

@@ -24,6 +24,7 @@ from kubectl_runtime.runtime.reflector.overlay import Own
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.reflector.store_state import StoreState
 from kubectl_runtime.runtime.watcher.readers import reader_of
+from kubectl_runtime.runtime.watcher.verifier import Held, Identity
 from kubectl_runtime.runtime.watcher.watch_state import WatchState
 
 K = TypeVar("K")
@@ -130,16 +131,17 @@ class StoreWriter(Generic[K]):
             found, overlay.unseen = overlay.unseen, []
             return found, self._observers
 
-    def as_read(self) -> dict[Key, tuple[str, str]]:
-        """Uid and version of everything that readers see, what this process wrote included."""
+    def held(self) -> dict[Key, Held]:
+        """Uid and version of every object, as stored and as readers see it."""
         with self.state.condition:
-            seen = {key: (record.uid, record.resource_version) for key, record in self.state.records.items()}
-            for key, own in self.state.overlay.entries.items():
-                if own.record is not None:
-                    seen[key] = (own.uid, own.version)
-                elif own.known:
-                    seen.pop(key, None)
-        return seen
+            records, entries = self.state.records, self.state.overlay.entries
+            stored: dict[Key, Identity] = {
+                key: (record.uid, record.resource_version) for key, record in records.items()}
+            held: dict[Key, Held] = {key: (identity, identity) for key, identity in stored.items()}
+            for key, own in entries.items():
+                if own.known:
+                    held[key] = stored.get(key), None if own.record is None else (own.uid, own.version)
+        return held
 
     # Writes of this process
 

@@ -90,7 +90,7 @@ class Watch(Generic[K]):
         self._relist_triggers = relist_triggers
         self._reflector = Reflector(self._writer, relist_triggers=relist_triggers)
         verifier = None if config.verify is None else Verifier(
-            given, config, seconds(config.verify), self._writer.as_read, stop, clock.monotonic())
+            given, config, seconds(config.verify), self._writer.held, stop, clock.monotonic())
         self._driver = WatchDriver(api, config, stop, clock, rng, verifier)
         self._config = config
         self.writes = WatchedWrites(api, config, modify, self._writer)

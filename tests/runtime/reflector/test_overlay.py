@@ -150,6 +150,26 @@ def test_a_write_that_the_watch_passes_over_is_no_more_and_that_is_said_once(
     assert world.events(10) == []
 
 
+def test_a_write_of_which_a_later_list_shows_the_state_before_is_undone_and_that_is_said_once(world: World) -> None:
+    world.write(thing("a", 8))
+    *_, undone = world.list(9, thing("a", 3))
+    assert isinstance(undone, Apply)
+    assert undone.previous is not None
+    assert (undone.obj.resource_version, undone.previous.resource_version) == ("3", "8")
+    assert [type(event).__name__ for event in world.list(10, thing("a", 3))] == ["InitDone"]
+    world.delete("a", "uid-a")
+    *_, back = world.list(11, thing("a", 3))
+    assert isinstance(back, Apply)
+    assert (back.obj.resource_version, world.read("a"), world.pending) == ("3", "3", 0)
+
+
+def test_a_list_that_is_older_than_the_write_or_as_new_undoes_nothing(world: World) -> None:
+    world.write(thing("a", 8))
+    assert [type(event).__name__ for event in world.list(7, thing("a", 3), mark=0)] == ["InitDone"]
+    assert world.pending == 1
+    assert [type(event).__name__ for event in world.list(9, thing("a", 8))] == ["Apply", "InitDone"]
+
+
 def test_a_write_that_the_watch_shows_is_not_passed_over(world: World) -> None:
     world.write(thing("new", 7), "create")
     world.write(thing("a", 8))

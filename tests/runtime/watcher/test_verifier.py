@@ -14,7 +14,9 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.runtime.watcher.verifier import CONFIRM_SECONDS, Identity, Verifier
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
+from kubectl_runtime.runtime.watcher.event import Delete, Event
+from kubectl_runtime.runtime.watcher.verifier import CONFIRM_SECONDS, Held, Verifier
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 from tests.runtime.watcher.test_outages import World
 from tests.runtime.watcher.watch_fakes import page, thing
@@ -46,10 +48,10 @@ class Verified:
     def __init__(self, *records: Record) -> None:
         self.server: Any = Lists(*records)
         self.known = {record.key: record for record in records}
-        self.verifier = Verifier(self.server, WatcherConfig(page_size=2), EVERY, self.identities, StopToken(), 0.0)
+        self.verifier = Verifier(self.server, WatcherConfig(page_size=2), EVERY, self.held, StopToken(), 0.0)
 
-    def identities(self) -> dict[Key, Identity]:
-        return {key: (record.uid, record.resource_version) for key, record in self.known.items()}
+    def held(self) -> dict[Key, Held]:
+        return {key: ((record.uid, record.resource_version),) * 2 for key, record in self.known.items()}
 
     def check(self) -> str:
         return self.verifier.check(self.verifier.due)
@@ -162,3 +164,35 @@ def test_writes_of_this_process_that_a_rewind_undoes_are_found_though_no_event_e
     assert [obj.name for obj in store] == ["made"]
     world.run(200)
     assert [obj.name for obj in store] == ["kept"]
+
+
+def test_a_deletion_by_this_process_whose_event_never_comes_is_found_and_told() -> None:
+    world = World(2, WatcherConfig(verify=60))
+    heard: list[str] = []
+
+    def hear(event: Event[ConfigMap]) -> list[ReconcileRequest]:
+        if isinstance(event, Delete):
+            heard.append(event.obj.name)
+        return []
+
+    def busy_with(number: int) -> None:
+        for other in range(number):
+            world.put("n1", f"other{other}")
+        world.put("n0", "b", "changed")
+
+    [watch, _] = world.watches
+    watch.subscribe(hear, lambda _: None)
+    world.put("n0", "a")
+    world.put("n0", "b")
+    before = world.server.snapshot()
+    busy_with(3)
+    world.run(5)
+    gone = world.go_away()
+    world.server.restore(before, rewind=True)
+    gone.remove()
+    Api.namespaced(world.client, ConfigMap, "n0").delete("a")  # at a version that the watch has passed
+    busy_with(2)  # which brings "b" to the very version that is known
+    assert [obj.name for obj in watch.store] == ["b"]
+    world.run(200)
+    assert heard == ["a"]
+    assert [obj.name for obj in watch.store] == ["b"]
