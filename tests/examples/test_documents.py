@@ -160,7 +160,9 @@ def check(words: list[str], path: Path) -> None:
     elif program == "tox":
         known = re.findall(r"^\[testenv:([\w.-]+)\]", (ROOT / "tox.ini").read_text(), re.MULTILINE)
         assert arguments[:1] == ["run"]
-        assert set(arguments[arguments.index("-e") + 1].split(",")) <= set(known)
+        if arguments[1:]:
+            assert arguments[1] == "-e"
+            assert set(arguments[2].split(",")) <= set(known)
     elif program in ("python", "python3"):
         name = arguments[1 if arguments[0] == "-m" else 0]
         known_module = name == "venv" or (ROOT / name.replace(".", "/")).with_suffix(".py").exists() or (
