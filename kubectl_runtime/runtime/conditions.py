@@ -115,10 +115,10 @@ def is_ingress_provisioned(obj: Any) -> bool:
 def has(kind: str, status: str = "True") -> Condition:
     """`status.conditions` has an entry of type `kind` with this status ("True", "False" or "Unknown", as text): what
     `kubectl wait --for=condition=Ready` waits for. As there, an entry that tells by observedGeneration that it is about
-    an earlier spec does not count. Raises RequestError for what is no text."""
-    if not (isinstance(kind, str) and kind and isinstance(status, str) and status):
-        raise RequestError("has needs the type of a condition, and its status as text: has(\"Ready\"), "
-                           "has(\"Ready\", \"False\")")
+    an earlier spec does not count. Raises RequestError for what is no type, or none of these texts."""
+    if not (isinstance(kind, str) and kind and status in ("True", "False", "Unknown")):
+        raise RequestError('has needs the type of a condition, and its status as the text "True", "False" or '
+                           f'"Unknown": has("Ready"), has("Ready", "False"); not has({kind!r}, {status!r})')
 
     def check(obj: Any) -> bool:
         found = condition_of(obj, kind)

@@ -58,6 +58,13 @@ def links(path: Path) -> list[str]:
 
 
 @each_document
+def test_a_document_is_written_in_the_forms_that_are_looked_at_here(path: Path) -> None:
+    """Fences of backticks at the margin, links with their target beside them."""
+    for other in (r"^[ \t]+```", r"^~~~", r"\]\[", r"^\[[^\]]+\]:", r"<a\s", r"\]\(\s"):
+        assert not re.search(other, prose(path), re.MULTILINE), other
+
+
+@each_document
 def test_links_inside_the_repository_lead_to_a_file_and_a_heading(path: Path) -> None:
     for link in links(path):
         target, _, anchor = link.partition("#")

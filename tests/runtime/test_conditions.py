@@ -128,7 +128,7 @@ def test_what_is_no_condition_cannot_be_combined() -> None:
 
 def test_what_is_no_type_and_status_of_a_condition_is_refused() -> None:
     """An object, above all: a wait for `has` instead of `has("Ready")` would end at once."""
-    for arguments in ((obj_of(Pod),), ("",), ("Ready", True), ("Ready", "")):
+    for arguments in ((obj_of(Pod),), ("",), ("Ready", True), ("Ready", "true"), ("Ready", [])):
         with pytest.raises(RequestError, match="type of a condition"):
             conditions.has(*arguments)  # type: ignore[arg-type]
 
