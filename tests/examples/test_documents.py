@@ -191,3 +191,18 @@ def test_commands_are_ones_that_there_are(path: Path) -> None:
             check(words, path)
         except SystemExit:
             pytest.fail(f"the command line does not take: {shlex.join(words)}")
+
+
+def test_the_workflow_names_files_and_objects_that_there_are() -> None:
+    """actionlint says whether it is one (`tox run -e workflow`); this, whether it fits the example that it deploys."""
+    workflow = yaml.safe_load((ROOT / "examples" / "workflows" / "k3d.yaml").read_text())
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    for path in re.findall(r"(?:examples|tests)/[\w./-]+", " ".join(step["run"] for step in steps)):
+        assert (ROOT / path).exists(), path
+    (image,) = set(re.findall(r"configmapgen:[\d.]+", " ".join(step["run"] for step in steps)))
+    deploy = ROOT / "examples" / "deploy"
+    assert all(image in (deploy / name).read_text() for name in ("deployment.yaml", "Dockerfile"))
+    (crd,) = re.findall(r"crd/(\S+)", " ".join(step["run"] for step in steps))
+    assert crd == yaml.safe_load((deploy / "crd.yaml").read_text())["metadata"]["name"]
+    (check,) = [step["run"] for step in steps if "--check" in step["run"]]
+    command_line("crd").parse_args(shlex.split(check)[1:])
