@@ -9,6 +9,7 @@ exist, to a bool.
     is_crd_established                     a CustomResourceDefinition's condition Established is True
     is_service_loadbalancer_provisioned    a Service of type LoadBalancer has its addresses; other types need none
     is_ingress_provisioned                 an Ingress has its addresses
+    has("Ready"), has("Ready", "False")    its condition of this type has this status, for what is in its spec now
     all_of(a, b, …), any_of(a, b, …), not_(a)
 
 Any function of that shape is a condition as well. These read the object's plain form, so they work for every class of
@@ -109,6 +110,24 @@ def is_service_loadbalancer_provisioned(obj: Any) -> bool:
 def is_ingress_provisioned(obj: Any) -> bool:
     """An Ingress with at least one address, and an IP or a host name in each."""
     return _has_addresses(obj)
+
+
+def has(kind: str, status: str = "True") -> Condition:
+    """`status.conditions` has an entry of type `kind` with this status ("True", "False" or "Unknown", as text): what
+    `kubectl wait --for=condition=Ready` waits for. As there, an entry that tells by observedGeneration that it is about
+    an earlier spec does not count. Raises RequestError for what is no type, or none of these texts."""
+    if not (isinstance(kind, str) and kind and status in ("True", "False", "Unknown")):
+        raise RequestError('has needs the type of a condition, and its status as the text "True", "False" or '
+                           f'"Unknown": has("Ready"), has("Ready", "False"); not has({kind!r}, {status!r})')
+
+    def check(obj: Any) -> bool:
+        found = condition_of(obj, kind)
+        if found.get("status") != status:
+            return False
+        generation = obj.generation or 0
+        return number_of(found, "observedGeneration", otherwise=generation) >= generation
+
+    return Described(f"has({kind})" if status == "True" else f"has({kind}, {status})", check)
 
 
 def all_of(first: Condition, *more: Condition) -> Condition:

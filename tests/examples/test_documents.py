@@ -58,6 +58,15 @@ def links(path: Path) -> list[str]:
 
 
 @each_document
+def test_a_document_is_written_in_the_forms_that_are_looked_at_here(path: Path) -> None:
+    """Fences of backticks at the margin, links with their target beside them."""
+    assert not re.search(r"^[ \t]+```|^~~~", prose(path), re.MULTILINE)
+    without_code = re.sub(r"`[^`\n]*`", "", prose(path))
+    for other in (r"\]\[", r"^\[[^\]]+\]:", r"<a\s", r"\]\(\s"):
+        assert not re.search(other, without_code, re.MULTILINE), other
+
+
+@each_document
 def test_links_inside_the_repository_lead_to_a_file_and_a_heading(path: Path) -> None:
     for link in links(path):
         target, _, anchor = link.partition("#")
@@ -160,7 +169,9 @@ def check(words: list[str], path: Path) -> None:
     elif program == "tox":
         known = re.findall(r"^\[testenv:([\w.-]+)\]", (ROOT / "tox.ini").read_text(), re.MULTILINE)
         assert arguments[:1] == ["run"]
-        assert set(arguments[arguments.index("-e") + 1].split(",")) <= set(known)
+        if arguments[1:]:
+            assert arguments[1] == "-e"
+            assert set(arguments[2].split(",")) <= set(known)
     elif program in ("python", "python3"):
         name = arguments[1 if arguments[0] == "-m" else 0]
         known_module = name == "venv" or (ROOT / name.replace(".", "/")).with_suffix(".py").exists() or (
@@ -180,3 +191,18 @@ def test_commands_are_ones_that_there_are(path: Path) -> None:
             check(words, path)
         except SystemExit:
             pytest.fail(f"the command line does not take: {shlex.join(words)}")
+
+
+def test_the_workflow_names_files_and_objects_that_there_are() -> None:
+    """actionlint says whether it is one (`tox run -e workflow`); this, whether it fits the example that it deploys."""
+    workflow = yaml.safe_load((ROOT / "examples" / "workflows" / "k3d.yaml").read_text())
+    steps = [step for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    for path in re.findall(r"(?:examples|tests)/[\w./-]+", " ".join(step["run"] for step in steps)):
+        assert (ROOT / path).exists(), path
+    (image,) = set(re.findall(r"configmapgen:[\d.]+", " ".join(step["run"] for step in steps)))
+    deploy = ROOT / "examples" / "deploy"
+    assert all(image in (deploy / name).read_text() for name in ("deployment.yaml", "Dockerfile"))
+    (crd,) = re.findall(r"crd/(\S+)", " ".join(step["run"] for step in steps))
+    assert crd == yaml.safe_load((deploy / "crd.yaml").read_text())["metadata"]["name"]
+    (check,) = [step["run"] for step in steps if "--check" in step["run"]]
+    command_line("crd").parse_args(shlex.split(check)[1:])

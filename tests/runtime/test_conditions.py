@@ -26,6 +26,11 @@ def addresses(kind: Any, *entries: dict[str, str], spec: Any = None) -> Any:
     return obj_of(kind, {"loadBalancer": {"ingress": list(entries)}}, spec)
 
 
+def with_ready(observed: int | None) -> Any:
+    entry = {"type": "Ready", "status": "True", "observedGeneration": observed}
+    return obj_of(Pod, {"conditions": [entry]}, generation=2)
+
+
 BALANCED = {"type": "LoadBalancer"}
 CASES: dict[str, tuple[Condition, list[Any], list[Any]]] = {
     "a CRD that is established": (
@@ -58,6 +63,14 @@ CASES: dict[str, tuple[Condition, list[Any], list[Any]]] = {
         conditions.is_ingress_provisioned,
         [addresses(Ingress, {"ip": "10.0.0.1"}), addresses(Ingress, {"hostname": "h"})],
         [addresses(Ingress), addresses(Ingress, {"ip": ""}), obj_of(Ingress), obj_of(Ingress, {"loadBalancer": {}})]),
+    "what is Ready": (
+        conditions.has("Ready"),
+        [with_condition(Pod, "Ready", "True"), with_ready(2), with_ready(None)],
+        [with_condition(Pod, "Ready", "False"), with_condition(Pod, "Ready", ""), with_ready(1), obj_of(Pod)]),
+    "what has failed to be": (
+        conditions.has("Ready", "False"),
+        [with_condition(Pod, "Ready", "False")],
+        [with_condition(Pod, "Ready", "True"), with_condition(Pod, "ready", "False"), obj_of(Pod)]),
     "anything that exists": (conditions.is_created, [obj_of(Pod)], []),
 }
 
@@ -113,9 +126,17 @@ def test_what_is_no_condition_cannot_be_combined() -> None:
                 combine(no_condition)  # type: ignore[operator]
 
 
+def test_what_is_no_type_and_status_of_a_condition_is_refused() -> None:
+    """An object, above all: a wait for `has` instead of `has("Ready")` would end at once."""
+    for arguments in ((obj_of(Pod),), ("",), ("Ready", True), ("Ready", "true"), ("Ready", [])):
+        with pytest.raises(RequestError, match="type of a condition"):
+            conditions.has(*arguments)  # type: ignore[arg-type]
+
+
 def test_each_has_a_name_that_messages_can_use() -> None:
     combined = conditions.all_of(conditions.is_created, conditions.not_(conditions.is_deleted("u")))
     assert name_of(combined) == str(combined) == "all_of(is_created, not_(is_deleted(u)))"
+    assert [str(conditions.has("Ready")), str(conditions.has("Ready", "False"))] == ["has(Ready)", "has(Ready, False)"]
     assert name_of(lambda _: True).startswith("the lambda in test_conditions.py, line ")
     assert name_of(Ready()) == "Ready"
 

@@ -21,8 +21,6 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-DATA = ("kubectl_runtime/py.typed", "kubectl_runtime/apiserver/schemas/definitions.json.gz",
-        "kubectl_runtime/apiserver/kinds/typed/types.json.gz", "kubectl_runtime/runtime/observe/dashboard.json")
 NAMES = """
 import kubectl_runtime
 missing = [name for name in kubectl_runtime.__all__ if getattr(kubectl_runtime, name) is None]
@@ -54,12 +52,12 @@ def built(place: Path) -> Path:
 
 
 def check_contents(wheel: Path) -> None:
+    """Everything in the package's folders is in the wheel, `py.typed` and data included, and nothing else."""
     names = zipfile.ZipFile(wheel).namelist()
-    missing = [name for name in DATA if name not in names]
-    sources = {str(path.relative_to(ROOT)) for path in (ROOT / "kubectl_runtime").rglob("*.py")}
-    missing += sorted(sources - set(names))
-    if missing:
-        sys.exit(f"the wheel lacks {missing}")
+    files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "kubectl_runtime").rglob("*")
+             if path.is_file() and "__pycache__" not in path.parts}
+    if missing := sorted({"kubectl_runtime/py.typed", *files} - set(names)):
+        sys.exit(f"the wheel lacks {missing}: a file that is no module has to be named in setup.cfg, package_data")
     foreign = [name for name in names if not name.startswith(("kubectl_runtime/", "kubectl_runtime-"))]
     if foreign:
         sys.exit(f"the wheel has {foreign}")

@@ -1,0 +1,61 @@
+"""What the package says of itself is true: which Pythons, what it brings along, and which version this is."""
+from __future__ import annotations
+
+import re
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+from kubectl_runtime import __version__
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+FOR_CONTRIBUTORS = {"test", "lint"}
+"""Extras that no user installs."""
+
+
+def read(name: str) -> ConfigParser:
+    parser = ConfigParser(interpolation=None)
+    parser.read(ROOT / name)
+    return parser
+
+
+SETUP, TOX = read("setup.cfg"), read("tox.ini")
+
+
+def words(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().splitlines() if line.strip()]
+
+
+def packages(text: str) -> list[str]:
+    return [re.split(r"[^\w.-]", line)[0] for line in words(text)]
+
+
+def test_each_python_that_is_promised_is_tested_and_the_oldest_is_the_least_that_is_required() -> None:
+    promised = sorted(int(minor) for minor in re.findall(r"Python :: 3\.(\d+)$", SETUP["metadata"]["classifiers"],
+                                                         re.MULTILINE))
+    tested = {int(minor) for minor in re.findall(r"\bpy3(\d+)\b", TOX["tox"]["env_list"])}
+    assert set(promised) <= tested
+    assert SETUP["options"]["python_requires"] == f">=3.{promised[0]}"
+
+
+@pytest.mark.parametrize("package", sorted({*packages(SETUP["options"]["install_requires"]), *(
+    package for extra, text in SETUP["options.extras_require"].items() if extra not in FOR_CONTRIBUTORS
+    for package in packages(text))}))
+def test_the_readme_says_once_what_a_dependency_is_there_for(package: str) -> None:
+    table = README.partition("## What it brings along")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if re.search(rf"(?<![\w-]){re.escape(package)}(?![\w-])",
+                                                            line.split("|")[1] if line.startswith("|") else "")]
+    assert len(rows) == 1
+    assert README.count(f"| {package}") <= 1
+
+
+def test_the_changelog_knows_the_version_and_has_the_usual_form() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    versions = re.findall(r"^## \[(.+)\] - (\d{4}-\d\d-\d\d|unreleased|never released)$", text, re.MULTILINE)
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        f"## [{version}] - {date}" for version, date in versions]
+    assert versions[0][0] == __version__
+    kinds = set(re.findall(r"^### (.+)$", text, re.MULTILINE))
+    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
