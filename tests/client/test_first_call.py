@@ -153,6 +153,40 @@ def test_first_calls_from_many_threads_at_once_share_one_wire() -> None:
     assert said == "16 1"
 
 
+def test_a_client_that_is_closed_amid_its_first_call_opens_no_connection_any_more() -> None:
+    with WireServer(GOOD) as server:
+        said = python("""
+            import importlib.abc
+            from kubectl_runtime import Api, Client, Config, TransportError
+            from kubectl_runtime.resources import ConfigMap
+            client = Client(Config(cluster_url=sys.argv[1]))
+            amid, closed, errors = threading.Event(), threading.Event(), []
+
+            class Slow(importlib.abc.MetaPathFinder):
+                def find_spec(self, name, path, target=None):
+                    if name == "urllib3":
+                        amid.set()
+                        closed.wait(10)
+
+            def call():
+                try:
+                    Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name="a"))
+                except TransportError as error:
+                    errors.append(str(error))
+
+            sys.meta_path.insert(0, Slow())
+            thread = threading.Thread(target=call)
+            thread.start()
+            assert amid.wait(10)
+            client.close()
+            closed.set()
+            thread.join()
+            print("the client was closed" in errors[0])
+        """, server.url)
+        assert server.requests == []
+    assert said == "True"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.parametrize("called", [False, True], ids=["unused", "used"])
 def test_a_child_of_a_fork_makes_a_first_call_of_its_own(called: bool) -> None:
