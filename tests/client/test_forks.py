@@ -97,6 +97,24 @@ def test_a_lock_that_another_thread_held_at_the_fork_holds_up_no_call_of_the_chi
         """, server.url)
 
 
+def test_a_new_certificate_in_the_child_closes_nothing_of_the_parents() -> None:
+    with WireServer(GOOD) as server:
+        python("""
+            from kubectl_runtime.client.config.auth import ClientCertificate
+            api.get("a")
+            parents = client._carriers.current("")
+
+            def child():
+                client._carriers.use_certificate(ClientCertificate(b"certificate", b"key"))
+                assert client._carriers.current("") is not parents
+                assert parents.calls._pool.pool is not None, "closed"
+                api.get("b")
+
+            forked(child)
+            assert client._carriers.current("") is parents
+        """, server.url)
+
+
 def test_watches_of_the_child_take_their_turn_although_one_of_the_parent_was_at_it() -> None:
     with WireServer(GOOD) as server:
         python("""

@@ -7,9 +7,9 @@
     any       a fork                      in the child as `made`, with nothing of the parent's
     any       closed                      calls raise TransportError
 
-Importing requests and urllib3 is two thirds of what a process with a client costs to start (0.15 of 0.25 s of CPU), and
-a program that answers `--help`, or waits for its lease, calls nobody. So all that needs them stands in client/wire, and
-is imported here alone.
+Importing requests and urllib3 is most of what a process with a client would cost to start (0.15 of 0.25 s of CPU), and
+a program that prints its help, or refuses its arguments, calls nobody. So all that needs them stands in client/wire,
+which is imported here alone.
 """
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ class Carriers:
         """Set when the client is closed; another one in the child of a fork."""
         given = session is not None or through_session
         if given:  # and with it requests, which had to be imported for that
-            from kubectl_runtime.client.wire.session import rules_with
+            with unforked():
+                from kubectl_runtime.client.wire.session import rules_with
 
             self.rules = rules_with(session, config, connections=connections, through_session=through_session)
         else:
@@ -69,21 +70,19 @@ class Carriers:
 
     def current(self, operation: str) -> RequestsCarrier:
         """What carries a call now. Blocks while requests is imported, for the first one."""
-        if self.closing.is_set():
-            raise ConnectionFailed(f"{operation}: the client was closed", Failure(sent=False, permanent=True))
         present = self._present
-        if present.carrier is None or present.process != os.getpid():
-            return self._first()
+        if (present.carrier is None or present.process != os.getpid()) and not self.closing.is_set():
+            present = self._first()
+        if self.closing.is_set() or present.carrier is None:
+            raise ConnectionFailed(f"{operation}: the client was closed", Failure(sent=False, permanent=True))
         return present.carrier
 
-    def _first(self) -> RequestsCarrier:
+    def _first(self) -> _Present:
         with self._change:
             present = self._present
             if present.carrier is None or present.process != os.getpid():
                 self._replace(present.certificate)
-            carrier = self._present.carrier
-            assert carrier is not None
-            return carrier
+            return self._present
 
     def _replace(self, certificate: ClientCertificate | None) -> None:
         """Have `certificate` used, in this process. The caller holds the lock."""
@@ -96,9 +95,12 @@ class Carriers:
         elif before.carrier is None and before.certificate == certificate:
             tls = before.tls
         tls = tls or self.rules.tls(certificate)
-        self._present = _Present(os.getpid(), certificate, tls, self._made(tls))
+        carrier = self._made(tls)
+        self._present = _Present(os.getpid(), certificate, tls, carrier)
         if before.carrier is not None and before.process == os.getpid():
             before.carrier.close()
+        if self.closing.is_set():  # meanwhile, when this one was not there to be closed
+            carrier.close()
 
     def _made(self, tls: TlsSource | None) -> RequestsCarrier:
         with unforked():

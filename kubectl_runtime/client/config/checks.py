@@ -84,17 +84,17 @@ def checked_url(url: str, origin: str, *, tls: bool) -> str:
         raise ConfigError(f"{origin}: the server URL must look like https://host:port/path")
     if parts.username is not None:
         raise ConfigError(f"{origin}: the server URL holds a user name: use username= and password=")
-    if not _is_host(parts.hostname, url):
+    if not _is_host(parts.hostname, url, bracketed="[" in parts.netloc):
         raise ConfigError(f"{origin}: the server URL must look like https://host:port/path, "
                           "and its host is a name or an address") from None
     return parts.scheme + url[len(parts.scheme):]
 
 
-def _is_host(host: str, url: str) -> bool:
+def _is_host(host: str, url: str, *, bracketed: bool) -> bool:
     """Whether urllib3 and the system will take the host of `url` for one."""
     try:
         host.encode("idna")  # as connecting will: labels have a length
-        if ":" in host and "%" not in host:
+        if bracketed and "%" not in host:
             return ipaddress.ip_address(host).version == 6
     except ValueError:  # a UnicodeError is one
         return False

@@ -39,6 +39,7 @@ def rules_with(session: requests.Session | None, config: Config, *, connections:
     ConfigError for settings that cannot work."""
     if session is None:
         session = requests.Session()
+    _check(session)
     rules = WireRules.of(config, connections=connections, trust_env=session.trust_env,
                          proxy=select_proxy(config.cluster_url, session.proxies) if session.proxies else None)
     defaults = default_headers()
@@ -50,12 +51,34 @@ def rules_with(session: requests.Session | None, config: Config, *, connections:
     rules.hooks = tuple(_listed(session.hooks.get("response")))
     if rules.config.withholds_credentials:
         _withhold_credentials(rules)
-    mounted = session.get_adapter(config.cluster_url)
+    try:
+        mounted = session.get_adapter(config.cluster_url)
+    except requests.exceptions.InvalidSchema:
+        raise ConfigError(f"the session has no adapter for {config.cluster_url}: mount one, or leave requests' own "
+                          "where they are") from None
     if through_session or not _is_default(mounted):
         rules.mounted, rules.arguments = mounted, _arguments(session, rules)
     else:
         rules.certificate = _certificate(session)
     return rules
+
+
+def _check(session: requests.Session) -> None:
+    """Raises ConfigError for what is no session, or holds what requests itself would fail on, at the first call."""
+    if not isinstance(session, requests.Session):
+        raise ConfigError(f"session= takes a requests.Session, not {_kind(session)}")
+    verify, cert, auth = session.verify, session.cert, session.auth
+    if verify is not None and not isinstance(verify, bool | str | os.PathLike):
+        raise ConfigError(f"the session's verify is True, False or a path, not {_kind(verify)}")
+    if not (cert is None or isinstance(cert, str | os.PathLike) or (isinstance(cert, tuple) and len(cert) == 2)):
+        raise ConfigError(f"the session's cert is a path, or a pair of certificate and key, not {_kind(cert)}")
+    if not (auth is None or callable(auth) or (isinstance(auth, tuple) and len(auth) == 2)):
+        raise ConfigError(f"the session's auth is a pair of name and password or a function, not {_kind(auth)}")
+
+
+def _kind(value: object) -> str:
+    """What a value is, without showing it: it may be a credential."""
+    return f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
 
 
 def _withhold_credentials(rules: WireRules) -> None:

@@ -166,6 +166,24 @@ def test_a_missing_bundle_or_certificate_of_the_session_is_named(tmp_path: Path)
         Client(Config(cluster_url=URL), session=session)
 
 
+@pytest.mark.parametrize(("wrong", "said"), [
+    ({"verify": 5}, "verify"), ({"cert": ("geheim",)}, "cert"), ({"cert": ["a", "b"]}, "cert"),
+    ({"auth": "geheim"}, "auth"), ({"auth": ("u", "geheim", "x")}, "auth"), ({"adapters": {}}, "adapter")])
+def test_what_requests_would_fail_on_is_refused_when_the_client_is_made(wrong: dict[str, Any], said: str) -> None:
+    session = requests.Session()
+    for name, value in wrong.items():
+        setattr(session, name, value)
+    with pytest.raises(ConfigError, match=f"session.*{said}") as error:
+        Client(Config(cluster_url=URL), session=session)
+    assert "geheim" not in str(error.value)
+
+
+@pytest.mark.parametrize("wrong", ["x", 5, requests.Session, requests])
+def test_what_is_no_session_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"takes a requests\.Session"):
+        Client(Config(cluster_url=URL), session=wrong)
+
+
 def test_requests_own_adapter_is_replaced_and_a_mounted_one_is_used() -> None:
     class Mine(HTTPAdapter):
         used = 0
