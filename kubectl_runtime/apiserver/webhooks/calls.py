@@ -90,15 +90,12 @@ def denied(hook: Hook, status: Object) -> errors.StatusError:
     seconds = (status.get("details") or {}).get("retryAfterSeconds")
     if seconds:
         error.headers.append(("Retry-After", str(seconds)))
-    error.from_webhook = True
     return error
 
 
 def failed(ctx: RequestContext, hook: Hook, error: CallingFailed) -> errors.StatusError | None:
     """What a failed call means: the refusal, or None if it is ignored."""
     if hook.fails_closed:
-        refusal = errors.internal(str(error))
-        refusal.from_webhook = True
-        return refusal
+        return errors.internal(str(error))
     log.warning("%s %s: %s: ignored, as its failurePolicy says", ctx.request.method, ctx.request.path, error)
     return timed_out() if time_left(ctx) <= 0 else None
