@@ -131,6 +131,7 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
         meta = obj["metadata"]
     admit_create(ctx, meta)
     if ctx.hooks:
+        strategy.admit(obj, ctx)
         obj = admitted(ctx, CREATE, obj, None)
         check_namespace(ctx, obj)
     admit_write(ctx, obj, None)
