@@ -118,7 +118,7 @@ def request_form(ctx: RequestContext, version: Version) -> Object:
 
 def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Version:
     """Store a new object that has been decoded; `applied` if it has its managedFields already."""
-    strategy, meta = ctx.type.strategy, obj["metadata"]
+    strategy, meta, asks = ctx.type.strategy, obj["metadata"], bool(ctx.hooks)
     check_namespace(ctx, obj)
     for key in NOT_ON_CREATE:
         meta.pop(key, None)
@@ -130,7 +130,8 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
         obj = with_managers(ctx, None, obj, "")
         meta = obj["metadata"]
     admit_create(ctx, meta)
-    if ctx.hooks:
+    if asks:
+        strategy.admit(obj, ctx)
         obj = admitted(ctx, CREATE, obj, None)
         check_namespace(ctx, obj)
     admit_write(ctx, obj, None)
@@ -145,7 +146,7 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
         raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)
     ctx.warnings += metadata.warnings(meta, None, ctx.type) + strategy.warnings(obj, None)
     partial = strategy.canonicalize(obj, ctx)
-    if ctx.hooks:
+    if asks:
         approved(ctx, CREATE, shown(ctx, obj), None, lambda: strategy.validate_create(obj, ctx))
     sent = _sent_version(meta.pop("resourceVersion", ""))
     if sent and posted and not ctx.dry_run:
@@ -205,12 +206,12 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     The answer is the stored version: the current one if nothing changed. If the change removed the last finalizer of a
     deleted object, the object is gone and the answer shows it as the client wanted it, with its last resourceVersion.
     """
-    strategy = ctx.type.strategy
+    strategy, asks = ctx.type.strategy, bool(ctx.hooks)
     ctx.warnings += metadata.tidy_owners(new["metadata"], patched=ctx.request.method == "PATCH")
     if not applied:
         new = with_managers(ctx, old, new, subresource)
-    asked = json_copy(old) if ctx.hooks else old
-    if ctx.hooks and view is None:
+    asked = json_copy(old) if asks else old
+    if asks and view is None:
         new = admitted(ctx, UPDATE, new, asked)
     _check_version(ctx, current, new["metadata"])
     check_namespace(ctx, new)
@@ -228,7 +229,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     meta["resourceVersion"] = str(current.rv)
     new.pop("kind", None)
     new.pop("apiVersion", None)
-    if ctx.hooks:
+    if asks:
         seen = view or (lambda obj: obj)
         approved(ctx, UPDATE, seen(shown(ctx, new)), seen(asked),
                  lambda: strategy.validate_update(new, before, subresource, ctx))
