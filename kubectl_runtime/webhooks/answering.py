@@ -72,7 +72,11 @@ def admission_answer(handler: Admission[Any], verb: Verb, body: bytes, where: st
         answer = answer.with_warnings(*warnings)
     if request.audit_annotations:
         answer = answer.with_audit_annotations(request.audit_annotations)
-    return answer.into_review(review).encode()
+    try:
+        return answer.into_review(review).encode()
+    except (KubeError, ValueError) as error:  # a text that is no Unicode, say
+        said = _failed(f"{where}: {request!r}", error)
+        return _refused(AdmissionResponse.of(review.request), said, 500).into_review(review).encode()
 
 
 def conversion_answer(converter: Converts, body: bytes, where: str) -> bytes:
@@ -91,7 +95,7 @@ def conversion_answer(converter: Converts, body: bytes, where: str) -> bytes:
         return response.success(converted).into_review(review).encode()
     except KubeError as error:
         log.warning("%s: %s", where, error)
-        return response.failure(str(error)).into_review(review).encode()
+        return response.failure(_unicode(str(error))).into_review(review).encode()
     except BaseException as error:  # noqa: BLE001 - a defect of the converter's must not end the server
         return response.failure(_failed(where, error), code=500).into_review(review).encode()
 
@@ -161,6 +165,11 @@ def _changes(changed: Any, request: AdmissionRequest[Any], where: str) -> list[d
 def _received(request: AdmissionRequest[Any]) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.json.decode(request.review.raw_object or b"{}")
     return found
+
+
+def _unicode(text: str) -> str:
+    """`text` as it can be sent, whatever is in it."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _wrong(text: str) -> NoReturn:

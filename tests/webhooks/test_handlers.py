@@ -119,6 +119,16 @@ def test_a_refusal_has_its_reason_its_code_and_kubernetes_word_for_it() -> None:
     assert passed == {"uid": passed["uid"], "allowed": True, "auditAnnotations": {"containers": "2"}}
 
 
+@pytest.mark.parametrize("name", ["unicode", "text"])
+def test_what_cannot_be_sent_is_a_failure_and_answered_as_one(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    found = answer("validate", review(pod(name)))
+    assert (found["allowed"], found["status"]["code"]) == (False, 500)
+    assert f"<CREATE pods shop/{name}> failed" in caplog.text
+    for wrong in (lambda: Denied(ValueError("x")), lambda: request(review(pod()), Pod).warn(5)):  # type: ignore[arg-type]
+        with pytest.raises(RequestError, match="is a text, not"):
+            wrong()
+
+
 @pytest.mark.parametrize("code", [0, 200, 302, 399, 600, "403", None])
 def test_a_refusal_with_a_code_that_is_none_is_a_mistake(code: Any) -> None:
     with pytest.raises(RequestError, match="400 to 599"):

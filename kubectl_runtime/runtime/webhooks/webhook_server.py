@@ -68,6 +68,17 @@ class WebhookServer:
 
         Raises RequestError for what makes no sense. Nothing is read or sent before `start`.
         """
+        given: Any = app
+        if not callable(given) or isinstance(given, type):
+            raise RequestError(f"a WebhookServer serves a WSGI application, not {given!r}: "
+                               'webhooks.application({"/quota": Quota()})')
+        wanted: Any = certificates
+        if not isinstance(wanted, str | os.PathLike | SelfSigned):
+            raise RequestError(f"certificates={wanted!r} is neither a folder nor SelfSigned()")
+        if not isinstance(port, int) or not 0 <= port <= 65535:
+            raise RequestError(f"port={port!r} is no port")
+        if not seconds(limit) > 0:
+            raise RequestError(f"limit must be more than 0 seconds, not {limit}")
         if configuration is not None:
             if client is None or not isinstance(app, Application):
                 raise RequestError("configuration= needs a client, and an application of webhooks.application")
@@ -232,6 +243,7 @@ class WebhookServer:
                 log.warning("%s", self._not_applied)
             else:
                 self._not_applied = ""
+                log.info("%s: the configurations called %s are applied", self.name, self._configuration)
                 return
             self._end.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
