@@ -28,6 +28,8 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, secon
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.scope import CallScope
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.requests.rights import Right
+from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.usercode import described, guarded_logger
 from kubectl_runtime.runtime.webhooks.apply_webhooks import apply_webhooks
@@ -50,6 +52,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds between two attempts to apply the configurations, doubling."""
 LONGEST_LOOK = 60.0
 """Seconds between two looks whether the certificate is to be renewed: a machine that was suspended wakes late."""
+
+
+_DEFINITIONS = CustomResourceDefinition.api_resource.plural
 
 
 class WebhookServer:
@@ -125,6 +130,17 @@ class WebhookServer:
         if self._listener is None:
             return f"{self.name} does not listen"
         return self._not_applied or ("" if self._bundles is None else self._bundles.why_not_ready())
+
+    def rights(self) -> list[Right]:
+        """What its client has to be allowed: to keep the authority where it belongs, to apply the configurations."""
+        verbs: list[str] = []
+        if self._client is not None and isinstance(self._wanted, SelfSigned):
+            verbs = ["list", "watch", "patch"]
+        if self._configuration is not None:
+            verbs = [*dict.fromkeys([*verbs, "get", "create", "patch"])]
+        found = [Right(kind.api_resource.group, kind.api_resource.plural, verb)
+                 for kind in _callers_of(self._app) for verb in verbs]
+        return [one for one in found if one.verb != "create" or one.resource != _DEFINITIONS]
 
     def start(self) -> None:
         """Listen, and return. Raises OSError when the address is taken or not this host's, ConfigError for files that
