@@ -147,6 +147,20 @@ def test_what_a_handler_raises_refuses_with_500_and_is_logged(name: str, caplog:
     assert f"/broken/validate: <CREATE pods shop/{name}> failed" in record.getMessage()
 
 
+def test_an_object_that_the_handler_looked_up_is_not_the_fault_of_whoever_asks() -> None:
+    class LooksUp(Admission[Pod]):
+        def validate(self, request: AdmissionRequest[Pod]) -> None:
+            _ = Pod.from_dict({**pod("other"), "spec": "none"}).spec
+
+        def mutate(self, request: AdmissionRequest[Pod]) -> None:
+            request.object.metadata.labels = {}
+
+    app = application({"/looks": LooksUp()})
+    assert response(app.answer("/looks/validate", review(pod()))[1])["status"]["code"] == 500
+    # and what a deletion brings may be changed by whoever reads it
+    assert response(app.answer("/looks/mutate", review(None, stored(pod())))[1])["allowed"]
+
+
 @pytest.mark.parametrize(("name", "why"), [("dict", "mutate returned dict"), ("made", "made here")])
 def test_what_mutate_must_not_return_is_refused(name: str, why: str, caplog: pytest.LogCaptureFixture) -> None:
     assert answer("mutate", review(pod(name)))["status"]["code"] == 500
