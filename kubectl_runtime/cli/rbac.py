@@ -1,6 +1,7 @@
 """`kubectl-runtime rbac MODULE:NAME [--recorded FILE]`: the rights that an operator needs, as YAML.
 
     watches            list and watch of what the controllers say they watch
+    webhooks           what a WebhookServer of a Manager needs for its configurations and its authority
     an election        its Lease, of a Manager that has one or with --leader-elect
     a sharding         the Leases of a Manager's shards and replicas; the latter's names are made up by each
     --recorded FILE    what reconcilers asked for while tests ran: `pytest --kube-record-rights FILE`
@@ -32,6 +33,7 @@ from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.manager.manager import Manager
 from kubectl_runtime.runtime.sharding.sharding import Sharding
 from kubectl_runtime.runtime.watcher.watch_api import apis_of
+from kubectl_runtime.runtime.webhooks.webhook_server import WebhookServer
 from kubectl_runtime.testing.rights_recorder import Recorded
 
 _LEASES = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
@@ -79,6 +81,8 @@ def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
         name = options.name or plans[0].name
         namespace = options.namespace or name
         rights = [right for plan in plans for right in _watched(plan)]
+        servers = made.servers if isinstance(made, Manager) else ()
+        rights += [right for server in servers if isinstance(server, WebhookServer) for right in server.rights()]
         if options.recorded is not None:
             rights += _recorded(options.recorded, rights)
     account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}

@@ -5,7 +5,8 @@
 
     the handler returns                 allowed, with the patch that its change makes
     Denied(reason, code)                denied: reason and code
-    DecodeError                         denied, 400: the object is not what its class says; path and expectation
+    DecodeError of the request's        denied, 400: the object is not what its class says; path and expectation
+    own objects
     anything else, SystemExit too       denied, 500, without the exception's text, which is in the log: who sends a Pod
                                         need not see what the webhook knows
     what is no review                   BadReview: there is no uid to answer to
@@ -24,6 +25,7 @@ from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
 from kubectl_runtime.core.meta.gvk import split_api_version
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
+from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects import admission, conversion
 from kubectl_runtime.core.objects.admission import AdmissionResponse, AdmissionReview
 from kubectl_runtime.core.objects.conversion import ConversionRequest, ConversionResponse, ConversionReview
@@ -72,7 +74,11 @@ def admission_answer(handler: Admission[Any], verb: Verb, body: bytes, where: st
         answer = answer.with_warnings(*warnings)
     if request.audit_annotations:
         answer = answer.with_audit_annotations(request.audit_annotations)
-    return answer.into_review(review).encode()
+    try:
+        return answer.into_review(review).encode()
+    except (KubeError, ValueError) as error:  # a text that is no Unicode, say
+        said = _failed(f"{where}: {request!r}", error)
+        return _refused(AdmissionResponse.of(review.request), said, 500).into_review(review).encode()
 
 
 def conversion_answer(converter: Converts, body: bytes, where: str) -> bytes:
@@ -91,7 +97,7 @@ def conversion_answer(converter: Converts, body: bytes, where: str) -> bytes:
         return response.success(converted).into_review(review).encode()
     except KubeError as error:
         log.warning("%s: %s", where, error)
-        return response.failure(str(error)).into_review(review).encode()
+        return response.failure(_unicode(str(error))).into_review(review).encode()
     except BaseException as error:  # noqa: BLE001 - a defect of the converter's must not end the server
         return response.failure(_failed(where, error), code=500).into_review(review).encode()
 
@@ -118,11 +124,16 @@ def _decided(handler: Admission[Any], verb: Verb, request: AdmissionRequest[Any]
         return answer.with_patch(operations) if operations else answer
     except Denied as error:
         return _refused(answer, error.reason, error.code)
-    except DecodeError as error:
-        log.info("%s: %r: %s", where, request, error)
-        return _refused(answer, str(error), 400)
     except BaseException as error:  # noqa: BLE001 - a defect of the handler's must not end the server
+        if isinstance(error, DecodeError) and _is_own(error.ref, request.review):
+            log.info("%s: %r: %s", where, request, error)
+            return _refused(answer, str(error), 400)
         return _refused(answer, _failed(f"{where}: {request!r}", error), 500)
+
+
+def _is_own(ref: ObjectRef | None, review: admission.AdmissionRequest) -> bool:
+    """Whether what cannot be decoded came with the request, and is none of the objects that a handler looks up."""
+    return ref is None or (ref.resource.gvk == review.kind and ref.name == review.name)
 
 
 def _refused(answer: AdmissionResponse, reason: str, code: int) -> AdmissionResponse:
@@ -143,8 +154,8 @@ def _changes(changed: Any, request: AdmissionRequest[Any], where: str) -> list[d
     obj = request.read_object
     if changed is None:
         # Whether it was looked at can be told at once; whether that changed it, only by comparing.
-        if obj is not None and obj.to_record(named=False) is not obj.record and patch_between(_received(request),
-                                                                                              obj.to_dict()):
+        if (obj is not None and request.operation in WITH_CONTENT and obj.to_record(named=False) is not obj.record
+                and patch_between(_received(request), obj.to_dict())):
             log.warning("%s: %r: mutate changed the object and returned None, so it stays as it was: return it", where,
                         request)
         return []
@@ -159,8 +170,13 @@ def _changes(changed: Any, request: AdmissionRequest[Any], where: str) -> list[d
 
 
 def _received(request: AdmissionRequest[Any]) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(request.review.raw_object or b"{}")
+    found: dict[str, Any] = msgspec.json.decode(request.review.raw_object)
     return found
+
+
+def _unicode(text: str) -> str:
+    """`text` as it can be sent, whatever is in it."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _wrong(text: str) -> NoReturn:

@@ -55,12 +55,17 @@ class Application:
             _check_mount(mount)
             if isinstance(handler, Admission):
                 for path, answer in _admission_routes(mount, handler):
-                    self._routes[path] = (answer, limit)
+                    self._add(path, answer, limit)
             elif callable(getattr(handler, "convert", None)) and not isinstance(handler, type):
-                self._routes[mount] = (partial(conversion_answer, handler, where=mount), CONVERSION_LIMIT)
+                self._add(mount, partial(conversion_answer, handler, where=mount), CONVERSION_LIMIT)
             else:
                 given = f"the class {handler.__name__}: make an object" if isinstance(handler, type) else repr(handler)
                 raise RequestError(f"{mount}: an Admission or a Conversion is served, not {given}")
+
+    def _add(self, path: str, answer: Answer, limit: int) -> None:
+        if path in self._routes:
+            raise RequestError(f"two webhooks would be served at {path}")
+        self._routes[path] = (answer, limit)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -114,8 +119,8 @@ class Application:
         said = environ.get("CONTENT_LENGTH") or ""
         if not (said.isascii() and said.isdigit()):
             return _status(411, "a review comes with its Content-Length")
-        length = int(said)
-        if length > found[1]:
+        length = int(said[:19])
+        if length > found[1] or len(said) > 18:
             return _too_large(found[1])
         try:
             body = environ["wsgi.input"].read(length) if length > 0 else b""

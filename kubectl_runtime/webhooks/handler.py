@@ -37,8 +37,12 @@ class Denied(KubeError):
     """Raised by a webhook: the request is refused, and the person sees `reason`."""
 
     def __init__(self, reason: str, code: int = 403) -> None:
-        """`code`: the HTTP status of the answer, from 400 to 599. Raises RequestError for another one."""
+        """`code`: the HTTP status of the answer, from 400 to 599. Raises RequestError for another one, and for a
+        reason that is no text."""
         super().__init__(reason)
+        given: Any = reason
+        if not isinstance(given, str):
+            raise RequestError(f"the reason of a refusal is a text, not {type(given).__name__}")
         if not isinstance(code, int) or not 400 <= code <= 599:
             raise RequestError(f"a refusal has a status from 400 to 599, not {code!r}")
         self.reason = reason

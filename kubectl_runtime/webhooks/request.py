@@ -108,14 +108,15 @@ class AdmissionRequest(Generic[K]):
     def warn(self, text: str) -> None:
         """Have the person see `text` besides the answer, whatever that is. At most 120 characters are asked for; the
         server shows 4096 of all warnings together. Line breaks become blanks, since it would drop the text for them.
+        Raises RequestError for what is no text.
         """
-        said = _BREAKS.sub(" ", text).strip()
+        said = _BREAKS.sub(" ", _text("a warning", text)).strip()
         if said and said not in self._warnings:
             self._warnings.append(said)
 
     def audit(self, key: str, value: str) -> None:
         """Have the audit log say so; the server puts the webhook's name before the key."""
-        self._audit[key] = value
+        self._audit[_text("the key of an audit annotation", key)] = _text("an audit annotation", value)
 
     def warnings(self) -> tuple[str, ...]:
         """What `warn` was told, cut as the server would cut it."""
@@ -182,6 +183,12 @@ def reader_of(kind: type[R], review: admission.AdmissionRequest, said: GroupVers
         raise RequestError(f"the {what} is a {found.kind} of {found.api_version}, and {kind.__name__} is {own.kind} of "
                            f"{own.api_version}: request.review reads it as another class")
     return kind
+
+
+def _text(what: str, given: Any) -> str:
+    if not isinstance(given, str):
+        raise RequestError(f"{what} is a text, not {type(given).__name__}")
+    return given
 
 
 def _raw(obj: Resource | None) -> msgspec.Raw:

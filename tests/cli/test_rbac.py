@@ -19,9 +19,15 @@ from tests.examples.programs import ROOT, environment
 
 PROGRAM = '''
 from typing import Any
-from kubectl_runtime import Action, Api, Controller, LeaderElection, ListParams, Manager
+from kubectl_runtime import Action, Api, Controller, Conversion, LeaderElection, ListParams, Manager
 from kubectl_runtime.resources import ConfigMap, Node, Pod, Secret
 from kubectl_runtime.runtime.sharding.sharding import Sharding
+from kubectl_runtime.runtime.webhooks import SelfSigned, WebhookServer
+from kubectl_runtime.webhooks import Admission, application
+
+class Quota(Admission[Pod]):
+    def validate(self, request):
+        pass
 
 def nothing(obj: Any, ctx: Any) -> Action:
     return Action.await_change()
@@ -46,6 +52,13 @@ def sharded(client):
 
 def asking(client):
     Api.all(client, Node).list()
+
+def hooks(client):
+    app = application({"/quota": Quota(), "/convert": Conversion({("v1", "v2"): dict})})
+    manager = Manager(client, serve=None)
+    return manager.add_server(WebhookServer(app, certificates=SelfSigned("shop/hooks"), client=client,
+                                            configuration="shop")).add_server(
+        WebhookServer(app, certificates="/certs", port=9444))
 
 def empty(client):
     return Manager(client, serve=None)
@@ -106,6 +119,13 @@ def test_a_manager_needs_what_its_controllers_watch_and_its_lease(capsys: pytest
                                   ("Role", "system"): [("", "pods", WATCHED)]}
     assert election(documents) == ({"name": "op-election", "namespace": "system"}, lease("x"))
     assert documents[-1]["roleRef"]["name"] == "op-election"
+
+
+def test_webhooks_need_what_they_are_named_in(capsys: pytest.CaptureFixture[str]) -> None:
+    documents = printed(capsys, "rbac_program:hooks", "--name", "hooks")
+    assert granted(documents) == {("ClusterRole", None): [
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations", ["get", *WATCHED, "create", "patch"]),
+        ("apiextensions.k8s.io", "customresourcedefinitions", ["get", *WATCHED, "patch"])]}
 
 
 def test_an_operator_that_runs_with_an_election_needs_its_lease(capsys: pytest.CaptureFixture[str]) -> None:

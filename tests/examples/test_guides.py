@@ -16,6 +16,7 @@ from kubectl_runtime import Api, Client, Config, DeleteParams, Patch, apply_mani
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.observe.metrics import FAMILIES
 from kubectl_runtime.testing import ApiServer, Simulation
+from kubectl_runtime.webhooks.options import WebhookOptions
 from tests.examples.programs import LIMIT, ROOT, Program, blocks, environment
 
 GUIDE = ROOT / "examples" / "guides" / "first-controller.md"
@@ -25,6 +26,7 @@ PREDICATES_GUIDE = ROOT / "examples" / "guides" / "predicates-and-triggers.md"
 RELATIONS_GUIDE = ROOT / "examples" / "guides" / "relations.md"
 RESOURCES_GUIDE = ROOT / "examples" / "guides" / "custom-resources.md"
 STORES_GUIDE = ROOT / "examples" / "guides" / "stores.md"
+WEBHOOKS_GUIDE = ROOT / "examples" / "guides" / "webhooks.md"
 OBSERVABILITY_GUIDE = ROOT / "examples" / "guides" / "observability.md"
 AVAILABILITY_GUIDE = ROOT / "examples" / "guides" / "availability-and-scaling.md"
 BUGS_GUIDE = ROOT / "examples" / "guides" / "finding-bugs.md"
@@ -193,6 +195,34 @@ def test_the_guide_to_stores_is_short_and_its_tests_and_types_are_right(tmp_path
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
     done = run(tmp_path, "-m", "mypy", "--strict", "test_inventory.py",
                "test_own_writes.py")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_guide_to_webhooks_is_short_and_its_tests_types_and_commands_are_right(tmp_path: Path,
+                                                                                   plugin: list[str]) -> None:
+    text = WEBHOOKS_GUIDE.read_text()
+    assert len(text.splitlines()) <= 150
+    program, test = blocks(WEBHOOKS_GUIDE, "python")
+    (tmp_path / "orders.py").write_text(program)
+    (tmp_path / "test_orders.py").write_text(test)
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+    command = re.search(r"`kubectl-runtime (webhooks [^`]+)`", text)
+    assert command is not None
+    done = run(tmp_path, "-m", "kubectl_runtime", *command[1].split())
+    assert [one["kind"] for one in yaml.safe_load_all(done.stdout)] == [
+        "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "CustomResourceDefinition"], done.stderr
+    assert '"budget.orders.example.com"' in text
+    assert done.stdout.count("name: budget.orders.example.com") == 2
+    for keyword in re.findall(r"`(\w+)`", text.partition("webhook's configuration:")[2].partition("\n\n")[0]):
+        assert keyword in WebhookOptions.__dataclass_fields__
+
+
+def test_the_types_of_the_guide_to_webhooks_are_right(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
+    (tmp_path / "orders.py").write_text(blocks(WEBHOOKS_GUIDE, "python")[0])
+    done = run(tmp_path, "-m", "mypy", "--strict", "orders.py")
     assert done.returncode == 0, done.stdout
 
 

@@ -95,6 +95,10 @@ class Broken(Admission[Pod]):
     """Full of defects."""
 
     def validate(self, request: AdmissionRequest[Pod]) -> None:
+        if request.name == "unicode":
+            raise Denied("half a character: \ud800")
+        if request.name == "text":
+            request.audit("number", 5)  # type: ignore[arg-type]
         request.warn("about to fail")
         raise {"ValueError": ValueError("secret=hunter2"), "SystemExit": SystemExit(3)}.get(
             request.name, RuntimeError("oh"))

@@ -119,6 +119,16 @@ def test_a_refusal_has_its_reason_its_code_and_kubernetes_word_for_it() -> None:
     assert passed == {"uid": passed["uid"], "allowed": True, "auditAnnotations": {"containers": "2"}}
 
 
+@pytest.mark.parametrize("name", ["unicode", "text"])
+def test_what_cannot_be_sent_is_a_failure_and_answered_as_one(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    found = answer("validate", review(pod(name)))
+    assert (found["allowed"], found["status"]["code"]) == (False, 500)
+    assert f"<CREATE pods shop/{name}> failed" in caplog.text
+    for wrong in (lambda: Denied(ValueError("x")), lambda: request(review(pod()), Pod).warn(5)):  # type: ignore[arg-type]
+        with pytest.raises(RequestError, match="is a text, not"):
+            wrong()
+
+
 @pytest.mark.parametrize("code", [0, 200, 302, 399, 600, "403", None])
 def test_a_refusal_with_a_code_that_is_none_is_a_mistake(code: Any) -> None:
     with pytest.raises(RequestError, match="400 to 599"):
@@ -135,6 +145,20 @@ def test_what_a_handler_raises_refuses_with_500_and_is_logged(name: str, caplog:
     record = next(record for record in caplog.records if record.levelno == logging.ERROR)
     assert record.exc_info
     assert f"/broken/validate: <CREATE pods shop/{name}> failed" in record.getMessage()
+
+
+def test_an_object_that_the_handler_looked_up_is_not_the_fault_of_whoever_asks() -> None:
+    class LooksUp(Admission[Pod]):
+        def validate(self, request: AdmissionRequest[Pod]) -> None:
+            _ = Pod.from_dict({**pod("other"), "spec": "none"}).spec
+
+        def mutate(self, request: AdmissionRequest[Pod]) -> None:
+            request.object.metadata.labels = {}
+
+    app = application({"/looks": LooksUp()})
+    assert response(app.answer("/looks/validate", review(pod()))[1])["status"]["code"] == 500
+    # and what a deletion brings may be changed by whoever reads it
+    assert response(app.answer("/looks/mutate", review(None, stored(pod())))[1])["allowed"]
 
 
 @pytest.mark.parametrize(("name", "why"), [("dict", "mutate returned dict"), ("made", "made here")])

@@ -183,6 +183,11 @@ class Manager:
         self._servers.append(server)
         return self
 
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """Those that were added, in this order."""
+        return tuple(self._servers)
+
     def plans(self) -> list[Plan]:
         """What the controllers that were added watch and do, in the order they were added."""
         return [member.plan for member in self._members.values() if isinstance(member, ControllerMember)]

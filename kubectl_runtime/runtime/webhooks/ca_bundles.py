@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -44,7 +45,7 @@ log = guarded_logger(__name__)
 MANAGER = "kubectl-runtime-webhooks"
 """Whose field a caBundle is."""
 AT_THE_END = 2.0
-"""Seconds for each request that takes our authority out again."""
+"""Seconds for the requests that take our authority out again, where nothing is left of the time."""
 AGAIN = 1.0
 """Seconds after which an object that changed meanwhile is tried again, if no news of the change brings that forward."""
 KINDS = (ValidatingWebhookConfiguration, MutatingWebhookConfiguration, CustomResourceDefinition)
@@ -127,13 +128,16 @@ class CaBundles:
         return ""
 
     def stop(self, timeout: float) -> None:
-        """Watch no more, and take our authority out of every bundle that holds another one. Blocks, at most about
-        `timeout` seconds; what cannot be written stays, and expires."""
+        """Watch no more, and take our authority out of every bundle that holds another one. Blocks, at most `timeout`
+        seconds and `AT_THE_END`; what cannot be written stays, and expires."""
+        end = time.monotonic() + timeout
+        named = [(running.store.resource, caller) for running in self._running for caller in _readable(running)]
         for running in self._running:
-            callers = list(_readable(running))
-            running.stop(timeout)
-            for caller in callers:
-                self._take_out(running.store.resource, caller)
+            running.stop(max(0.0, end - time.monotonic()))
+        end = max(end, time.monotonic() + AT_THE_END)
+        for resource, caller in named:
+            if (left := end - time.monotonic()) > 0:
+                self._take_out(resource, caller, left)
 
     def _keep(self, api: Any, obj: Any, _ctx: Context[Any]) -> Action:
         if not isinstance(obj, Caller):
@@ -159,10 +163,10 @@ class CaBundles:
         left = merged(bundle, (), self._certificates.authorities, name=AUTHORITY_NAME, now=self._client.clock.now())
         return left or bundle
 
-    def _take_out(self, resource: Any, caller: Caller) -> None:
+    def _take_out(self, resource: Any, caller: Caller, timeout: float) -> None:
         api = Api.all(self._client, resource)
         try:
-            self._write(api, caller, self._without_ours, timeout=AT_THE_END)
+            self._write(api, caller, self._without_ours, timeout=timeout)
         except KubeError as error:
             log.debug("%s %s keeps the authority of this webhook server: %s", resource.kind, caller.name, error)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import socket
 import sys
 import time
@@ -24,6 +25,7 @@ log = guarded_logger(__name__)
 IDLE = 120.0
 """Seconds between two requests; Go's transport closes a connection that it has not used for 90."""
 LONGEST_LINE = 65536
+_LENGTH = re.compile(r"[0-9]{1,18}")
 LINGER = 1.0
 """Seconds in which a client that still sends may read why nobody listens any more."""
 
@@ -75,6 +77,7 @@ class _Exchange(ServerHandler):
     """One request and its answer."""
 
     http_version = "1.1"
+    server_software = "kubectl-runtime"
     headers: Any
     """The application's, from when it gives them; None before."""
 
@@ -147,12 +150,17 @@ class RequestHandler(WSGIRequestHandler):
 
     def _length(self) -> int:
         """Of the body; 0 where it is not said, or in another way, which this server does not read."""
-        said = self.headers.get("Content-Length", "0")
-        if "Transfer-Encoding" in self.headers or not (said.isascii() and said.isdigit()):
+        said = self.headers.get_all("Content-Length", ["0"])
+        if "Transfer-Encoding" in self.headers or len(said) > 1 or not _LENGTH.fullmatch(said[0]):
             self.close_connection = True
             del self.headers["Content-Length"]
             return 0
-        return int(said)
+        return int(said[0])
+
+    def handle_expect_100(self) -> bool:
+        found = super().handle_expect_100()
+        self.wfile.flush()
+        return found
 
     def _end(self) -> bool:
         """The client may still be sending: it is listened to for a moment, so that what it was told is not lost with a

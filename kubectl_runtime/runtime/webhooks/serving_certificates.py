@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import threading
 from dataclasses import dataclass
@@ -106,7 +107,10 @@ class SelfSigned:
         hosts: Any = self.hosts
         if isinstance(hosts, str):
             raise RequestError(f"SelfSigned: hosts= takes several; write hosts=({self.hosts!r},)")
-        if self.service is not None and not all((*self.service.partition("/"), self.service.count("/") == 1)):
+        for host in hosts:
+            if not isinstance(host, str) or not re.fullmatch(r"[0-9A-Za-z:._*-]+", host):
+                raise RequestError(f"SelfSigned: {host!r} is no name or address of a host")
+        if self.service is not None and not re.fullmatch(r"[a-z0-9.-]+/[a-z0-9-]+", str(self.service)):
             raise RequestError(f"SelfSigned: service={self.service!r} is not of the form NAMESPACE/NAME")
         if seconds(self.validity) < 60:
             raise RequestError(f"SelfSigned: validity={self.validity} is less than a minute")

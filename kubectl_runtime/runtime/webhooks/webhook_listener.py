@@ -32,7 +32,7 @@ HANDSHAKE = 10.0
 """Seconds; Go's own limit."""
 BACKLOG = 1024
 MOMENT = 0.05
-"""Seconds that a thread whose connection was cut has to end."""
+"""Seconds that threads whose connections were cut have to end."""
 TOLD_AGAIN = 60.0
 """Seconds until a refused certificate is told of again."""
 _HANDSHAKE_RECORD = 0x16  # the first byte that a TLS client sends
@@ -70,8 +70,9 @@ class WebhookListener(WsgiListener):
         with self._change:
             threads = set(self._talking)
         super().wait_idle(timeout)
+        end = max(end, time.monotonic() + MOMENT)
         for thread in threads - {threading.current_thread()}:
-            thread.join(max(MOMENT, end - time.monotonic()))
+            thread.join(max(0.0, end - time.monotonic()))
 
     def begin_idle(self, connection: Any) -> bool:
         """Wait for the next request on `connection`; whether one may come."""

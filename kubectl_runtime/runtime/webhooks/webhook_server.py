@@ -28,6 +28,8 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, secon
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.scope import CallScope
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.requests.rights import Right
+from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.usercode import described, guarded_logger
 from kubectl_runtime.runtime.webhooks.apply_webhooks import apply_webhooks
@@ -52,6 +54,9 @@ LONGEST_LOOK = 60.0
 """Seconds between two looks whether the certificate is to be renewed: a machine that was suspended wakes late."""
 
 
+_DEFINITIONS = CustomResourceDefinition.api_resource.plural
+
+
 class WebhookServer:
     """See the module. Safe to use from any thread. As a context manager it listens within the block."""
 
@@ -68,6 +73,17 @@ class WebhookServer:
 
         Raises RequestError for what makes no sense. Nothing is read or sent before `start`.
         """
+        given: Any = app
+        if not callable(given) or isinstance(given, type):
+            raise RequestError(f"a WebhookServer serves a WSGI application, not {given!r}: "
+                               'webhooks.application({"/quota": Quota()})')
+        wanted: Any = certificates
+        if not isinstance(wanted, str | os.PathLike | SelfSigned):
+            raise RequestError(f"certificates={wanted!r} is neither a folder nor SelfSigned()")
+        if not isinstance(port, int) or not 0 <= port <= 65535:
+            raise RequestError(f"port={port!r} is no port")
+        if not seconds(limit) > 0:
+            raise RequestError(f"limit must be more than 0 seconds, not {limit}")
         if configuration is not None:
             if client is None or not isinstance(app, Application):
                 raise RequestError("configuration= needs a client, and an application of webhooks.application")
@@ -114,6 +130,17 @@ class WebhookServer:
         if self._listener is None:
             return f"{self.name} does not listen"
         return self._not_applied or ("" if self._bundles is None else self._bundles.why_not_ready())
+
+    def rights(self) -> list[Right]:
+        """What its client has to be allowed: to keep the authority where it belongs, to apply the configurations."""
+        verbs: list[str] = []
+        if self._client is not None and isinstance(self._wanted, SelfSigned):
+            verbs = ["list", "watch", "patch"]
+        if self._configuration is not None:
+            verbs = [*dict.fromkeys([*verbs, "get", "create", "patch"])]
+        found = [Right(kind.api_resource.group, kind.api_resource.plural, verb)
+                 for kind in _callers_of(self._app) for verb in verbs]
+        return [one for one in found if one.verb != "create" or one.resource != _DEFINITIONS]
 
     def start(self) -> None:
         """Listen, and return. Raises OSError when the address is taken or not this host's, ConfigError for files that
@@ -232,6 +259,7 @@ class WebhookServer:
                 log.warning("%s", self._not_applied)
             else:
                 self._not_applied = ""
+                log.info("%s: the configurations called %s are applied", self.name, self._configuration)
                 return
             self._end.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE)

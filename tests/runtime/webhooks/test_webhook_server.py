@@ -121,6 +121,14 @@ def test_a_handshake_that_never_ends_is_cut(monkeypatch: pytest.MonkeyPatch) -> 
     (b"GARBAGE\r\n\r\n", b"400 "), (b"POST / HTTP/9.9\r\n\r\n", b"505 "), (b"G" * 70000 + b"\r\n\r\n", b"414 "),
     (b"POST / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", b"431 "),
     (b"POST /quota/validate HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: x\r\n\r\n", b"411 "),
+    (b"POST /quota/validate HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: " + b"9" * 5000
+     + b"\r\n\r\n", b"411 "),
+    (b"POST /quota/validate HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 99999999999999999\r\n\r\n",
+     b"413 "),
+    (b"POST /quota/validate HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\nContent-Length: 5"
+     b"\r\n\r\n{}", b"411 "),
+    (b"POST /quota/validate HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n"
+     b"Transfer-Encoding: chunked\r\n\r\n{}", b"411 "),
     (b"GET /quota/validate HTTP/1.0\r\n\r\n", b"405 "), (b"HEAD /quota/validate HTTP/1.1\r\n\r\n", b"405 ")])
 def test_what_is_no_http_is_told_so(server: WebhookServer, sent: bytes, status: bytes) -> None:
     with raw(server) as odd:
@@ -130,6 +138,19 @@ def test_what_is_no_http_is_told_so(server: WebhookServer, sent: bytes, status: 
         assert b"<html" not in answer.lower()
     with connection(server) as one:
         assert ask(one)[0] == 200
+
+
+def test_requests_may_come_before_they_are_answered_and_bodies_when_they_are_asked_for(server: WebhookServer) -> None:
+    body = review(pod())
+    head = (b"POST /quota/validate HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n" % len(body))
+    with raw(server) as one:
+        one.sendall(head + b"\r\n" + body + head + b"Connection: close\r\n\r\n" + body)
+        assert read_all(one).count(b'"allowed":true') == 2
+    with raw(server) as one:
+        one.sendall(head + b"Connection: close\r\nExpect: 100-continue\r\n\r\n")
+        assert one.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        one.sendall(body)
+        assert b'"allowed":true' in read_all(one)
 
 
 def test_plain_http_is_told_so(server: WebhookServer) -> None:
@@ -259,6 +280,10 @@ def test_the_child_of_a_fork_leaves_it_alone(server: WebhookServer) -> None:
 
 
 @pytest.mark.parametrize("make", [
+    lambda: made(None), lambda: made(Quota), lambda: made(certificates=None), lambda: made(certificates=SelfSigned),
+    lambda: made(port=-1), lambda: made(port="9443"), lambda: made(port=65536), lambda: made(limit=0),
+    lambda: SelfSigned(hosts=("",)), lambda: SelfSigned(hosts=("hööks",)), lambda: SelfSigned(hosts=(5,)),
+    lambda: SelfSigned("Shop/Hooks"), lambda: SelfSigned(5),
     lambda: SelfSigned("hooks"), lambda: SelfSigned("a/b/c"), lambda: SelfSigned("/b"),
     lambda: SelfSigned(hosts="localhost"), lambda: SelfSigned(validity=timedelta(seconds=3)),
     lambda: made(configuration="shop"), lambda: made(configuration="shop", client=Client(Config(cluster_url="http://x")))])
