@@ -66,7 +66,22 @@ WATCH_TIMEOUT = 290.0
 
 
 class Api(KindVerbs[K]):
-    """The verbs of one kind. Made by `all`, `namespaced` or `default_namespaced`."""
+    """The verbs of one kind, for one namespace or for all: `get`, `list`, `create`, `apply`, `patch`, `delete`,
+    `watch`, …
+
+    Made by `Api.all`, `Api.namespaced`, `Api.default_namespaced` and `Api.namespaces`; it holds no connection of its
+    own. Safe to use from any thread. Each verb blocks for one call (60 s at most unless the Config or `timeout=` says
+    otherwise) and raises ApiError for an answer that is an error, TransportError for none, RequestError for arguments
+    that cannot work. Nothing here waits for a state: that is `await_condition`.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> maps.get("settings").data
+    {'color': 'blue'}
+    >>> [each.name for each in maps.list(ListParams(label_selector="app=web"))]
+    ['settings']
+    >>> maps.apply(ConfigMap(name="made", data={"a": "1"}), field_manager="me").name
+    'made'
+    """
 
     __slots__ = ()
 

@@ -24,7 +24,11 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 class MissingRights(KubeError):
-    """The user may not do what the program needs. `verbs` are what is missing (`status/patch`: of a subresource)."""
+    """The user may not do what the program needs. `verbs` are what is missing (`status/patch`: of a subresource).
+
+    >>> issubclass(MissingRights, KubeError)
+    True
+    """
 
     def __init__(self, resource: ApiResource, namespace: str | None, verbs: tuple[str, ...]) -> None:
         where = f" in namespace {namespace}" if namespace else ""
@@ -45,6 +49,9 @@ def ensure_queryable(client: Client, kind: HasApiResource | ApiResource | str,
     `namespace`: where; None asks for the right in all of them. What is served is asked once and kept; the rights are
     asked for each time, one request a verb. Blocks until the answers are there. Raises DiscoveryError, MissingRights,
     and what a request raises.
+
+    >>> ensure_queryable(client, "deploy", ["list", "watch"]).full_name
+    'deployments.apps'
     """
     if isinstance(kind, str):
         served = client.discovery.resolve(kind)

@@ -25,17 +25,32 @@ FieldValidation = Literal["Strict", "Warn", "Ignore"]
 
 
 class GetParams(msgspec.Struct, frozen=True):
-    """`resource_version`: "0" takes any version, from the server's cache; None the most recent."""
+    """Options of `Api.get`: how fresh the answer has to be.
+
+    `resource_version` "0" takes any version, from the server's cache; None, the default, the most recent.
+
+    >>> Api.namespaced(client, ConfigMap, "default").get("settings", GetParams(resource_version="0")).name
+    'settings'
+    """
 
     resource_version: str | None = None
 
     def query(self) -> Query:
+        """The parameters of the request, as the API server names them."""
         if self.resource_version is not None:
             yield "resourceVersion", self.resource_version
 
 
 class ListParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Which objects, how many at once, and how fresh. The defaults list everything, at the most recent version."""
+    """Options of `Api.list`: which objects, how many at once, and how fresh.
+
+    `label_selector` and `field_selector`: text, a mapping, or a `Selector`. `limit`: of one page; `continue_token`:
+    where the next page goes on. The defaults list everything, at the most recent version.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> [each.name for each in maps.list(ListParams(label_selector={"app": "web"}, limit=100))]
+    ['settings']
+    """
 
     label_selector: LabelSelection | None = None
     field_selector: FieldSelection | None = None
@@ -66,6 +81,7 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, continue_token=continue_token)
 
     def query(self) -> Query:
+        """The parameters of the request, as the API server names them."""
         yield from _selection(self)
         yield from _timeout(self.timeout)
         if self.limit is not None and (self.continue_token or self.resource_version != "0"):
@@ -80,7 +96,14 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchParams(msgspec.Struct, frozen=True, kw_only=True):
-    """`timeout`: how long the server keeps the watch open; any length (the watcher's own is random in [232, 290] s)."""
+    """Options of `Api.watch`: which objects, and for how many seconds the server keeps the watch open.
+
+    `timeout` may be any length; the watcher's own is random in [232, 290] s.
+
+    >>> events = Api.namespaced(client, ConfigMap, "default").watch(WatchParams(timeout=1))
+    >>> [event.obj.name for event in events if event.type == "ADDED"]
+    ['settings']
+    """
 
     label_selector: LabelSelection | None = None
     field_selector: FieldSelection | None = None
@@ -95,6 +118,7 @@ class WatchParams(msgspec.Struct, frozen=True, kw_only=True):
             raise RequestError("send_initial_events needs bookmarks: one of them marks the end of the initial events")
 
     def query(self) -> Query:
+        """The parameters of the request, as the API server names them."""
         yield from _selection(self)
         yield from _timeout(self.timeout)
         if self.bookmarks:
@@ -105,7 +129,17 @@ class WatchParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PostParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Of create and replace. `dry_run`: the server checks and answers, but stores nothing."""
+    """Options of `Api.create` and `Api.replace`. `dry_run`: the server checks and answers, but stores nothing.
+
+    `field_manager`: who owns what is written; `field_validation`: what becomes of unknown fields. The same may be given
+    to the verb as keywords.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> maps.create(ConfigMap(name="tried"), PostParams(dry_run=True)).name
+    'tried'
+    >>> maps.get_opt("tried") is None
+    True
+    """
 
     dry_run: bool = False
     field_manager: str | None = None
@@ -117,11 +151,23 @@ class PostParams(msgspec.Struct, frozen=True, kw_only=True):
         _check_choice("field_validation", self.field_validation, ("Strict", "Warn", "Ignore"))
 
     def query(self) -> Query:
+        """The parameters of the request, as the API server names them."""
         yield from _writing(self.dry_run, self.field_manager, self.field_validation)
 
 
 class PatchParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Of patch. `force` takes fields from other managers, and exists for server-side apply only."""
+    """Options of `Api.patch`. `force` takes fields from other managers, and exists for server-side apply only.
+
+    `dry_run`: the server checks and answers, but stores nothing. `field_manager`: who owns what is written;
+    `field_validation`: what becomes of unknown fields. The same may be given to the verb as keywords.
+
+    >>> params = PatchParams(dry_run=True, field_manager="me")
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> maps.patch("settings", Patch.merge({"data": {"color": "red"}}), params).data["color"]
+    'red'
+    >>> maps.get("settings").data["color"]
+    'blue'
+    """
 
     dry_run: bool = False
     force: bool = False
@@ -146,20 +192,35 @@ class PatchParams(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, force=True)
 
     def query(self) -> Query:
+        """The parameters of the request, as the API server names them."""
         yield from _writing(self.dry_run, self.field_manager, self.field_validation)
         if self.force:
             yield "force", "true"
 
 
 class Preconditions(msgspec.Struct, frozen=True):
-    """The object is deleted only if it still has this uid and version."""
+    """What has to be so for a deletion: the object still has this uid, or this version; else the server answers a
+    conflict.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> seen = maps.get("settings")
+    >>> _ = maps.delete("settings", preconditions=Preconditions(uid=seen.uid))
+    """
 
     uid: str | None = None
     resource_version: str | None = None
 
 
 class DeleteParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Of delete. `grace_period_seconds` 0 deletes at once; None takes the kind's default."""
+    """Options of `Api.delete`: how dependents are treated, how long a Pod may take to end, what has to be so
+    beforehand.
+
+    `grace_period_seconds` 0 deletes at once; None takes the kind's default. `propagation_policy`: `Background`,
+    `Foreground` or `Orphan`. The same may be given to the verb as keywords.
+
+    >>> params = DeleteParams(propagation_policy="Foreground")
+    >>> _ = Api.namespaced(client, Deployment, "default").delete("web", params)
+    """
 
     dry_run: bool = False
     grace_period_seconds: int | None = None

@@ -72,10 +72,19 @@ D = TypeVar("D")
 
 
 class Controller(Watched[K]):
-    """Reconciles the objects of an Api: `Controller(api).owns(other_api).shutdown_on_signal().run(reconciler)`.
+    """Reconciles the objects of an Api: watches them, and calls a reconciler for each that may have to be looked at.
 
-    The methods that set it up change it and return it, so that they can be chained; they are for one thread. `run`
-    blocks, `start` does not. Nothing is watched before one of them is called.
+    One key never runs twice at once; a key that fails waits alone, with exponential backoff. The methods that set it up
+    (`owns`, `watches`, `reconcile_on`, `shutdown_on_signal`, …) change it and return it, so that they can be chained;
+    they are for one thread. Nothing is watched before `run`, which blocks until the end, or `start`, which does not.
+
+    >>> def reconcile(obj: Deployment, ctx: Context[None]) -> Action:
+    ...     seen.append(obj.name)
+    ...     return Action.await_change()
+    >>> seen = []
+    >>> controller = Controller(Api.all(client, Deployment)).owns(Api.all(client, ConfigMap))
+    >>> with controller.start(reconcile) as running:
+    ...     running.wait_until_ready(10)
     """
 
     def __init__(self, api: Api[K] | Namespaces[K], *, watch: WatcherConfig = DEFAULT_CONFIG, concurrency: int = 10,
@@ -256,7 +265,14 @@ class Controller(Watched[K]):
 @dataclass(frozen=True)
 class BoundController(Generic[K]):
     """A controller with its reconciler, made by `Controller.bind`: whoever runs it need not know what it is. What is
-    changed in the controller until it runs, counts."""
+    changed in the controller until it runs, counts.
+
+    >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
+    ...     return Action.requeue(300)
+    >>> bound = Controller(Api.all(client, ConfigMap)).bind(reconcile)
+    >>> with bound.start() as running:
+    ...     running.wait_until_ready(10)
+    """
 
     controller: Controller[K]
     reconciler: Any

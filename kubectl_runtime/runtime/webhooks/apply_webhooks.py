@@ -38,6 +38,14 @@ def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any
 
     Blocks for the calls. Raises RequestError for what makes no sense, ApiError when the server refuses. Needs get,
     create and patch on the three resources, where they are used.
+
+    >>> from kubectl_runtime import webhooks
+    >>> class Quota(Admission[Pod]):
+    ...     def validate(self, request): ...
+    >>> app = webhooks.application({"/quota": Quota()})
+    >>> [made] = apply_webhooks(client, app, "quota.example.com", service="default/quota")
+    >>> made.api_resource.kind
+    'ValidatingWebhookConfiguration'
     """
     if (service is None) == (url is None):
         raise RequestError("apply_webhooks takes service='NAMESPACE/NAME' or url='https://HOST:PORT', one of them")

@@ -58,7 +58,21 @@ _DEFINITIONS = CustomResourceDefinition.api_resource.plural
 
 
 class WebhookServer:
-    """See the module. Safe to use from any thread. As a context manager it listens within the block."""
+    """An HTTPS server for a webhook application, with certificates that renew themselves, or files that are followed.
+
+    `app` is what `webhooks.application` made, or any WSGI application. `certificates`: a folder with tls.crt and
+    tls.key, or `SelfSigned()`; with a `client` its authority is written into the webhook configurations and CRDs that
+    name it. `start` does not block; as a context manager it listens within the block; `Manager.add_webhooks` runs it in
+    a manager. Bodies, times and connections are bounded. Safe to use from any thread.
+
+    >>> from kubectl_runtime import webhooks
+    >>> class Quota(Admission[Pod]):
+    ...     def validate(self, request): ...
+    >>> app = webhooks.application({"/quota": Quota()})
+    >>> with WebhookServer(app, certificates=SelfSigned(), host="127.0.0.1", port=0) as server_of_mine:
+    ...     server_of_mine.port > 0
+    True
+    """
 
     def __init__(self, app: WSGIApplication, *, certificates: str | os.PathLike[str] | SelfSigned,
                  client: Client | None = None, host: str = "", port: int = 9443, configuration: str | None = None,
