@@ -75,8 +75,7 @@ class WaitTimeout(WaitError):
 class WaitStopped(WaitError):
     """The caller's stop token was set before the condition was so.
 
-    >>> stop = StopToken()
-    >>> stop.set()
+    >>> (stop := StopToken()).set()
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> await_condition(maps, "absent", conditions.is_created, timeout=10, stop=stop)
     Traceback (most recent call last):

@@ -8,11 +8,8 @@
 `kind` is a resource class, which types what comes back, or an `ApiResource`, which gives `DynamicObject`s. Writes take
 a dict, a resource object or an official model.
 
-Options are keywords, or one prepared value (`params`), not both. A name may be given as the object itself. Every verb
-blocks until the answer is there, `timeout` at most (seconds or a timedelta, retries included; by default the client's,
-60 s), and raises RequestError for arguments that cannot work, ApiError for an error of the server, TransportError for
-no answer (UnexpectedAnswer for a web page), AuthError for no credentials. An object whose metadata does not decode
-comes as an `InvalidObject`. An Api holds no state: use it from any thread.
+Options are keywords, or one prepared value (`params`), not both. A name may be given as the object itself. An object
+whose metadata does not decode comes as an `InvalidObject`.
 """
 from __future__ import annotations
 
@@ -66,19 +63,16 @@ WATCH_TIMEOUT = 290.0
 
 
 class Api(KindVerbs[K]):
-    """The verbs of one kind, for one namespace or for all: `get`, `list`, `create`, `apply`, `patch`, `delete`,
-    `watch`, …
+    """The verbs of one kind, in one namespace or in all: `get`, `list`, `create`, `apply`, `patch`, `delete`, …
 
-    Made by `Api.all`, `Api.namespaced`, `Api.default_namespaced` and `Api.namespaces`; it holds no connection of its
-    own. Safe to use from any thread. Each verb blocks for one call (60 s at most unless the Config or `timeout=` says
-    otherwise) and raises ApiError for an answer that is an error, TransportError for none, RequestError for arguments
-    that cannot work. Nothing here waits for a state: that is `await_condition`.
+    Made by `Api.all` and its like; it holds no state: use it from any thread. Each verb blocks for one call, `timeout`
+    at most (seconds or a timedelta, retries included; by default the client's, 60 s), and raises RequestError for
+    arguments that cannot work, ApiError for an error of the server, TransportError for no answer (UnexpectedAnswer for
+    a web page), AuthError for no credentials. Nothing here waits for a state: that is `await_condition`.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> maps.get("settings").data
     {'color': 'blue'}
-    >>> [each.name for each in maps.list(ListParams(label_selector="app=web"))]
-    ['settings']
     >>> maps.apply(ConfigMap(name="made", data={"a": "1"}), field_manager="me").name
     'made'
     """

@@ -50,10 +50,8 @@ def elect(client: Client, election: LeaderElection) -> LeaderLock:
     the verbs get, create and update on leases. `client` is only used, not closed.
 
     >>> with elect(client, LeaderElection("my-program", "default")) as lock:
-    ...     lock.wait(timeout=10)
-    ...     lock.is_leader
-    True
-    True
+    ...     lock.wait(timeout=10), lock.is_leader
+    (True, True)
     """
     return LeaderLock(client, election)
 

@@ -10,7 +10,7 @@ from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
 from kubectl_runtime.core.objects.partial import PartialView
-from kubectl_runtime.core.requests.params import keep_selections
+from kubectl_runtime.core.requests.param_rules import keep_selections
 
 
 class ListSemantic(Enum):
