@@ -3,6 +3,8 @@
     str int bool float bytes datetime date UUID     string, integer, number, boolean, and string formats
     Struct, dataclass                               object; its docstring is the description; inlined, never a $ref
     timedelta                                       string with the pattern of ISO durations, as msgspec writes them
+    Condition                                       what Kubernetes' API conventions demand of one
+    Quantity; GoDuration                            int-or-string, string, with the pattern of their texts
     list[T] tuple[T, ...] set[T]                    array; a set is `x-kubernetes-list-type: set`, and of scalars only
     tuple[T, T]                                     array of so many items
     Annotated[list[T], MapKeys("name")]             array with `x-kubernetes-list-type: map`
@@ -41,7 +43,11 @@ from kubectl_runtime.core.base.wire import (
     wire_names,
 )
 from kubectl_runtime.core.codec.views import MISSING
+from kubectl_runtime.core.meta.godurations import GoDuration
+from kubectl_runtime.core.meta.metav1 import Condition
+from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.crd.applied_marks import LIST_TYPE, RULES, keyed, marked
+from kubectl_runtime.crd.condition_schema import CONDITION
 from kubectl_runtime.crd.marks import FieldSchema, PreserveUnknownFields, rules_on
 from kubectl_runtime.crd.unions import is_tagged, tagged_union
 
@@ -50,6 +56,9 @@ Field = tuple[str, Any, Any]
 """Wire key, type, default (`MISSING` for none)."""
 
 _ISO_DURATION = r"^[-+]?P(\d+(\.\d+)?W|(\d+(\.\d+)?D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?)$"
+_QUANTITY = (r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+             r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$")  # as controller-gen's, and what the parser takes
+_GO_DURATION = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|" + "\u00b5s|\u03bcs" + r"|ms|s|m|h))+)$"
 _SCALARS: dict[Any, Schema] = {
     str: {"type": "string"},
     int: {"type": "integer", "format": "int64"},
@@ -60,6 +69,9 @@ _SCALARS: dict[Any, Schema] = {
     date: {"type": "string", "format": "date"},
     UUID: {"type": "string", "format": "uuid"},
     timedelta: {"type": "string", "pattern": _ISO_DURATION},
+    Condition: CONDITION,
+    Quantity: {"x-kubernetes-int-or-string": True, "pattern": _QUANTITY},
+    GoDuration: {"type": "string", "pattern": _GO_DURATION},
 }
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 

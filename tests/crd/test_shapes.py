@@ -22,6 +22,9 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.meta.godurations import GoDuration
+from kubectl_runtime.core.meta.metav1 import Condition
+from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.crd.compare import losses
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.crd.marks import (
@@ -112,6 +115,21 @@ SHAPES: list[tuple[Any, Any, Any, list[tuple[Any, str]]]] = [
     (bytes, BYTE, b"hi", [("!!", "")]), (datetime, "2026-01-01T00:00:00Z", AT, [("yesterday", "")]),
     (date, "2026-01-01", date(2026, 1, 1), [("2026-02-30", "")]),
     (timedelta, "PT1H", timedelta(hours=1), [("1h", "")]),
+    (Quantity, "0.50", Quantity.parse("500m"), [("many", ""), (True, ""), ("1 Gi", ""), ("1Xi", "")]),
+    (Quantity | None, 3, Quantity.parse(3), [(1.5, "")]),
+    (dict[str, Quantity], {"memory": "1024Mi"}, {"memory": Quantity.parse("1Gi")}, [({"memory": ""}, ".memory")]),
+    (GoDuration, "90m", GoDuration.parse("1h30m"), [("90", ""), (90, ""), ("PT1H", ""), ("", "")]),
+    (list[GoDuration], ["1h", "-1.5s", "5\u00b5s", "0"],
+     [GoDuration.parse(text) for text in ("1h", "-1.5s", "5us", "0s")], [(["1d"], "[0]")]),
+    (Annotated[list[Condition], MapKeys("type")],
+     [{"type": "Ready", "status": "True", "reason": "Done", "message": "all", "observedGeneration": 1,
+       "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+     [Condition(type="Ready", status="True", reason="Done", message="all", last_transition_time=AT,
+                observed_generation=1)],
+     [([{"type": "Ready"}], "[0].status"), ([{"type": "Ready", "status": "true"}], "[0].status"),
+      ([{"type": "is ready", "status": "True"}], "[0].type"),
+      ([{"type": "Ready", "status": "True", "reason": "two words"}], "[0].reason"),
+      ([{"type": "Ready", "status": "True"}] * 2, "[1]")]),
     (UUID, str(UUID(int=1)), UUID(int=1), [("1", "")]), (Any, {"a": [1, None]}, Same, []),
     (AnyMap, {"a": {"b": 1}}, Same, [([], "")]),
     (str | None, "x", Same, [(1, "")]), (int | None, None, Same, [("x", "")]), (list[int] | None, [1], Same, [(1, "")]),

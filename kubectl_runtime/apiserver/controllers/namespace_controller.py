@@ -93,8 +93,9 @@ class NamespaceController:
                     continue
                 if not left:
                     return False
-                left -= 1
+                before = cluster.turned_away
                 delete(cluster, resource_type, version, agent=AGENT, policy="Background")
+                left -= cluster.turned_away == before  # what a webhook keeps must not keep the rest, for ever
         return True
 
     @staticmethod

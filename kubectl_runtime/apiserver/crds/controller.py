@@ -189,8 +189,9 @@ class CrdController:
             why = (("Installing", "the initial names have been accepted") if told == ACCEPTED else
                    ("NotAccepted", "not all names are accepted"))
             set_condition(crd, "Established", "False", *why, now)
-        self._look_at_group(cluster, group)
-        return _write(cluster, crd)
+        if _store(cluster, crd):
+            self._look_at_group(cluster, group)
+        return True
 
     @staticmethod
     def _establish(cluster: Cluster, crd: Object) -> bool:
@@ -277,7 +278,13 @@ class CrdController:
 
 
 def _write(cluster: Cluster, crd: Object) -> bool:
-    """Store a changed status (and finalizers), as the server's own client; always True: there is news."""
-    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **crd}
-    submit(cluster, "PUT", f"/apis/{STORAGE.replace('/', '/v1/')}/{crd['metadata']['name']}/status", body, agent=AGENT)
+    """`_store`, and always True: there is news, or there will be."""
+    _store(cluster, crd)
     return True
+
+
+def _store(cluster: Cluster, crd: Object) -> bool:
+    """Store a changed status (and finalizers), as the server's own client; whether it was not refused."""
+    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **crd}
+    path = f"/apis/{STORAGE.replace('/', '/v1/')}/{crd['metadata']['name']}/status"
+    return submit(cluster, "PUT", path, body, agent=AGENT) is not None

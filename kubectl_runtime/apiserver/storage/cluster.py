@@ -38,7 +38,6 @@ class Cluster:
         self.registry = Registry(types)
         self.loopback = loopback
         self.turned_away = 0  # how many requests of the cluster's own components webhooks have refused
-        self._owner = 0  # the thread that holds the lock
         self._lock = threading.RLock()
         self._depth = 0
         self._callbacks: dict[Callable[[], None], None] = {}
@@ -50,14 +49,12 @@ class Cluster:
         callbacks: list[Callable[[], None]] = []
         try:
             with self._lock:
-                self._owner = threading.get_ident()
                 self._depth += 1
                 try:
                     yield
                 finally:
                     self._depth -= 1
-                    if self._depth == 0:
-                        self._owner = 0
+                    if self._depth == 0 and self._callbacks:
                         callbacks = list(self._callbacks)
                         self._callbacks.clear()
         finally:
@@ -68,12 +65,11 @@ class Cluster:
     def released(self) -> Iterator[None]:
         """Let the lock go, however deep the calling thread holds it, and take it again: for a wait for somebody else,
         who may come back in. What was read before may be old afterwards. Nothing happens where it is not held."""
-        if self._owner != threading.get_ident():
-            yield
-            return
-        depth, self._depth, self._owner = self._depth, 0, 0
-        callbacks = list(self._callbacks)
-        self._callbacks.clear()
+        with self._lock:  # whoever has it sees its own depth: 0, unless it is within `locked`
+            depth, self._depth = self._depth, 0
+            callbacks = list(self._callbacks) if depth else []
+            if depth:
+                self._callbacks.clear()
         for _ in range(depth):
             self._lock.release()
         try:
@@ -83,7 +79,8 @@ class Cluster:
         finally:
             for _ in range(depth):
                 self._lock.acquire()
-            self._depth, self._owner = depth, threading.get_ident()
+            if depth:
+                self._depth = depth
 
     def call_unlocked(self, callback: Callable[[], None]) -> None:
         """Call back once the lock, which the caller holds, is free; the same callback once only."""

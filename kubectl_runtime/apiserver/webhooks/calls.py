@@ -36,6 +36,8 @@ Object = dict[str, Any]
 
 log = guarded_logger(__name__)
 
+MAX_CODE = 999
+
 
 class CallingFailed(Exception):
     """A webhook could not be asked, or gave no answer that counts."""
@@ -81,20 +83,19 @@ def denied(hook: Hook, status: Object) -> errors.StatusError:
     by, code = f'admission webhook "{hook.name}" denied the request', status.get("code") or 0
     reason = status.get("reason") or ""
     why = status.get("message") or reason
-    error = errors.StatusError(max(code, 400), reason, f"{by}: {why}" if why else f"{by} without explanation",
+    if not 400 <= code <= MAX_CODE:
+        code = 400 if code < 400 else 500  # HTTP has no such code: the real server breaks the connection off
+    error = errors.StatusError(code, reason, f"{by}: {why}" if why else f"{by} without explanation",
                                details=status.get("details"), metadata=status.get("metadata"))
     seconds = (status.get("details") or {}).get("retryAfterSeconds")
     if seconds:
         error.headers.append(("Retry-After", str(seconds)))
-    error.from_webhook = True
     return error
 
 
 def failed(ctx: RequestContext, hook: Hook, error: CallingFailed) -> errors.StatusError | None:
     """What a failed call means: the refusal, or None if it is ignored."""
     if hook.fails_closed:
-        refusal = errors.internal(str(error))
-        refusal.from_webhook = True
-        return refusal
+        return errors.internal(str(error))
     log.warning("%s %s: %s: ignored, as its failurePolicy says", ctx.request.method, ctx.request.path, error)
     return timed_out() if time_left(ctx) <= 0 else None

@@ -6,13 +6,17 @@ The cluster's lock is held, and free while a webhook is asked: what was read bef
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from kubectl_runtime.apiserver.context import RequestContext
+from kubectl_runtime.apiserver.errors import StatusError
 from kubectl_runtime.apiserver.webhooks.admission_attributes import CREATE, DELETE, attributes
 from kubectl_runtime.apiserver.webhooks.matching import is_exempt
-from kubectl_runtime.apiserver.webhooks.mutating import copied, keep_managers, mutate
+from kubectl_runtime.apiserver.webhooks.mutating import keep_managers, mutate
 from kubectl_runtime.apiserver.webhooks.validating import validate
+from kubectl_runtime.core.codec.jsonvalues import json_copy
 
 Object = dict[str, Any]
 
@@ -21,10 +25,11 @@ def admit(ctx: RequestContext, operation: str, new: Object, old: Object | None) 
     """The object as mutating webhooks leave it; itself if there are none. Raises StatusError."""
     if not ctx.hooks or not (hooks := ctx.hooks.mutating()):
         return new
-    asked = attributes(ctx, operation, copied(new), old)
+    asked = attributes(ctx, operation, json_copy(new), old)
     if is_exempt(asked):
         return new
-    mutate(ctx, asked, hooks)
+    with _refusing():
+        mutate(ctx, asked, hooks)
     changed = asked.object
     assert changed is not None
     if "metadata" in new:
@@ -38,7 +43,8 @@ def approve(ctx: RequestContext, operation: str, new: Object, old: Object | None
         return
     asked = attributes(ctx, operation, new, old)
     if not is_exempt(asked):
-        validate(ctx, asked, hooks)
+        with _refusing():
+            validate(ctx, asked, hooks)
 
 
 def admit_deletion(ctx: RequestContext, old: Object) -> None:
@@ -49,8 +55,9 @@ def admit_deletion(ctx: RequestContext, old: Object) -> None:
     # In a deletion of a collection the real server names no object.
     asked = attributes(ctx, DELETE, None, old, name=ctx.info.name)
     if not is_exempt(asked):
-        mutate(ctx, asked, hooks.mutating())
-        validate(ctx, asked, hooks.validating())
+        with _refusing():
+            mutate(ctx, asked, hooks.mutating())
+            validate(ctx, asked, hooks.validating())
 
 
 def admit_unstored(ctx: RequestContext, obj: Object, operation: str = CREATE) -> Object:
@@ -62,3 +69,13 @@ def admit_unstored(ctx: RequestContext, obj: Object, operation: str = CREATE) ->
         obj = admit(ctx, operation, obj, None)
         approve(ctx, operation, obj, None)
     return obj
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """What is refused inside may be let through another time."""
+    try:
+        yield
+    except StatusError as error:
+        error.from_webhook = True
+        raise

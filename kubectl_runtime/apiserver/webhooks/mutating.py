@@ -6,6 +6,7 @@ round in which nobody is asked for the first time.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from kubectl_runtime.apiserver import errors
@@ -21,7 +22,7 @@ from kubectl_runtime.apiserver.webhooks.calls import CallingFailed, accept, ask,
 from kubectl_runtime.apiserver.webhooks.hooks import Hook
 from kubectl_runtime.apiserver.webhooks.matching import Invocation, invocation
 from kubectl_runtime.apiserver.webhooks.versions import as_version, back
-from kubectl_runtime.core.codec.jsonvalues import json_copy, same_json
+from kubectl_runtime.core.codec.jsonvalues import same_json
 
 Object = dict[str, Any]
 
@@ -32,11 +33,10 @@ _BAD_MANAGERS = (".metadata.managedFields was in an invalid state after admissio
 def mutate(ctx: RequestContext, asked: Attributes, hooks: tuple[Hook, ...]) -> None:
     """Let the webhooks change `asked.object`. Raises StatusError for what refuses the operation. The cluster's lock is
     held, and free while a webhook is asked."""
-    earlier: set[Hook] = set()  # asked already, and to be asked again if somebody changes the object after them
-    again: set[Hook] = set()
-    changed = _round(ctx, asked, hooks, earlier, again)
-    if changed:
-        _round(ctx, asked, tuple(hook for hook in hooks if hook in again), earlier, again)
+    asking = _Asking()
+    if _round(ctx, asked, hooks, asking):
+        asking.is_second = True
+        _round(ctx, asked, hooks, asking)
 
 
 def keep_managers(ctx: RequestContext, obj: Object, managers: Any) -> None:
@@ -49,20 +49,35 @@ def keep_managers(ctx: RequestContext, obj: Object, managers: Any) -> None:
         ctx.warnings.append(f"{_BAD_MANAGERS}{error}")
 
 
-def _round(ctx: RequestContext, asked: Attributes, hooks: tuple[Hook, ...], earlier: set[Hook], again: set[Hook]
-           ) -> bool:
+@dataclass(slots=True)
+class _Asking:
+    """Who was asked, in both rounds. A change in the second one can bring somebody back in who comes later in it."""
+
+    is_second: bool = False
+    earlier: set[Hook] = field(default_factory=set)  # to be asked again if somebody changes the object after them
+    again: set[Hook] = field(default_factory=set)
+
+    def note(self, hook: Hook, *, changed: bool) -> None:
+        """A webhook was asked."""
+        if changed:
+            self.again |= self.earlier
+            self.earlier.clear()
+        if hook.reinvoked:
+            self.earlier.add(hook)
+
+
+def _round(ctx: RequestContext, asked: Attributes, hooks: tuple[Hook, ...], asking: _Asking) -> bool:
+    """Whether anybody changed the object."""
     any_changed = False
     for hook in hooks:
+        if asking.is_second and hook not in asking.again:
+            continue
         called = invocation(ctx, hook, asked)
         if called is None:
             continue
         changed = _call(ctx, called, asked)
-        if changed:
-            any_changed = True
-            again |= earlier
-            earlier.clear()
-        if hook.reinvoked:
-            earlier.add(hook)
+        any_changed = any_changed or changed
+        asking.note(hook, changed=changed)
     return any_changed
 
 
@@ -136,8 +151,3 @@ def _decode(resource: ServedResource, called: Invocation, asked: Attributes, cha
         return
     changed["metadata"] = changed.get("metadata") or {}
     resource.strategy.default(changed)
-
-
-def copied(obj: Object | None) -> Object | None:
-    """An object for webhooks to see, which shares nothing with the one that is to be stored."""
-    return None if obj is None else json_copy(obj)

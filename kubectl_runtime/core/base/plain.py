@@ -19,6 +19,7 @@ import msgspec
 import msgspec.structs
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.texts import to_text
 from kubectl_runtime.core.base.wire import (
     alternatives,
     field_types,
@@ -100,7 +101,7 @@ def _leaf(value: Any, hint: Any, path: str) -> Any:
     if isinstance(value, bytes | bytearray | memoryview) and hint is not Any and not _is_bytes(hint):
         raise RequestError(f"{path} is bytes where {_named(hint)} is declared: decode them (value.decode())")
     try:
-        return msgspec.to_builtins(value, str_keys=True)
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=to_text)
     except TypeError:
         base = next((atom for atom in _ATOMS if isinstance(value, atom)), None)
         if base is None:

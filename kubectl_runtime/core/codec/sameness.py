@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from kubectl_runtime.core.base.texts import to_text
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.codec.views import plain_object
 from kubectl_runtime.core.meta.problems import DecodeError
@@ -37,7 +38,7 @@ def same_content(old: Record, new: Record) -> bool:
 
 
 def _view_json(record: Record) -> bytes | None:
-    return None if record.view is None else msgspec.json.encode(record.view)
+    return None if record.view is None else msgspec.json.encode(record.view, enc_hook=to_text)
 
 
 def _from_metadata(record: Record) -> bytes | None:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.core.base.plain import hashable
+from kubectl_runtime.core.base.texts import from_text
 from kubectl_runtime.core.base.wire import alternatives, is_record_type, needs_renaming, with_field_names
 from kubectl_runtime.core.codec.lineage import RecordLists
 from kubectl_runtime.core.codec.record import Record
@@ -41,8 +42,8 @@ class ViewCodec:
         field = ("value", decoded | msgspec.UnsetType | None, msgspec.field(default=msgspec.UNSET, name=key))
         body: Any = msgspec.defstruct("_Body", [field])
         event: Any = msgspec.defstruct("_Event", [("object", body)])
-        self._decode_body = msgspec.json.Decoder(body).decode
-        self._decode_event = msgspec.json.Decoder(event).decode
+        self._decode_body = msgspec.json.Decoder(body, dec_hook=from_text).decode
+        self._decode_event = msgspec.json.Decoder(event, dec_hook=from_text).decode
 
     def decode(self, raw: bytes, enveloped: bool, ref: ObjectRef | None) -> Any:
         """The view of the object in `raw` (a watch line if `enveloped`), new each time. Raises DecodeError."""
@@ -88,7 +89,7 @@ class ViewCodec:
 
     def _convert(self, value: Any) -> Any:
         plain = with_field_names(value, self.hint) if self._renaming else value
-        return msgspec.convert(plain, self.hint)
+        return msgspec.convert(plain, self.hint, dec_hook=from_text)
 
     def _convert_without_nulls(self, value: Any, ref: ObjectRef | None) -> Any:
         try:

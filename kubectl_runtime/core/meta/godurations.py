@@ -9,10 +9,11 @@ The grammar is that of Go's `time.ParseDuration`: a sign, then numbers with a fr
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import timedelta
+from functools import total_ordering
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.texts import TextValue
 
 UNITS = {"ns": 1, "us": 10**3, "\u00b5s": 10**3, "\u03bcs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9,
          "h": 3600 * 10**9}
@@ -23,15 +24,25 @@ LONGEST = 2**63
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class GoDuration:
+@total_ordering
+class GoDuration(TextValue):
     """A span of time. Immutable; equal and ordered by its length."""
 
-    nanoseconds: int
+    __slots__ = ("_nanoseconds",)
+
+    def __init__(self, nanoseconds: int) -> None:
+        self._nanoseconds = nanoseconds
+
+    @property
+    def nanoseconds(self) -> int:
+        """Its length."""
+        return self._nanoseconds
 
     @classmethod
     def parse(cls, text: str) -> GoDuration:
         """From Go's notation. Raises RequestError, with what is wrong in the words of Go's parser."""
+        if not isinstance(text, str):
+            raise RequestError(f"{text!r} is no duration: give text such as '1h30m', '1.5s' or '250ms'")
         try:
             return cls(nanoseconds_of(text))
         except ValueError as error:
@@ -52,6 +63,15 @@ class GoDuration:
         """To the microsecond; what is finer is cut off."""
         micro = abs(self.nanoseconds) // 1000
         return timedelta(microseconds=-micro if self.nanoseconds < 0 else micro)
+
+    def __eq__(self, other: object) -> bool:
+        return self._nanoseconds == other.nanoseconds if isinstance(other, GoDuration) else NotImplemented
+
+    def __lt__(self, other: GoDuration) -> bool:
+        return self._nanoseconds < other.nanoseconds if isinstance(other, GoDuration) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._nanoseconds)
 
     def __str__(self) -> str:
         """As Go writes it: hours, minutes and seconds; below a second one number in the largest unit that fits."""

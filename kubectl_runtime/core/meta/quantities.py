@@ -1,6 +1,7 @@
 """Resource quantities (`500m`, `1Gi`): exact arithmetic, and the canonical form in which the server writes them.
 
     str(Quantity.parse("0.5") + "1500m")        "2"
+    class Spec(Struct): memory: Quantity        a field of a view; in a custom resource its schema is an int-or-string
     Quantity.parse("1Gi") > "900Mi"             True
 
 A canonical quantity has no fraction and the largest suffix that allows this: `0.5` is `500m`, `1024Mi` is
@@ -12,12 +13,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, total_ordering
 from typing import TypeAlias
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.texts import TextValue
 
 FORMAT_ERROR = ("quantities must match the regular expression "
                 "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
@@ -33,17 +34,29 @@ _BINARY_MAX = 2**63 - 1  # the real server caps binary quantities here
 
 
 @total_ordering
-@dataclass(frozen=True, slots=True, eq=False)
-class Quantity:
+class Quantity(TextValue):
     """An amount. Immutable; equal, ordered and hashed by its value, whatever its family.
 
     Its other operand may be a Quantity, a text, an integer or a Fraction; RequestError for a text that is no quantity.
     A sum has the family of its first part, or that of the second where the first is 0.
     """
 
-    value: Fraction
-    family: str = "decimal"
-    """`decimal`, `binary` or `exponent`: which suffixes its text has."""
+    __slots__ = ("_family", "_value")
+
+    def __init__(self, value: Fraction, family: str = "decimal") -> None:
+        """`family`: `decimal`, `binary` or `exponent`: which suffixes its text has."""
+        self._value = value
+        self._family = family
+
+    @property
+    def value(self) -> Fraction:
+        """The exact number."""
+        return self._value
+
+    @property
+    def family(self) -> str:
+        """Which suffixes its text has."""
+        return self._family
 
     @classmethod
     def parse(cls, text: Amount) -> Quantity:

@@ -31,4 +31,6 @@ def set_condition(
     else:
         kept[at] = placed
     values: list[dict[str, Any]] = msgspec.to_builtins(kept)
+    index = len(values) - 1 if at is None else at
+    values[index] = {"reason": "", "message": "", **values[index]}  # custom kinds may require them, even if empty
     return values

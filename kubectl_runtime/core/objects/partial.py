@@ -16,6 +16,7 @@ import msgspec
 
 from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.base.keys import namespace_or_none
+from kubectl_runtime.core.base.texts import from_text
 from kubectl_runtime.core.codec.decode import Carried, decode_event, decode_object, split_page
 from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.core.codec.views import plain_object, without_nulls
@@ -105,8 +106,8 @@ class FieldsForm(Generic[V]):
         self.resource = resource
         self.view = view
         event: Any = msgspec.defstruct("_Event", [("type", str), ("object", view)])
-        self._event = msgspec.json.Decoder(event).decode
-        self._object = msgspec.json.Decoder(view).decode
+        self._event = msgspec.json.Decoder(event, dec_hook=from_text).decode
+        self._object = msgspec.json.Decoder(view, dec_hook=from_text).decode
 
     def decode_object(self, raw: bytes) -> Record:
         """As `core.head.decode_object`."""
@@ -140,7 +141,7 @@ class FieldsForm(Generic[V]):
         if problem is None:
             try:
                 plain = without_nulls(plain_object(record.raw, record.enveloped, record.ref))
-                return self._record(msgspec.convert(plain, self.view))
+                return self._record(msgspec.convert(plain, self.view, dec_hook=from_text))
             except DECODE_FAILURES as error:
                 problem = Problem(*problem_of(error))
             except DecodeError as error:

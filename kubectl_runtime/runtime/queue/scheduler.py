@@ -19,7 +19,8 @@ One entry per key, in one of four places:
 
 There are two classes. Keys of the *bulk* class (the initial list, a resync) run when no *fresh* one is due, and every
 `BULK_TURN`-th time all the same, so that neither starves. An entry that a fresh request joins is fresh from then on, at
-the end of the fresh lane if it was ready; the other way round nothing changes.
+the end of the fresh lane if it was ready; the other way round nothing changes, unless its owner finds that nothing new
+was among the requests (`to_bulk`): it goes to the end of the bulk lane.
 
 The *limit* is what makes debouncing safe: it is the earliest of first trigger + maximum wait and of every exact time
 asked for, only ever decreases, and `at` never exceeds it. A key that is triggered for ever still runs.
@@ -166,6 +167,21 @@ class Scheduler(Generic[K, M]):
         if entry is not None and entry.place == HELD:
             entry.place = READY
             self._lane_of(entry).put_first(entry)
+
+    def to_bulk(self, key: K) -> None:
+        """What asked for `key`'s entry is no news after all: if it is due, it goes to the end of the bulk class.
+
+        For a key that does not run any more, instead of `release`.
+        """
+        entry = self._entries.get(key)
+        if entry is None or entry.place not in (READY, HELD):
+            return
+        if entry.place == READY:
+            self._lane_of(entry).leave()
+        # A new entry, since the old one may have left traces in both lanes.
+        moved = self._entries[key] = Entry(key, entry.message, entry.at, entry.limit, True, entry.retry)
+        entry.place = GONE
+        self._make_ready(moved)
 
     def remove(self, key: K) -> bool:
         """Forget `key`'s entry; whether there was one."""

@@ -24,7 +24,9 @@ A trigger that says the object itself was deleted is a `forget` instead: it drop
 nothing to reconcile; a run in progress then leaves nothing behind. If the object is created again, that is a new
 trigger. What another replica works for is forgotten as well.
 
-Retries pass the scheduler's brake, which hears here how they end. What a run asks for stays in that run's class.
+Retries pass the scheduler's brake, which hears here how they end. What a run asks for stays in that run's class. The
+echoes of a run that ended well are no news: they ask in the bulk class, so that after a start each object is seen once
+before any is seen twice.
 
 `close` drops everything pending and refuses what comes later; runs in progress may still finish.
 """
@@ -33,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.runtime.queue.echoes import Echoes
 from kubectl_runtime.runtime.queue.key_backoff import Failures, is_own
 from kubectl_runtime.runtime.queue.own_writes import Version
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
@@ -62,6 +65,7 @@ class WorkQueue:
         self._causes: dict[Key, list[Version | None]] = {}
         """Of scheduled keys that were triggered more than once: what by."""
         self._streaks: dict[Key, tuple[Streak, int]] = {}
+        self._echoes = Echoes()
         self._closed = False
 
     @property
@@ -109,7 +113,8 @@ class WorkQueue:
             if cause is not None and key not in self._running and self._failures.is_echo(key, cause):
                 return
             self._merge(key, scheduled, cause)
-        self._scheduler.trigger(key, request, now, bulk=bulk or request.bulk)
+        echo = cause is not None and len(self._echoes) > 0 and self._echoes.met(key, cause)
+        self._scheduler.trigger(key, request, now, bulk=bulk or request.bulk or echo)
 
     def take(self, now: float) -> Run | None:
         """Start the key whose turn it is and that does not run; None when there is none."""
@@ -132,7 +137,7 @@ class WorkQueue:
             return False
         self._tell_brake(run, outcome, now)
         self._count_streak(run, outcome)
-        failed, retried = outcome.failed, False
+        failed, retried, no_news = outcome.failed, False, False
         if run.forgotten:
             self._failures.forget(key)
         elif outcome.keeps_failures:
@@ -141,10 +146,13 @@ class WorkQueue:
             self._fail(run, outcome)
         else:
             self._failures.forget(key)
+            no_news = len(run.writes) > 0 and self._expect_echoes(run) and outcome.streak is None
         if outcome.delay is not None and not run.forgotten:
             retried = failed
             self._scheduler.add(key, ReconcileRequest(run.request.ref, RETRIED if failed else REQUEUED),
                                 now + outcome.delay, now, bulk=run.bulk, retry=failed and outcome.streak is None)
+        if no_news:
+            self._scheduler.to_bulk(key)
         self._scheduler.release(key)
         return retried
 
@@ -175,6 +183,7 @@ class WorkQueue:
         self._failures.clear()
         self._causes.clear()
         self._streaks.clear()
+        self._echoes.clear()
         return self._scheduler.clear()
 
     def _merge(self, key: Key, scheduled: ReconcileRequest, cause: Version | None) -> None:
@@ -207,6 +216,14 @@ class WorkQueue:
         arrived = self._causes.get(key) or _causes_of(scheduled)
         if all(cause is not None and is_own(cause, state.writes) for cause in arrived):
             self._unschedule(key)
+
+    def _expect_echoes(self, run: Run) -> bool:
+        """`run` ended well: what it wrote will come back. Whether it has, and nothing else asks for its key."""
+        key, writes = run.key, run.writes.versions()
+        scheduled = self._scheduler.message(key)
+        arrived = [] if scheduled is None else self._causes.get(key) or _causes_of(scheduled)
+        self._echoes.expect(key, writes.keys() - arrived)
+        return bool(arrived) and all(cause is not None and is_own(cause, writes) for cause in arrived)
 
     def _tell_brake(self, run: Run, outcome: Outcome, now: float) -> None:
         if self._brake is None or not run.retry or outcome.keeps_failures:

@@ -44,8 +44,8 @@ def deny(message: str = "", **status: Any) -> Object:
 class Hooked:
     """A server whose webhooks are functions; `reviews` are the requests that these have seen, by webhook."""
 
-    def __init__(self, **options: Any) -> None:
-        self.clock = SimClock()
+    def __init__(self, clock: SimClock | None = None, **options: Any) -> None:
+        self.clock = clock or SimClock()
         self.server = ApiServer(clock=self.clock, seed=1, **options)
         self.reviews: list[tuple[str, Object]] = []
         self._answering: dict[str, Answering | bytes] = {}

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from kubectl_runtime.apiserver.controllers.namespace_controller import PER_STEP
 from kubectl_runtime.apiserver.webhooks.attempts import MAX_ATTEMPTS
 from tests.apiserver.kinds.kindapi import pod_spec
 from tests.apiserver.webhooks.hooked import CONFIGMAPS, Hooked, allow, deny, set_to
+from tests.apiserver.webhooks.test_conversion import definition
 
 PATH = "/api/v1/namespaces/default/configmaps"
 UPDATES = [{**CONFIGMAPS, "operations": ["UPDATE"]}]
@@ -190,6 +192,49 @@ def test_controllers_ask_too_and_try_again_what_was_refused(api: Hooked) -> None
     api.clock.advance(60)
     api.settle()
     assert api("GET", "/api/v1/namespaces/n").status == 404
+
+
+def test_what_a_webhook_keeps_in_a_namespace_does_not_keep_the_rest(api: Hooked) -> None:
+    api("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})
+    for number in range(PER_STEP + 50):
+        api("POST", "/api/v1/namespaces/n/configmaps", {
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c{number:03}"}})
+    api.hook("v", lambda request: deny("no") if request["name"] < f"c{PER_STEP:03}" else allow(request),
+             rules=[{**CONFIGMAPS, "operations": ["DELETE"]}])
+    api("DELETE", "/api/v1/namespaces/n")
+    assert len(api("GET", "/api/v1/namespaces/n/configmaps").body["items"]) == PER_STEP
+    assert len(api.reviews) < 2 * PER_STEP + 100
+
+
+def test_a_definition_is_established_when_webhooks_let_it(api: Hooked) -> None:
+    api.hook("v", lambda _: deny("no"), rules=[{
+        "apiGroups": ["apiextensions.k8s.io"], "apiVersions": ["v1"], "operations": ["UPDATE"],
+        "resources": ["customresourcedefinitions/status"]}])
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert api("POST", definitions, definition()).status == 201
+    assert api("GET", f"{definitions}/widgets.example.com").body["status"]["conditions"] is None
+    api.answer("v", allow)
+    api.clock.advance(1)
+    api.settle()
+    assert api("GET", "/apis/example.com/v1/namespaces/default/widgets").status == 200
+
+
+def test_pods_that_were_denied_are_made_when_webhooks_let_them() -> None:
+    api = Hooked(controllers=("replicaset",))
+    api.hook("v", lambda _: deny("no"), rules=[{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
+                                                "operations": ["CREATE"]}])
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": pod_spec()}
+    assert api("POST", "/apis/apps/v1/namespaces/default/replicasets", {
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "a"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "a"}}, "template": template}}).status == 201
+    for _ in range(100):
+        api.clock.advance(10)
+        api.settle()
+    assert 10 < len(api.reviews) < 100  # later each time
+    api.answer("v", allow)
+    api.clock.advance(60)
+    api.settle()
+    assert len(api("GET", "/api/v1/namespaces/default/pods").body["items"]) == 2
 
 
 def test_a_webhook_may_use_the_server_while_a_controller_asks_it() -> None:

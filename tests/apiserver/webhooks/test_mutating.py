@@ -76,6 +76,16 @@ def test_a_changed_object_is_shown_again_to_those_that_wish_so(api: Hooked) -> N
     assert api.asked("a")[1]["object"]["data"] == {"k": "v", "c": "1"}
 
 
+def test_a_change_in_the_second_round_is_shown_to_those_after_it(api: Hooked) -> None:
+    api.hook("a", lambda request: set_to("/data/a", str(len(request["object"]["data"]))), mutating=True,
+             reinvocationPolicy="IfNeeded")
+    api.hook("b", lambda _: set_to("/data/b", "1"), mutating=True)
+    api.hook("c", mutating=True, reinvocationPolicy="IfNeeded")
+    api.create()
+    assert [name for name, _ in api.reviews] == ["a", "b", "c", "a", "c"]
+    assert api.reviews[-1][1]["object"]["data"] == {"k": "v", "a": "3", "b": "1"}
+
+
 def test_nobody_is_asked_again_when_nothing_changed(api: Hooked) -> None:
     api.hook("a", mutating=True, reinvocationPolicy="IfNeeded")
     api.hook("b", lambda _: set_to("/data/k", "v"), mutating=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.apiserver.kinds.kindapi import pod_spec
-from tests.apiserver.webhooks.hooked import Hooked, deny, set_to
+from tests.apiserver.webhooks.hooked import Hooked, deny, patch, set_to
 
 NAMESPACED = "/api/v1/namespaces/default"
 EVERYTHING = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"]}
@@ -219,3 +219,53 @@ def test_a_webhook_is_asked_before_rights_to_grant_are_looked_at(api: Hooked) ->
     assert refused.status == 403
     assert "is attempting to grant RBAC permissions not currently held" in refused.body["message"]
     assert strict.asked()[0]["userInfo"]["username"] == "eve"
+
+
+def test_webhooks_see_what_the_servers_own_admission_adds_and_it_adds_to_what_they_make(api: Hooked) -> None:
+    api("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", {
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 7})
+    api("POST", f"{NAMESPACED}/limitranges", {
+        "apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"},
+        "spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}}]}})
+    sidecar = {"name": "sidecar", "image": "i"}
+    api.hook("m", lambda _: set_to("/spec/containers/-", sidecar), rules=[on("pods")], mutating=True)
+    made = pod(api, priorityClassName="high")
+    shown = api.asked()[0]["object"]["spec"]
+    assert (shown["priority"], len(shown["tolerations"])) == (7, 2)
+    assert [container["resources"]["limits"] for container in shown["containers"]] == [{"cpu": "1"}]
+    assert [container["resources"]["limits"] for container in made["spec"]["containers"]] == [{"cpu": "1"}] * 2
+    assert len(made["spec"]["tolerations"]) == 2
+
+
+def test_a_priority_that_contradicts_its_class_is_the_webhooks_to_reset(api: Hooked) -> None:
+    api("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", {
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 7})
+    api.hook("m", lambda _: set_to("/spec/priorityClassName", "high"), rules=[on("pods")], mutating=True)
+    refused = api("POST", f"{NAMESPACED}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+                                                 "spec": pod_spec()})
+    assert (refused.status, "must not be provided in pod spec" in refused.body["message"]) == (403, True)
+    api.answer("m", lambda _: patch({"op": "add", "path": "/spec/priorityClassName", "value": "high"},
+                                    {"op": "remove", "path": "/spec/priority"}))
+    assert pod(api)["spec"]["priority"] == 7
+
+
+def test_claims_and_ingresses_are_shown_with_their_default_classes(api: Hooked) -> None:
+    default = {"storageclass.kubernetes.io/is-default-class": "true",
+               "ingressclass.kubernetes.io/is-default-class": "true"}
+    for path, obj in (
+            ("/apis/storage.k8s.io/v1/storageclasses",
+             {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "p"}),
+            ("/apis/networking.k8s.io/v1/ingressclasses",
+             {"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "spec": {"controller": "example.com/c"}})):
+        assert api("POST", path, {**obj, "metadata": {"name": "usual", "annotations": default}}).status == 201
+    api.hook("m", rules=[on("persistentvolumeclaims", "ingresses")], mutating=True)
+    assert api("POST", f"{NAMESPACED}/persistentvolumeclaims", {
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}).status == 201
+    backend = {"service": {"name": "s", "port": {"number": 80}}}
+    assert api("POST", "/apis/networking.k8s.io/v1/namespaces/default/ingresses", {
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"},
+        "spec": {"defaultBackend": backend}}).status == 201
+    claim, ingress = (asked["object"] for asked in api.asked())
+    assert claim["spec"]["storageClassName"] == ingress["spec"]["ingressClassName"] == "usual"
+    assert claim["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]

@@ -296,3 +296,9 @@ def test_several_are_asked_at_the_same_time_and_answered_in_their_order(client: 
 def test_an_address_that_is_none_is_refused_with_its_configuration(client: Client, port: str) -> None:
     with pytest.raises(ApiError, match="url must be a valid URL"):
         configure(client, {"url": f"https://127.0.0.1:{port}/v"})
+
+
+@pytest.mark.parametrize("host", [".example", "a" * 70 + ".test"])
+def test_a_host_that_can_be_none_fails_the_call(client: Client, host: str) -> None:
+    configure(client, {"url": f"https://{host}/v"})
+    assert refusal(client).startswith(WHO.format(f"https://{host}/v", 10))

@@ -69,6 +69,7 @@ def test_options_are_those_of_the_request(api: Hooked) -> None:
     ({"message": "no"}, 400, None, ": no"),
     ({"message": "no", "code": 200, "status": "Success"}, 400, None, ": no"),
     ({"reason": "Forbidden", "code": 403}, 403, "Forbidden", ": Forbidden"),
+    ({"message": "no", "code": 100_000}, 500, None, ": no"),
     ({}, 400, None, " without explanation"),
     (None, 400, None, " without explanation"),
 ])

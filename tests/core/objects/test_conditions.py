@@ -15,7 +15,14 @@ def ready(status: str, since: datetime | None = None) -> Condition:
 
 def test_a_first_condition_begins_now_in_whole_seconds():
     assert set_condition(None, ready("True"), now=LATER) == [
-        {"type": "Ready", "status": "True", "reason": "Because", "lastTransitionTime": "2026-01-01T00:05:00Z"}]
+        {"type": "Ready", "status": "True", "reason": "Because", "message": "",
+         "lastTransitionTime": "2026-01-01T00:05:00Z"}]
+
+
+def test_a_reason_and_a_message_are_always_there_since_custom_kinds_may_require_them():
+    [other, placed] = set_condition([Condition(type="Synced", status="True")], Condition(type="Ready", status="True"))
+    assert (placed["reason"], placed["message"]) == ("", "")
+    assert "reason" not in other  # it is somebody else's
 
 
 def test_the_same_status_keeps_its_transition_time():

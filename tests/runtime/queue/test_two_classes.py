@@ -92,8 +92,8 @@ def test_what_is_moved_up_and_removed_for_ever_leaves_no_memory_behind() -> None
     assert len(scheduler._fresh.items) < 200
 
 
-STEPS = st.lists(st.tuples(st.sampled_from(["fresh", "bulk", "pop", "remove", "finish"]), st.sampled_from("abcdef")),
-                 max_size=80)
+KINDS = ["fresh", "bulk", "pop", "remove", "finish", "quiet"]
+STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from("abcdef")), max_size=80)
 
 
 @given(STEPS)
@@ -131,6 +131,14 @@ def test_against_two_lists(steps: list[tuple[str, str]]) -> None:
             scheduler.release(key)
             if key in held:
                 held.pop(key).appendleft(key)
+        elif kind == "quiet" and key in running:
+            running.discard(key)
+            scheduler.to_bulk(key)
+            scheduler.release(key)
+            if known is not None:
+                if held.pop(key, None) is None:
+                    known.remove(key)
+                bulk.append(key)
         elif kind == "pop":
             entry = scheduler.pop_due(0, running)
             wanted = None

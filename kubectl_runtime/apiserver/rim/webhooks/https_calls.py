@@ -1,6 +1,7 @@
 """`HttpsCalls`: webhooks that listen somewhere, over HTTPS, with Go's words for what goes wrong.
 
-A call has one deadline for everything, from the look-up of the name to the last byte; `close` ends those under way.
+A call has one deadline for everything up to the last byte, but for the look-up of a name, which is the resolver's;
+`close` ends those under way.
 Each call has a connection of its own.
 """
 
@@ -39,12 +40,15 @@ class HttpsCalls:
     def post(self, target: Target, url: str, address: str, body: bytes, timeout: float) -> WebhookAnswer:
         """POST to `url` at `address` (``https://host:port``), which may be another place than the URL names. Blocks for
         at most `timeout` seconds, or until `close`. Raises CallFailed."""
-        call = _Call(self, urlsplit(url), urlsplit(address), time.monotonic() + timeout)
+        try:
+            call = _Call(self, urlsplit(url), urlsplit(address), time.monotonic() + timeout)
+        except ValueError as error:  # a port that is none
+            raise CallFailed(f"dial tcp: {error}") from None
         try:
             return call.run(_context(target.ca), body)
         except TimeoutError:
             raise CallFailed(DEADLINE) from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             raise CallFailed(call.told(error)) from None
         finally:
             call.close()
@@ -250,4 +254,5 @@ def _certificate_problem(error: ssl.SSLCertVerificationError, name: str) -> str:
 
 def _shut(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):  # it is not connected, or no longer
-        connection.shutdown(socket.SHUT_RDWR)
+        # Not ssl's own shutdown, which takes the connection away from the thread that reads it.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
