@@ -206,3 +206,25 @@ def test_the_workflow_names_files_and_objects_that_there_are() -> None:
     assert crd == yaml.safe_load((deploy / "crd.yaml").read_text())["metadata"]["name"]
     (check,) = [step["run"] for step in steps if "--check" in step["run"]]
     command_line("crd").parse_args(shlex.split(check)[1:])
+
+
+def test_the_commands_of_the_guide_to_security_print_the_rights_that_its_tests_grant(
+        tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    guide = GUIDES / "security.md"
+    saved(guide, tmp_path)
+    record, print_role = (shlex.split(line) for line in "".join(blocks(guide, "sh")).splitlines())
+    plugin = [] if pytestconfig.pluginmanager.has_plugin("kubectl_runtime") else [
+        "-p", "kubectl_runtime.testing.pytest_plugin"]
+    done = python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin, *record[1:])
+    assert done.returncode == 0, done.stdout
+    done = python(tmp_path, "-m", "kubectl_runtime", *print_role[1:])
+    printed = next(document for document in yaml.safe_load_all(done.stdout) if document["kind"] == "Role")
+    text = re.search(r'ROLE = """\n(.*?)"""', guide.read_text(), re.DOTALL)
+    assert text is not None
+    granted = next(yaml.safe_load_all(text[1]))
+    finalizers = [rule for rule in printed["rules"] if rule["resources"] == ["passwords/finalizers"]]
+
+    def by_resource(rules: list[dict[str, list[str]]]) -> list[dict[str, list[str]]]:
+        return sorted(rules, key=lambda rule: rule["resources"])
+
+    assert by_resource(printed["rules"]) == by_resource([*granted["rules"], *finalizers])
