@@ -10,7 +10,8 @@ The rim, and what makes a server of it:
 ``kubeconfig``              lets clients in
 ``housekeeper``             one thread: the clockwork of the core on real time
 ``starting``                how a server answers that is not ready yet
-``rim``                     what carries requests: sockets (http), a simulation (inprocess), disturbances (faults)
+``rim``                     what carries requests: sockets (http), a simulation (inprocess), disturbances (faults);
+                            and those of the server to webhooks (webhooks)
 ==========================  ==========================================================================================
 
 The core, in the order in which a request meets it (``core``, `ApiCore.handle`, is the way through):
@@ -26,6 +27,8 @@ The core, in the order in which a request meets it (``core``, `ApiCore.handle`, 
 ``patching``                the object after a JSON patch, merge patch or strategic merge patch
 ``handlers``                one module for each family of verbs and for special subresources
 ``writes``, ``admission``   what creates, updates and patches share, up to the stored version; what may forbid one
+``webhooks``                who is asked about a write, what with, and what the answer means; how a write begins anew
+                            that was overtaken meanwhile
 ``output``                  the form of the answer: JSON, YAML, metadata only, rows of a table
 ``errors``                  every refusal
 ==========================  ==========================================================================================
@@ -42,7 +45,7 @@ What holds for which object, and where objects are:
 ``storage``                 the types that are served (registry), the objects and their history (storage), and what
                             all parts share (cluster): these two, the lock over them, the clock, chance, the way back in
 ``controllers``             what a cluster's controllers do, run by the core on its clock
-``kubelet``                 what Pods answer to logs, exec and attach: as a test says
+``kubelet``                 Pods that run, by rules of a test, without containers; their logs, exec and attach
 ``loopback``                how these, and some handlers, make requests of their own
 ==========================  ==========================================================================================
 

@@ -14,6 +14,7 @@ from kubectl_runtime.apiserver.query.options import WriteOptions
 from kubectl_runtime.apiserver.route import RequestInfo
 from kubectl_runtime.apiserver.storage.cluster import Cluster
 from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.webhooks.hooks import Hooks
 from kubectl_runtime.apiserver.wire import HttpRequest
 
 Object = dict[str, Any]
@@ -32,8 +33,10 @@ class RequestContext:
     user_info: User
     now: datetime
     kubelet: Kubelet
+    hooks: Hooks
     options: WriteOptions | None = None
     warnings: list[str] = field(default_factory=list)
+    deadline: float | None = None  # in monotonic seconds; set when the request first waits for somebody else
 
     @property
     def user(self) -> str:
@@ -47,6 +50,11 @@ class RequestContext:
         shown = {"username": user.name, "uid": user.uid, "groups": list(user.groups),
                  "extra": {key: list(values) for key, values in user.extra}}
         return {key: value for key, value in shown.items() if value}
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a write may ask a webhook, and so may have to begin anew."""
+        return self.type.strategy.asks_webhook or bool(self.hooks)
 
     @property
     def dry_run(self) -> bool:

@@ -10,6 +10,7 @@ Whoever drives the core (the server's housekeeping thread, a simulated transport
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -41,6 +42,8 @@ from kubectl_runtime.apiserver.route import RequestInfo, parse
 from kubectl_runtime.apiserver.starting import Starting
 from kubectl_runtime.apiserver.storage.cluster import Cluster
 from kubectl_runtime.apiserver.storage.registry import ServedResource
+from kubectl_runtime.apiserver.webhooks.hooks import Hooks
+from kubectl_runtime.apiserver.webhooks.outgoing import NoCaller, WebhookCaller
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
@@ -49,6 +52,7 @@ Object = dict[str, Any]
 
 log = guarded_logger(__name__)
 
+FIRST_RETRY, MAX_RETRY = 1.0, 60.0  # seconds until a controller tries again what a webhook has refused
 DEFAULT_COMPACTION = 300.0  # seconds, as kube-apiserver's --etcd-compaction-interval
 
 
@@ -57,9 +61,10 @@ class ApiCore:
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, *, compaction_interval: float = DEFAULT_COMPACTION,
                  controllers: Iterable[ControlLoop] = (), access: Access | None = None,
-                 kubelet: Kubelet | None = None, seed: int | None = None) -> None:
+                 kubelet: Kubelet | None = None, webhooks: WebhookCaller | None = None,
+                 seed: int | None = None) -> None:
         """`compaction_interval` is in seconds, 0 never compacts. `access` None lets everybody do everything. `kubelet`
-        is what Pods answer; by default nothing.
+        is what Pods answer; by default nothing. `webhooks` is the way to webhooks; without it no call of one succeeds.
 
         `seed` makes uids and generated names reproducible.
         """
@@ -69,15 +74,20 @@ class ApiCore:
         self._flow = (("X-Kubernetes-Pf-Flowschema-Uid", str(uuid.uuid4())),
                       ("X-Kubernetes-Pf-Prioritylevel-Uid", str(uuid.uuid4())))
         self.cluster = Cluster(clock, builtin_types(), self._loopback, seed=seed)
+        caller = webhooks or NoCaller()
+        self._hooks = Hooks(self.cluster.storage, caller)
         self.access = access or Access()
         self.starting: Starting | None = None
         """Says how requests are answered before the server is ready; None when it is."""
         self.kubelet = kubelet or Kubelet(clock)
+        self.kubelet.rules.on_change(self._wake_up)
         self._wake: Callable[[], None] | None = None
+        self._ticking = threading.Lock()
         self._compaction_interval = compaction_interval
         self._next_compaction = clock.monotonic() + compaction_interval
         self._compact_to = 0
-        self._controllers: list[ControlLoop] = [CrdController(), *controllers]
+        self._controllers: list[ControlLoop] = [CrdController(caller), *controllers]
+        self._again: dict[ControlLoop, tuple[float, float]] = {}  # (when, after how long) controllers look again
         with self.cluster.locked():
             for controller in self._controllers:
                 controller.start(self.cluster)
@@ -132,7 +142,7 @@ class ApiCore:
             check_readable(request)
         media = accept(request, watch=info.verb in ("list", "watch"), custom=resource_type.is_custom)
         ctx = RequestContext(self.cluster, self.access, request, info, resource_type, media, user, self.clock.now(),
-                             self.kubelet, warnings=warnings)
+                             self.kubelet, self._hooks, warnings=warnings)
         return handle_resource(ctx)
 
     def _resource_type(self, info: RequestInfo) -> ServedResource | None:
@@ -161,7 +171,7 @@ class ApiCore:
             raise errors.no_such_resource()
         user = User(f"system:{component}", groups=(MASTERS, AUTHENTICATED))
         return handle_resource(RequestContext(self.cluster, self.access, request, info, resource_type, Media(), user,
-                                              self.clock.now(), self.kubelet))
+                                              self.clock.now(), self.kubelet, self._hooks))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -177,8 +187,21 @@ class ApiCore:
         now = self.clock.monotonic()
         return any(due is not None and due <= now for due in (controller.due() for controller in self._controllers))
 
-    def tick(self) -> None:
-        """Do what is due now. Returns after a bounded piece of work: `next_wakeup` tells if there is more."""
+    def tick(self) -> bool:
+        """Do what is due now. Returns after a bounded piece of work: `next_wakeup` tells if there is more.
+
+        False if it did nothing because a tick is under way: in another thread, or in this one, which asks a webhook in
+        it that has come back in.
+        """
+        if not self._ticking.acquire(blocking=False):
+            return False
+        try:
+            self._tick()
+        finally:
+            self._ticking.release()
+        return True
+
+    def _tick(self) -> None:
         now = self.clock.monotonic()
         with self.cluster.locked():
             if self._compaction_interval and now >= self._next_compaction:
@@ -188,10 +211,25 @@ class ApiCore:
                 self._compact_to = self.cluster.storage.rv
                 self._next_compaction = now + self._compaction_interval
         for controller in self._controllers:
-            due = controller.due()
-            if due is not None and due <= now:
+            due, again = controller.due(), self._again.get(controller)
+            if again is not None and again[0] <= now:
                 with self.cluster.locked():
-                    controller.step(self.cluster)
+                    controller.look_again(self.cluster)
+            elif due is None or due > now:
+                continue
+            before = self.cluster.turned_away
+            controller.step(self.cluster)
+            self._note_refusals(controller, self.cluster.turned_away - before)
+
+    def _note_refusals(self, controller: ControlLoop, count: int) -> None:
+        """A controller that webhooks turned away looks at everything again, later each time."""
+        known = self._again.get(controller)
+        now = self.clock.monotonic()
+        if count:
+            delay = min(known[1] * 2, MAX_RETRY) if known else FIRST_RETRY
+            self._again[controller] = (now + delay, delay)
+        elif known is not None and known[0] <= now:
+            del self._again[controller]
 
     def compact(self) -> None:
         """Forget all changes so far: every older resourceVersion has expired."""
@@ -201,6 +239,7 @@ class ApiCore:
     def next_wakeup(self) -> float | None:
         """When `tick` has work next, in monotonic seconds; None: not until something is written."""
         times = [due for controller in self._controllers if (due := controller.due()) is not None]
+        times += [when for when, _ in self._again.values()]
         if self._compaction_interval:
             times.append(self._next_compaction)
         return min(times, default=None)

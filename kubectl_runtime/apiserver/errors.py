@@ -69,6 +69,8 @@ _GO_ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", 
 class StatusError(Exception):
     """A refusal; `to_status()` is the ``v1.Status`` that answers the request."""
 
+    from_webhook = False  # another try may do better, though nothing in the cluster changes
+
     def __init__(self, code: int, reason: str, message: str, *, details: Object | None = None,
                  causes: Sequence[Cause] = (), metadata: Object | None = None, headers: Sequence[tuple[str, str]] = (),
                  delay: float = 0.0) -> None:

@@ -48,7 +48,10 @@ class Housekeeper:
                 if self._stopping:
                     return
             try:
-                self._core.tick()
+                if not self._core.tick():  # somebody else drives the core, too
+                    with self._condition:
+                        if not self._stopping:
+                            self._clock.wait(self._condition, RETRY)
             except Exception:  # without this thread no deletion would end: it tries again
                 log.exception("a step of the embedded API server's controllers failed")
                 with self._condition:

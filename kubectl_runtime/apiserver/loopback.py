@@ -27,13 +27,14 @@ def path_of(resource_type: ServedResource, namespace: str, name: str = "", subre
 
 def submit(cluster: Cluster, method: str, path: str, body: Object | None = None, *, agent: str) -> HttpResponse | None:
     """Make a request as a component of the cluster; None if the server refused it (gone, conflict): a controller looks
-    again anyway."""
+    again anyway, or is told to if a webhook refused it."""
     request = HttpRequest(method, path, headers={
         "user-agent": agent, "content-type": _CONTENT_TYPES.get(method, "application/json")},
         body=encode(body) if body is not None else b"")
     try:
         return cluster.loopback(request, agent)
-    except StatusError:
+    except StatusError as error:
+        cluster.turned_away += error.from_webhook
         return None
 
 
@@ -54,9 +55,10 @@ def delete(cluster: Cluster, resource_type: ServedResource | None, version: Vers
 
 
 def patch(cluster: Cluster, resource_type: ServedResource | None, version: Version, change: Object, *, agent: str,
-          subresource: str = "") -> None:
-    """Merge a change into an object if it is still the same one (and its type is served)."""
+          subresource: str = "") -> bool:
+    """Merge a change into an object if it is still the same one (and its type is served); whether that was taken."""
     if resource_type is None:
-        return
+        return False
     change = {**change, "metadata": {**change.get("metadata", {}), "uid": version.uid}}
-    submit(cluster, "PATCH", path_of(resource_type, version.namespace, version.name, subresource), change, agent=agent)
+    path = path_of(resource_type, version.namespace, version.name, subresource)
+    return submit(cluster, "PATCH", path, change, agent=agent) is not None

@@ -11,7 +11,7 @@ them unless asked otherwise, and `snapshot`/`restore` go back to a state.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
@@ -33,10 +33,12 @@ from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.loading import load_objects
 from kubectl_runtime.apiserver.rim.faults import Faults, Recording
 from kubectl_runtime.apiserver.rim.http.listener import Listener
+from kubectl_runtime.apiserver.rim.webhooks.mounted import Application
+from kubectl_runtime.apiserver.rim.webhooks.router import WebhookRouter
 from kubectl_runtime.apiserver.starting import Starting
-from kubectl_runtime.apiserver.tls import ServerTls
+from kubectl_runtime.apiserver.tls import ServerTls, server_tls
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
-from kubectl_runtime.certificates.authority import HOSTS, Authority
+from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.manifests.sources import Manifests
 
@@ -58,11 +60,13 @@ class ApiServer:
                  controllers: Iterable[str] = DEFAULT_CONTROLLERS, compaction_interval: float = DEFAULT_COMPACTION,
                  tokens: Tokens | None = None, authorization_mode: AuthorizationMode | str = "AlwaysAllow",
                  anonymous: bool | None = None, tls: bool | Authority | ServerTls = False, faults: Faults | None = None,
-                 seed: int | None = None, record: bool = True) -> None:
+                 webhook_services: Mapping[str, str] | None = None, seed: int | None = None,
+                 record: bool = True) -> None:
         """Nothing is started or bound yet.
 
-        `port` 0 takes a free one, which restarts keep. `controllers` are names of `controllers.catalog`; the default
-        are those without which deletions do not end. `compaction_interval` is in seconds on the clock; history
+        `port` 0 takes a free one, which restarts keep. `controllers` are names of `controllers.controller_catalog`, or
+        ``*`` for all; the default are those without which deletions do not end. With ``kubelet`` Pods run, as
+        `kubelet.rules` say. `compaction_interval` is in seconds on the clock; history
         reaches back between one and two of it. `seed` makes uids, generated names and what the server's own fault
         script leaves to chance reproducible. `record` keeps requests for `requests`.
 
@@ -72,8 +76,12 @@ class ApiServer:
         credentials in (see `Access`). `tls` serves HTTPS, with an authority of its own or the given one, and knows
         client certificates. `faults` is the fault script; the server has an empty one otherwise.
 
-        Raises ValueError for an unknown mode or controller, a host or port that is none, TokenFileError, and
-        MissingTlsExtra.
+        Webhooks (admission, conversion) are called as their configurations say: at a URL, or in process where
+        `mount_webhook` has an application. Behind a Service nothing runs here, so `webhook_services` says where one is:
+        ``{"namespace/name": "https://127.0.0.1:9443"}``.
+
+        Raises ValueError for an unknown mode or controller, a host or port that is none, an address of a webhook that
+        is none, TokenFileError, and MissingTlsExtra.
         """
         if not host:
             raise ValueError("the host is empty, which would mean every network there is: say 127.0.0.1 or 0.0.0.0")
@@ -82,18 +90,22 @@ class ApiServer:
         self._host, self._port = host, port
         self.clock = clock
         self.access = Access(tokens=users_by_token(tokens), mode=authorization_mode, anonymous=anonymous)
-        self.tls = _server_tls(tls, host)
+        self.tls = server_tls(tls, host)
         """The TLS side of the server, with its authority; None if it serves plain HTTP."""
         self.faults = faults if faults is not None else Faults(seed=seed or 0)
         """The fault script; rules can be added at any time."""
         self.kubelet = Kubelet(clock)
-        """What Pods answer when they are asked for logs, exec or attach; see `Kubelet`."""
+        """What becomes of Pods, and what they answer when they are asked for logs, exec or attach; see `Kubelet`."""
         self.requests = Recording(clock) if record else Recording(clock, max_requests=0)
         """The requests so far, in order of their arrival, without those of controllers; see `Recording`."""
-        certificate = self.tls.authority.pem.decode() if self.tls else ""
+        if isinstance(controllers, str):
+            raise ValueError(f"controllers are names in a list, as in [{controllers!r}], not one text")
+        self._webhooks = WebhookRouter(clock, webhook_services or {}, self._has_service)
+        certificate, names = self.tls.authority.pem.decode() if self.tls else "", tuple(controllers)
         self._new_core: Callable[[], ApiCore] = lambda: ApiCore(
             clock, compaction_interval=compaction_interval, access=self.access, kubelet=self.kubelet, seed=seed,
-            controllers=build_controllers(controllers, certificate=certificate))
+            webhooks=self._webhooks,
+            controllers=build_controllers(names, certificate=certificate, kubelet=self.kubelet))
         self.core = self._new_core()
         self.faults.bind(clock, self.expire_history, self._plural_of)
         self._own_token = ""
@@ -130,9 +142,10 @@ class ApiServer:
         if listener is None:
             return
         housekeeper, self._housekeeper = self._housekeeper, None
-        stuck = listener.stop()
-        if housekeeper is not None:
-            stuck += housekeeper.stop()
+        with self._webhooks.closed():
+            stuck = listener.stop()
+            if housekeeper is not None:
+                stuck += housekeeper.stop()
         if stuck:
             raise RuntimeError(f"threads of the API server did not end: {', '.join(stuck)}")
 
@@ -229,6 +242,16 @@ class ApiServer:
         self._transports.add(transport)
         return transport
 
+    def mount_webhook(self, url_prefix: str, application: Application) -> None:
+        """Let a WSGI application answer the webhooks at a URL and below, in process, without a socket or certificates:
+        ``https://hooks.test``, or ``https://NAME.NAMESPACE.svc`` for those of a Service.
+
+        It is called in the thread of the request, may use the server meanwhile, and runs to its end; an answer after
+        the webhook's timeout, on the server's clock, comes too late. Of two prefixes the longer one counts. Raises
+        ValueError for a prefix that is none.
+        """
+        self._webhooks.mount(url_prefix, application)
+
     # --- data ------------------------------------------------------------------------------------------------------
 
     def load(self, manifests: Manifests) -> int:
@@ -261,6 +284,11 @@ class ApiServer:
         """
         self.core.compact()
 
+    def _has_service(self, key: str) -> bool:
+        namespace, _, name = key.partition("/")
+        with self.core.cluster.locked():
+            return self.core.cluster.storage.get("/services", namespace, name) is not None
+
     def _plural_of(self, name: str) -> str | None:
         return self.core.cluster.registry.plural_of(name)
 
@@ -277,10 +305,3 @@ class ApiServer:
         response = self.core.handle(request)
         self.requests.answered(entry, response.status)
         return response
-
-
-def _server_tls(tls: bool | Authority | ServerTls, host: str) -> ServerTls | None:
-    if isinstance(tls, ServerTls) or tls is False:
-        return tls or None
-    hosts = HOSTS if host in (*HOSTS, "0.0.0.0", "::") else (*HOSTS, host)
-    return ServerTls(tls if isinstance(tls, Authority) else None, hosts=hosts)

@@ -1,9 +1,11 @@
 """The rules of a kind, one `Strategy` object per resource type: what is filled in or refused, what a deletion does.
 
-Order of a create:   ``decode`` · ``default`` · (managedFields, against ``blank``) · ``to_storage`` ·
-                     ``prepare_create`` · (metadata by the core) · ``validate_create`` · ``canonicalize`` · stored
-Order of an update:  ``decode`` · ``default`` · (managedFields) · ``to_storage`` · ``prepare_update`` · ``generation`` ·
-                     ``validate_update`` · ``canonicalize`` · stored
+Order of a create:   ``decode`` · ``default`` · (managedFields, against ``blank``) · (``admit`` and mutating webhooks,
+                     if there are any) · ``to_storage`` · ``prepare_create`` · (metadata by the core) ·
+                     ``validate_create`` · ``canonicalize`` · (validating webhooks) · ``stored_form`` · stored
+Order of an update:  ``decode`` · ``default`` · (managedFields) · (mutating webhooks) · ``to_storage`` ·
+                     ``prepare_update`` · ``generation`` · ``validate_update`` · ``canonicalize`` ·
+                     (validating webhooks) · ``stored_form`` · stored
 Order of a delete:   ``grace_period`` · (finalizers by the core) · ``prepare_delete`` when the object stays for now
 
 Objects are plain dicts that belong to the request: the hooks change them in place. `old` is read-only. Validation of
@@ -76,6 +78,22 @@ class Strategy:
         """Whether the stored form differs between the versions by more than apiVersion."""
         return False
 
+    asks_webhook = False  # a webhook makes one version of the other: it may fail, and takes its time
+
+    def all_from_storage(self, stored: list[tuple[Object, str]], version: str) -> list[Object]:
+        """Stored objects, each with the version that it is stored as, as a version shows them; called only for those of
+        which that version differs. Without the lock, or letting it go meanwhile. Raises StatusError."""
+        return [self.from_storage(obj, version) for obj, _ in stored]
+
+    def is_up_to_date(self, stored_as: str) -> bool:
+        """Whether an object that is stored as a version would be so again; if not, an update that changes nothing
+        stores it anew."""
+        return True
+
+    def stored_form(self, obj: Object) -> tuple[Object, str]:
+        """An object that is ready as it is written, and the version that this is ("": all). As `all_from_storage`."""
+        return obj, ""
+
     def decode(self, obj: Object) -> list[str]:
         """Give a received (or patched) object the shape that the real server's typed object has, in place.
 
@@ -109,6 +127,10 @@ class Strategy:
     def blank_shown(self) -> Object:
         """The same as the object of a bookmark."""
         return self.blank()
+
+    def admit(self, obj: Object, ctx: StrategyContext) -> None:
+        """What the server's own admission plugins add to a new object: mutating webhooks see it, and `prepare_create`
+        adds it again to what they have made of it. So it changes nothing the second time."""
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
         """Drop what a client may not set and set what the server sets.

@@ -65,3 +65,11 @@ class ServerTls:
 
 def _fingerprint(encoded: bytes) -> str:
     return hashlib.sha256(encoded).hexdigest()
+
+
+def server_tls(tls: bool | Authority | ServerTls, host: str) -> ServerTls | None:
+    """The TLS side of a server that is told so: its own, of the authority, of a new one, or none."""
+    if isinstance(tls, ServerTls) or tls is False:
+        return tls or None
+    hosts = HOSTS if host in (*HOSTS, "0.0.0.0", "::") else (*HOSTS, host)
+    return ServerTls(tls if isinstance(tls, Authority) else None, hosts=hosts)

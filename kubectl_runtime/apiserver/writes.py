@@ -1,10 +1,12 @@
 """Create and update, from a decoded body to the stored version: what POST, PUT, PATCH and subresources share.
 
-The functions run under the cluster's lock; `ctx` collects warnings. See strategy.py for the order of the hooks.
+The functions run under the cluster's lock, which is free while webhooks are asked; they raise Overtaken (attempts.py)
+if what they were given is old then. `ctx` collects warnings. See strategy.py for the order of the hooks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kubectl_runtime.apiserver import errors, managedfields
@@ -13,18 +15,22 @@ from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding.field_validation import Keys, warning_texts
 from kubectl_runtime.apiserver.objectmeta import metadata
 from kubectl_runtime.apiserver.objectmeta.names import generated_name
+from kubectl_runtime.apiserver.objectmeta.preserved import restore, without_times
+from kubectl_runtime.apiserver.output.stored_objects import shown_object
 from kubectl_runtime.apiserver.query.gonumbers import parse_uint
 from kubectl_runtime.apiserver.schemas import ANY, Schema
 from kubectl_runtime.apiserver.storage.registry import ServedResource
 from kubectl_runtime.apiserver.storage.storage import ObjectTooLarge, Version, make_version
-from kubectl_runtime.core.codec.jsonvalues import same_json
+from kubectl_runtime.apiserver.webhooks.admission_attributes import CREATE, UPDATE
+from kubectl_runtime.apiserver.webhooks.asking import NOT_ON_CREATE, admitted, approved, shown
+from kubectl_runtime.apiserver.webhooks.attempts import still
+from kubectl_runtime.core.codec.jsonvalues import json_copy, same_json
 from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]
 
 MAX_CUSTOM = 3 << 19  # bytes that etcd takes; of built-in kinds, which do not lie there as JSON, it cannot be told
 _GENERATE_ATTEMPTS = 8
-_NOT_ON_CREATE = ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 def refusing(ctx: RequestContext, problems: list[str]) -> str:
@@ -90,27 +96,31 @@ def version_schemas(ctx: RequestContext) -> dict[str, Schema] | None:
     return {other.api_version: schema_of(other) for other in served} if len(served) > 1 else None
 
 
-def _put(ctx: RequestContext, obj: Object, fields: dict[str, str]) -> Version:
+def _put(ctx: RequestContext, obj: Object, fields: dict[str, str], current: Version | None) -> Version:
+    """Store an object over the current version of it (None: there is none). What others did while a webhook was asked
+    is noticed here at the latest."""
+    obj, stored_as = ctx.type.strategy.stored_form(obj)
+    if current is not None:
+        still(ctx, current)
+    elif ctx.type.strategy.asks_webhook:
+        _refuse_existing(ctx, obj["metadata"])
     try:
         limit = MAX_CUSTOM if ctx.type.is_custom else None
-        return ctx.cluster.storage.put(ctx.type.storage, obj, fields, max_bytes=limit)
+        return ctx.cluster.storage.put(ctx.type.storage, obj, fields, stored_as=stored_as, max_bytes=limit)
     except ObjectTooLarge:
         raise errors.bare_500("etcdserver: request is too large") from None
 
 
 def request_form(ctx: RequestContext, version: Version) -> Object:
     """A stored object as the request's API version shows it."""
-    obj = version.decode()
-    if ctx.type.strategy.converts:
-        obj = ctx.type.strategy.from_storage(obj, ctx.type.version)
-    return {"kind": ctx.type.kind, "apiVersion": ctx.type.api_version, **obj}
+    return shown_object(ctx.type, version)
 
 
 def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Version:
     """Store a new object that has been decoded; `applied` if it has its managedFields already."""
-    strategy, meta = ctx.type.strategy, obj["metadata"]
+    strategy, meta, asks = ctx.type.strategy, obj["metadata"], bool(ctx.hooks)
     check_namespace(ctx, obj)
-    for key in _NOT_ON_CREATE:
+    for key in NOT_ON_CREATE:
         meta.pop(key, None)
     posted = ctx.request.method == "POST"
     if not posted:
@@ -120,6 +130,10 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
         obj = with_managers(ctx, None, obj, "")
         meta = obj["metadata"]
     admit_create(ctx, meta)
+    if asks:
+        strategy.admit(obj, ctx)
+        obj = admitted(ctx, CREATE, obj, None)
+        check_namespace(ctx, obj)
     admit_write(ctx, obj, None)
     obj = strategy.to_storage(obj, ctx.type.version)
     meta = obj["metadata"]
@@ -132,16 +146,23 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
         raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)
     ctx.warnings += metadata.warnings(meta, None, ctx.type) + strategy.warnings(obj, None)
     partial = strategy.canonicalize(obj, ctx)
+    if asks:
+        approved(ctx, CREATE, shown(ctx, obj), None, lambda: strategy.validate_create(obj, ctx))
     sent = _sent_version(meta.pop("resourceVersion", ""))
     if sent and posted and not ctx.dry_run:
         raise errors.bare_500("resourceVersion should not be set on objects to be created")
     _refuse_existing(ctx, meta)
     fields = strategy.selectable_fields(obj)
     if ctx.dry_run:
-        return make_version(obj, sent, fields)
-    version = _put(ctx, obj, fields)
+        return make_version(obj, sent, fields, _unstored(ctx))
+    version = _put(ctx, obj, fields, None)
     version.partial = partial
     return version
+
+
+def _unstored(ctx: RequestContext) -> str:
+    """The version in which an object is answered that is not stored: the request's."""
+    return ctx.type.version if ctx.type.is_custom else ""
 
 
 def _stamp(ctx: RequestContext, meta: Object) -> None:
@@ -178,24 +199,28 @@ def with_managers(ctx: RequestContext, old: Object | None, new: Object, subresou
 
 
 def update(ctx: RequestContext, current: Version, old: Object, new: Object, subresource: str = "", *,
-           applied: bool = False) -> Version:
-    """Store a new state of an object; `old` is `current` in the request's version, `new` is decoded.
+           applied: bool = False, view: Callable[[Object], Object] | None = None) -> Version:
+    """Store a new state of an object; `old` is `current` in the request's version, `new` is decoded. `view` gives what
+    webhooks see of an object whose subresource has a kind of its own (and which mutating ones have seen).
 
     The answer is the stored version: the current one if nothing changed. If the change removed the last finalizer of a
     deleted object, the object is gone and the answer shows it as the client wanted it, with its last resourceVersion.
     """
-    strategy, meta = ctx.type.strategy, new["metadata"]
-    _check_version(ctx, current, meta)
-    check_namespace(ctx, new)
-    ctx.warnings += metadata.tidy_owners(meta, patched=ctx.request.method == "PATCH")
+    strategy, asks = ctx.type.strategy, bool(ctx.hooks)
+    ctx.warnings += metadata.tidy_owners(new["metadata"], patched=ctx.request.method == "PATCH")
     if not applied:
         new = with_managers(ctx, old, new, subresource)
+    asked = json_copy(old) if asks else old
+    if asks and view is None:
+        new = admitted(ctx, UPDATE, new, asked)
+    _check_version(ctx, current, new["metadata"])
+    check_namespace(ctx, new)
     before = strategy.to_storage(old, ctx.type.version)
     before = {key: value for key, value in before.items() if key not in ("kind", "apiVersion")}
     new = strategy.to_storage(new, ctx.type.version)
     strategy.prepare_update(new, before, subresource, ctx)
     meta = new["metadata"]
-    _restore(meta, before["metadata"])
+    restore(meta, before["metadata"])
     admit_write(ctx, new, before)
     _raise_generation(ctx, new, before, subresource)
     _validate(ctx, new, before, subresource)
@@ -204,16 +229,22 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     meta["resourceVersion"] = str(current.rv)
     new.pop("kind", None)
     new.pop("apiVersion", None)
+    if asks:
+        seen = view or (lambda obj: obj)
+        approved(ctx, UPDATE, seen(shown(ctx, new)), seen(asked),
+                 lambda: strategy.validate_update(new, before, subresource, ctx))
+    still(ctx, current)
     if "deletionTimestamp" in meta and is_finished(ctx.type, new):
-        answer = make_version(new, current.rv, fields)
+        answer = make_version(new, current.rv, fields, _unstored(ctx))
         if not ctx.dry_run:
             ctx.cluster.storage.delete(ctx.type.storage, current)
         return answer
-    if not current.partial and same_json(_without_times(new), _without_times(before)):
+    if not current.partial and strategy.is_up_to_date(current.stored_as) and same_json(
+            without_times(new), without_times(before)):
         return current  # an apply that only defaults make equal has got a new time in managedFields: no change either
     if ctx.dry_run:
-        return make_version(new, current.rv, fields)
-    return _put(ctx, new, fields)
+        return make_version(new, current.rv, fields, _unstored(ctx))
+    return _put(ctx, new, fields, current)
 
 
 def is_finished(resource_type: ServedResource, obj: Object) -> bool:
@@ -221,13 +252,6 @@ def is_finished(resource_type: ServedResource, obj: Object) -> bool:
     meta = obj["metadata"]
     return (not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
             and not resource_type.strategy.holds_deletion(obj))
-
-
-def _without_times(obj: Object) -> Object:
-    meta = obj["metadata"]
-    entries = [{key: value for key, value in entry.items() if key != "time"}
-               for entry in meta.get("managedFields") or ()]
-    return {**obj, "metadata": {**meta, "managedFields": entries}}
 
 
 def _check_version(ctx: RequestContext, current: Version, meta: Object) -> None:
@@ -254,19 +278,6 @@ def _sent_version(text: str) -> int:
         return parse_uint(text)
     except ValueError:
         return 0
-
-
-def _restore(meta: Object, before: Object) -> None:
-    """What an update cannot change is put back silently; an end of life that it adds is not, and so refused."""
-    meta.pop("selfLink", None)
-    for key in ("creationTimestamp", "deletionTimestamp"):
-        if key in before:
-            meta[key] = before[key]
-        elif meta.get(key) is None:
-            meta.pop(key, None)
-    for key in ("uid", "deletionGracePeriodSeconds"):
-        if meta.get(key) in (None, "") and key in before:
-            meta[key] = before[key]
 
 
 def _raise_generation(ctx: RequestContext, new: Object, before: Object, subresource: str) -> None:

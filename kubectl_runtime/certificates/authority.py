@@ -37,12 +37,12 @@ class Certificate:
 class Authority:
     """A certificate authority that was made for this process. Safe to use from any thread."""
 
-    def __init__(self, name: str = "embedded-ca") -> None:
+    def __init__(self, name: str = "embedded-ca", validity: timedelta = VALIDITY) -> None:
         """Make the authority's key and certificate; raises `MissingTlsExtra`."""
         x509, _, _ = _cryptography()
         self._key = _new_key()
         self._name = _name([(x509.NameOID.COMMON_NAME, name)])
-        builder = _builder(self._name, self._name, self._key.public_key(), VALIDITY)
+        builder = _builder(self._name, self._name, self._key.public_key(), validity)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
         self._certificate = builder.sign(self._key, _sha256())
@@ -79,6 +79,23 @@ class Authority:
         key_pem: bytes = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
                                            serialization.NoEncryption())
         return Certificate(_pem(builder.sign(self._key, _sha256())), key_pem)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a certificate says of itself: its name (the CN; empty without), and from when to when it counts."""
+
+    name: str
+    begin: datetime
+    end: datetime
+
+
+def described(pem: bytes) -> Described:
+    """Of one PEM certificate. Raises `MissingTlsExtra`, and ValueError for what is none."""
+    x509, _, _ = _cryptography()
+    found = x509.load_pem_x509_certificate(pem)
+    names = found.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    return Described(str(names[0].value) if names else "", found.not_valid_before_utc, found.not_valid_after_utc)
 
 
 def _cryptography() -> tuple[Any, Any, Any]:

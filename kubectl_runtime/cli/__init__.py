@@ -7,6 +7,7 @@
             on a server of its own, again and again (--dev)                          cli/dev/
     codegen prints a typed module for somebody else's CustomResourceDefinitions     cli/codegen.py
     rbac    prints the role that an operator needs                                   cli/rbac.py
+    top     shows what the controllers of a process do                               cli/top.py, top_*.py
     server  the embedded API server until a signal                                   kubectl_runtime.testing.__main__
 
 MODULE:NAME, which most commands take, is found by cli/places.py, and called as a program by cli/program.py.

@@ -23,13 +23,15 @@ from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.cli.run_options import FLAGS, RunOptions
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config, NotConfiguredError
+from kubectl_runtime.client.http.stack import Stack
 from kubectl_runtime.core.base.clock import seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
+from kubectl_runtime.core.base.observer import Observer, together
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.manager.manager import Manager
-from kubectl_runtime.runtime.manager_defaults import SERVE, ManagerDefaults, manager_defaults
+from kubectl_runtime.runtime.manager_defaults import DEBUG, SERVE, ManagerDefaults, manager_defaults
+from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.runtime.usercode import described, guarded_logger
 
 log = guarded_logger(__name__)
@@ -42,7 +44,7 @@ def _nothing(_: object) -> None:
     """For those who have nothing to add."""
 
 
-def run_operator(options: RunOptions, *, form: str = "text", serve: str | None = SERVE,
+def run_operator(options: RunOptions, *, form: str = "text", serve: str | None = SERVE, debug: DebugPage = DEBUG,
                  prepare: Callable[[Client], object] = _nothing,
                  announce: Callable[[Manager], object] = _nothing) -> int:
     """Set up logs, in the `form` that is used where nothing else is said, and `operate`; the exit status.
@@ -51,7 +53,7 @@ def run_operator(options: RunOptions, *, form: str = "text", serve: str | None =
     """
     set_up_logs(options.log_format or form, options.log_level, options.program.module.partition(".")[0])
     try:
-        operate(options, serve=serve, prepare=prepare, announce=announce)
+        operate(options, serve=serve, debug=debug, prepare=prepare, announce=announce)
     except (CommandError, KubeError) as error:
         if options.log_format == "json":
             log.error("%s", error)
@@ -63,12 +65,12 @@ def run_operator(options: RunOptions, *, form: str = "text", serve: str | None =
     return 0
 
 
-def operate(options: RunOptions, *, serve: str | None = SERVE, prepare: Callable[[Client], object] = _nothing,
-            announce: Callable[[Manager], object] = _nothing) -> None:
+def operate(options: RunOptions, *, serve: str | None = SERVE, debug: DebugPage = DEBUG,
+            prepare: Callable[[Client], object] = _nothing, announce: Callable[[Manager], object] = _nothing) -> None:
     """Run the operator; blocks until its end, in the main thread.
 
-    `serve`: where, if neither the options nor the program say it. `prepare` is called when the module is imported,
-    `announce` with what will run.
+    `serve` and `debug`: where, and the status page, if neither the options nor the program say it. `prepare` is called
+    when the module is imported, `announce` with what will run.
 
     Raises CommandError for what keeps it from running, with what to do, and for a failure of the program's own;
     KubeError for one of the library: ControllerError, LeadershipLost, a configuration that cannot be used.
@@ -76,11 +78,11 @@ def operate(options: RunOptions, *, serve: str | None = SERVE, prepare: Callable
     with ends_at_once():
         module = imported(options.program.module)
         function = program_in(module, options.program)
-        client = Client(config_of(options), observer=_observer(options))
+        client = client_of(options)
     with client:
         with ends_at_once():
             prepare(client)
-            manager = manager_of(options, lambda: made_by(function, client, options.program), client, serve)
+            manager = manager_of(options, lambda: made_by(function, client, options.program), client, serve, debug)
             announce(manager)
         try:
             manager.run()
@@ -108,7 +110,7 @@ def config_of(options: RunOptions) -> Config:
 
 
 def manager_of(options: RunOptions, make: Callable[[], BoundController[Any] | Manager], client: Client,
-               serve: str | None = SERVE) -> Manager:
+               serve: str | None = SERVE, debug: DebugPage = DEBUG) -> Manager:
     """The Manager to run: the one that `make` returns, or one around its controller, which brings its own grace period.
 
     Raises CommandError where it says one thing and the options another.
@@ -119,7 +121,8 @@ def manager_of(options: RunOptions, make: Callable[[], BoundController[Any] | Ma
         raise CommandError(str(error)) from None
     address = options.health_probe_bind_address
     default = serve if address is None else None if address == NOWHERE else address
-    with manager_defaults(ManagerDefaults(election, default)):
+    page = options.debug(debug)
+    with manager_defaults(ManagerDefaults(election, default, page)):
         made = make()
         manager = made if isinstance(made, Manager) else \
             Manager(client, grace=made.controller.plan().grace).add(made)
@@ -127,6 +130,9 @@ def manager_of(options: RunOptions, make: Callable[[], BoundController[Any] | Ma
     if address is not None and (manager.serve or NOWHERE) != address:
         raise CommandError(f"--health-probe-bind-address says {address}, and the program's own Manager serve="
                            f"{manager.serve!r}: leave one of them out")
+    if (options.debug_page, options.debug_details) != (None, None) and manager.debug != page:
+        raise CommandError(f"--debug-page and --debug-details say {page}, and the program's own Manager debug="
+                           f"{manager.debug}: leave one of them out")
     return manager
 
 
@@ -155,12 +161,23 @@ def _value(election: LeaderElection, name: str) -> Any:
     return seconds(value) if name in ("lease", "renew_deadline", "retry") else value
 
 
-def _observer(options: RunOptions) -> Observer:
-    if not options.metrics:
-        return NO_OBSERVER
-    from kubectl_runtime.runtime.observe.metrics import Metrics  # prometheus-client, for those who want it
+def client_of(options: RunOptions) -> Client:
+    """The client of the program, observed as was asked for. Raises as `config_of`; CommandError without OpenTelemetry
+    where it is needed."""
+    config, observers, layers = config_of(options), list[Observer](), list[Callable[[Stack], Stack]]()
+    if options.metrics:
+        from kubectl_runtime.runtime.observe.metrics import Metrics  # prometheus-client, for those who want it
 
-    return Metrics()
+        observers.append(Metrics())
+    if options.tracing:
+        try:
+            from kubectl_runtime.runtime.observe.tracing import Tracing
+        except ImportError as error:
+            raise CommandError(f"--tracing: {error}") from None
+        tracing = Tracing()
+        observers.append(tracing)
+        layers.append(tracing.layers)
+    return Client(config, observer=together(*observers), layers=layers[0] if layers else ())
 
 
 @contextlib.contextmanager

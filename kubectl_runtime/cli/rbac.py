@@ -1,7 +1,9 @@
 """`kubectl-runtime rbac MODULE:NAME [--recorded FILE]`: the rights that an operator needs, as YAML.
 
     watches            list and watch of what the controllers say they watch
+    webhooks           what a WebhookServer of a Manager needs for its configurations and its authority
     an election        its Lease, of a Manager that has one or with --leader-elect
+    a sharding         the Leases of a Manager's shards and replicas; the latter's names are made up by each
     --recorded FILE    what reconcilers asked for while tests ran: `pytest --kube-record-rights FILE`
 
 MODULE:NAME is the function that `run` takes; it is called with a client that makes no connection. A ServiceAccount, a
@@ -27,11 +29,15 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.requests.rights import Right, roles
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
+from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.manager.manager import Manager
+from kubectl_runtime.runtime.sharding.sharding import Sharding
 from kubectl_runtime.runtime.watcher.watch_api import apis_of
+from kubectl_runtime.runtime.webhooks.webhook_server import WebhookServer
 from kubectl_runtime.testing.rights_recorder import Recorded
 
 _LEASES = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+_SHARDS = {**_LEASES, "verbs": ["create", "delete", "get", "list", "update"]}
 _API = "rbac.authorization.k8s.io"
 
 
@@ -69,12 +75,14 @@ def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
     config = Config(cluster_url="http://127.0.0.1:1", default_namespace=options.namespace or options.name or "default")
     with Client(config, layers=[_refuse]) as client:
         made = made_by(function, client, options.program)
-        plans, leader = _parts(made)
+        plans, leader, sharding = _parts(made)
         if not plans and not options.name:
             raise CommandError(f"{options.program} has no controllers whose name could be taken; say --name")
         name = options.name or plans[0].name
         namespace = options.namespace or name
         rights = [right for plan in plans for right in _watched(plan)]
+        servers = made.servers if isinstance(made, Manager) else ()
+        rights += [right for server in servers if isinstance(server, WebhookServer) for right in server.rights()]
         if options.recorded is not None:
             rights += _recorded(options.recorded, rights)
     account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
@@ -85,6 +93,8 @@ def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
     if leader is not None or options.leader_elect:
         lease, where = (leader.name, leader.namespace) if leader is not None else (name, None)
         found += _granted(f"{name}-election", where or namespace, _election(lease), account)
+    if sharding is not None:
+        found += _granted(f"{name}-sharding", sharding.namespace or namespace, [_SHARDS], account)
     return found
 
 
@@ -95,10 +105,10 @@ def _refuse(_send: Send) -> Send:
     return refused
 
 
-def _parts(made: BoundController[Any] | Manager) -> tuple[list[Plan], Any]:
+def _parts(made: BoundController[Any] | Manager) -> tuple[list[Plan], LeaderElection | None, Sharding | None]:
     if isinstance(made, Manager):
-        return made.plans(), made.leader
-    return [made.controller.plan()], None
+        return made.plans(), made.leader, made.sharding
+    return [made.controller.plan()], None, None
 
 
 def _watched(plan: Plan) -> Iterator[Right]:

@@ -14,6 +14,7 @@ from kubectl_runtime.cli.places import CommandError, Place, place
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime import logs
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
+from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.schema.durations import parse_duration
 
@@ -56,6 +57,9 @@ class RunOptions:
     leader_elect_retry_period: float | None = None
     health_probe_bind_address: str | None = None
     metrics: bool = True
+    debug_page: str | None = None
+    debug_details: bool | None = None
+    tracing: bool = False
     log_format: str | None = None
     log_level: str | None = None
 
@@ -75,6 +79,15 @@ class RunOptions:
         """The election that was asked for, if its Lease was named. Raises RequestError for what makes none."""
         said = self.lease
         return LeaderElection(**said) if self.leader_elect and "name" in said else None
+
+
+    def debug(self, default: DebugPage | None) -> DebugPage | None:
+        """The status page that was asked for; `default` says what was not said."""
+        if self.debug_page == "off":
+            return None
+        default = default or DebugPage()
+        remote = default.remote if self.debug_page is None else self.debug_page == "remote"
+        return DebugPage(remote=remote, details=default.details if self.debug_details is None else self.debug_details)
 
 
 FLAGS = {"name": "--leader-elect-resource-name", "namespace": "--leader-elect-resource-namespace",
@@ -122,10 +135,21 @@ def _election(group: argparse._ArgumentGroup) -> None:
 
 def _telling(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--health-probe-bind-address", type=_address, metavar="ADDRESS",
-                       help="where /healthz, /readyz and /metrics are served, such as 127.0.0.1:8080, or 0 for nowhere "
-                            "(default: :8080, which is every address of this host; with --dev a free port of loopback)")
+                       help="where /healthz, /readyz, /metrics and /debug are served, such as 127.0.0.1:8080, or 0 for "
+                            "nowhere (default: :8080, which is every address of this host; with --dev a free port of "
+                            "loopback)")
     group.add_argument("--metrics", action=argparse.BooleanOptionalAction, default=True,
                        help="count what happens, and serve it at /metrics (default: --metrics)")
+    group.add_argument("--debug-page", choices=["off", "local", "remote"],
+                       help="who may look at the status page at /debug, and so use `kubectl-runtime top`: nobody, this "
+                            "host and kubectl port-forward, or whoever reaches the port (default: local)")
+    group.add_argument("--debug-details", action=argparse.BooleanOptionalAction, default=None,
+                       help="let the status page show the texts of errors, which may quote objects, not only their "
+                            "class and code (default: only with --dev)")
+    group.add_argument("--tracing", action=argparse.BooleanOptionalAction, default=False,
+                       help="make a span for each run and each of its requests, for the OpenTelemetry that this "
+                            "process has: opentelemetry-instrument kubectl-runtime run ... --tracing (default: "
+                            "--no-tracing)")
     group.add_argument("--log-format", choices=["text", "json"],
                        help="lines of text, or one JSON object a line (default: text)")
     group.add_argument("--log-level", type=_levels, metavar="LEVELS",
@@ -162,6 +186,8 @@ def checked(options: RunOptions) -> RunOptions:
             if said is not None:
                 raise CommandError(f"{flag} names a cluster, and --dev runs on a server of its own: leave one of them "
                                    "out")
+    if options.debug_page == "off" and options.debug_details:
+        raise CommandError("--debug-page off and --debug-details contradict each other")
     if options.leader_elect is False and options.lease:
         raise CommandError(f"--no-leader-elect and {FLAGS[next(iter(options.lease))]} contradict each other")
     return options

@@ -2,13 +2,14 @@
 
     api        the verbs of one kind                   api, api_base, subresources, kind_verbs, entry, paging, watch,
                                                        codecs
-               one server's connections                client, layers, writes, discovery, queryable
+               one server's connections                client, carriers, writes, discovery, queryable
     streaming  websockets, logs, exec, port-forward    websocket, process, forwarding, logs
     server     what is remembered of the server        server_version, server_warnings, refusals,
                                                        served_kinds
-    http       base URL, retry, auth, headers          middleware, stack, retry, failures, send, interrupt
-               adapters, sessions, TLS                 adapters, session, tls
-               bytes as they arrive, lines             streams, chunked
+    wire       all that needs requests and urllib3:    carrier, adapters, connections, session
+               imported at the first call              streams, bodies, chunked
+    http       base URL, retry, auth, headers          middleware, layers, stack, retry, failures, send
+               proxies, TLS, lines                     wire_rules, tls, interrupt, lines
     config     where, whom to trust, who we are        config, kubeconfig, chosen_context, proxies
                credentials that renew themselves       auth, exec_plugin, auth_provider
 

@@ -76,6 +76,12 @@ class Conversion:
         """The versions that functions lead from or to, in the order they were named."""
         return tuple(self._steps)
 
+    @property
+    def crd_name(self) -> str | None:
+        """The name of the kind's definition, if the versions are named by classes."""
+        known = next(iter(self._classes.values()), None)
+        return None if known is None else known.crd_name()
+
     def way(self, old: str, new: str) -> tuple[str, ...] | None:
         """The versions on the shortest way, both ends included; the first one named if several are as short. None:
         there is no way."""

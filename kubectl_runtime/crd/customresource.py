@@ -30,10 +30,8 @@ from kubectl_runtime.crd.options import PrinterColumn as PrinterColumn  # noqa: 
 from kubectl_runtime.crd.schema import object_schema
 from kubectl_runtime.crd.validator import Validator
 from kubectl_runtime.schema.causes import Cause
-from kubectl_runtime.schema.cel import MISSING_EXTRA
 from kubectl_runtime.schema.fields import resolve_field
 from kubectl_runtime.schema.keywords import schema_definition_causes
-from kubectl_runtime.schema.rules import rule_definition_causes
 
 
 class CustomResource(Resource):
@@ -106,8 +104,7 @@ class CustomResource(Resource):
         Raises TypeError, naming class and field, for a type that has no schema, and for a rule that does not compile.
         """
         resource, version = cls.api_resource, cls._version()
-        found = rule_definition_causes(version["schema"]["openAPIV3Schema"])
-        _refuse(cls, [cause for cause in found if MISSING_EXTRA not in cause.message])
+        _refuse(cls, Validator(version["schema"]["openAPIV3Schema"]).rule_causes())
         options = {"annotations": dict(cls.crd_options.annotations), "labels": dict(cls.crd_options.labels)}
         return {
             "apiVersion": "apiextensions.k8s.io/v1",

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.jsonvalues import json_copy
 from kubectl_runtime.schema.causes import Cause
 from kubectl_runtime.schema.defaulting import apply_defaults
 from kubectl_runtime.schema.pruning import prune
-from kubectl_runtime.schema.rules import Rules, checked_after, rules_of
+from kubectl_runtime.schema.structural import declares_rules
 from kubectl_runtime.schema.validation import NOTHING, schema_causes
+
+if TYPE_CHECKING:
+    from kubectl_runtime.schema.rules import Rules
 
 
 class Validator:
@@ -43,10 +46,29 @@ class Validator:
         """What is wrong with an object, field by field; with `old`, with the update from that one. Both are left as
         they are. Raises ImportError if there are rules and the extra `cel` is not installed."""
         now, before = self._as_stored(new), NOTHING if old is None else self._as_stored(old)
-        return checked_after(schema_causes(now, self._schema, before), self._rules, now, before)
+        found = schema_causes(now, self._schema, before)
+        if self._rules is None:
+            return found
+        from kubectl_runtime.schema.rules import checked_after
+
+        return checked_after(found, self._rules, now, before)
+
+    def rule_causes(self) -> list[Cause]:
+        """What is wrong with the rules themselves; without the extra `cel` only what shows without compiling them."""
+        if not declares_rules(self._schema):
+            return []
+        # What knows CEL is half of the cost of importing this package, and most kinds have no rules.
+        from kubectl_runtime.schema.cel import MISSING_EXTRA
+        from kubectl_runtime.schema.rules import rule_definition_causes
+
+        return [cause for cause in rule_definition_causes(self._schema) if MISSING_EXTRA not in cause.message]
 
     @functools.cached_property
     def _rules(self) -> Rules | None:
+        if not declares_rules(self._schema):
+            return None
+        from kubectl_runtime.schema.rules import rules_of
+
         return rules_of(self._schema)
 
     def _as_stored(self, content: Mapping[str, Any]) -> dict[str, Any]:

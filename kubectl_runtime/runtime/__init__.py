@@ -13,16 +13,19 @@
                                                     worker_policy, runs
     reconcile      runs it                          runner, executor, invoker, catch_up; reconciler, action,
                                                     context (the user's)
+    flight         keeps it for later               flight_recorder, ring_file, flight_lines, withheld
     controller     puts all that together           controller, plan, assembly, running, well_being, foreground,
                                                     sync_gate, signals
     manifests      sets of objects, for scripts     apply_manifests, diff_manifests, delete_manifests, and their parts
     observe        shows it                         metrics, families, histogram, controller_, watch_, client_series;
                                                     health_server, _application, _checks, wsgi_listener, listen_address
+    webhooks       answers API servers              webhook_server, webhook_listener, serving_certificates,
+                                                    ca_bundles, apply_webhooks
     manager        several, one of several replicas manager, elector, lease machine, elected client
 
 Locks, none of which is held while user code runs or while another one of this list is taken, except where an arrow
 says so: `Sender._changed`, `StoreState.condition`, `Subscriber._lock`, `SharedWatches.lock`, `CatchUp._lock`,
-`Runner._lock`, `SyncGate._changed`, `Shutdown._lock`, `Running._ending`, each `StopToken`'s. The
-client's are: `Client._change` -> `ApiAdapter._resize`; `Shared._lock`; those of credentials, while a file is read or a
-plugin runs; `Discovery._lock`; `WriteObservers._lock`; `WebSocket.condition`.
+`FlightRecorder._lock`, `Runner._lock`, `SyncGate._changed`, `Shutdown._lock`, `Running._ending`, each
+`StopToken`'s. The client's are: `Client._change` -> `ApiAdapter._resize`; `Shared._lock`; those of credentials, while a
+file is read or a plugin runs; `Discovery._lock`; `Observers._lock`; `WebSocket.condition`.
 """

@@ -14,6 +14,7 @@ A record that is made inside a run, by whomever and in whatever function, gets t
 `setup` puts on its handler; with handlers of your own, add one to each. Nothing is installed at import.
 
     controller, kind, namespace, object_name, reconcile_id, reason, ref
+    trace_id, span_id                   where runs are traced (see `Tracing`)
 
 (`name` is the logger's own, so the object's is `object_name`; in JSON they are `logger` and `name`.)
 """
@@ -24,12 +25,14 @@ import os
 import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol, TextIO
 
 import msgspec
 
 from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.meta.refs import ObjectRef
 
 VARIABLE = "KUBECTL_RUNTIME_LOG"
@@ -64,6 +67,21 @@ this_run: ContextVar[LoggedRun | None] = ContextVar("kubectl_runtime_run", defau
 """The run that this thread (or this context, if it was copied into another one) works for."""
 
 
+@dataclass(slots=True)
+class Trace:
+    """The trace of a run, of this controller and key, and its span there, in hex digits. `over`: it has ended."""
+
+    trace_id: str
+    span_id: str
+    run: tuple[str, Key]
+    sampled: bool = True
+    over: bool = False
+
+
+this_trace: ContextVar[Trace | None] = ContextVar("kubectl_runtime_trace", default=None)
+"""The trace of the run that this thread works for, or worked for last."""
+
+
 def run_fields(run: LoggedRun) -> dict[str, Any]:
     """The attributes of a record that belongs to `run`, as `extra=` takes them."""
     ref = run.ref
@@ -80,6 +98,9 @@ class RunFilter(logging.Filter):
             for name, value in run_fields(run).items():
                 if not hasattr(record, name):
                     setattr(record, name, value)
+        trace = this_trace.get()
+        if trace is not None and not trace.over and not hasattr(record, "trace_id"):
+            record.trace_id, record.span_id = trace.trace_id, trace.span_id
         return True
 
 

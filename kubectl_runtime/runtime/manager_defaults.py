@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
+from kubectl_runtime.runtime.observe.debug_page import DebugPage
 
 
 class _Unsaid(str):
@@ -25,6 +26,9 @@ class _Unsaid(str):
 SERVE: Final[str] = _Unsaid(":8080")
 """Where a Manager serves, if nobody says it."""
 
+DEBUG: Final = DebugPage()
+"""The status page of a Manager, if nobody says it: this very object stands for that."""
+
 
 @dataclass(frozen=True, slots=True)
 class ManagerDefaults:
@@ -32,12 +36,16 @@ class ManagerDefaults:
 
     leader: LeaderElection | None = None
     serve: str | None = SERVE
+    debug: DebugPage | None = DEBUG
 
     def for_leader(self, said: LeaderElection | None) -> LeaderElection | None:
         return self.leader if said is None else said
 
     def for_serve(self, said: str | None) -> str | None:
         return self.serve if isinstance(said, _Unsaid) else said
+
+    def for_debug(self, said: DebugPage | None) -> DebugPage | None:
+        return self.debug if said is DEBUG else said
 
 
 current_defaults: ContextVar[ManagerDefaults] = ContextVar("kubectl_runtime_manager_defaults",

@@ -42,7 +42,6 @@ from typing import Any, Literal
 from kubectl_runtime.schema.cellibrary import OPAQUE, Function, functions
 from kubectl_runtime.schema.celmessages import duration, opaque_classes, pool_of, timestamp
 from kubectl_runtime.schema.celtypes import (
-    NO_VALUE,
     Converter,
     ListOf,
     MapOf,
@@ -53,6 +52,7 @@ from kubectl_runtime.schema.celtypes import (
     declared_type,
     fields_named,
 )
+from kubectl_runtime.schema.validation import NOTHING
 
 MISSING_EXTRA = "rules in CEL need the extra `cel`: pip install kubectl_runtime[cel]"
 _OPTIONAL_OLD = "cel.bind(oldSelf, oldSelf__given ? optional.of(oldSelf__value) : optional.none(),\n%s\n)"
@@ -70,34 +70,38 @@ class CelError(Exception):
 
 
 @functools.cache
-def _engine() -> Any:
+def engine() -> Any:
     """The C++ wrapper, imported when the first rule is met (0.1 s)."""
     from cel_expr_python import cel
     from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
     return cel, [ext_strings.ExtStrings(), ext_optional.ExtOptional()], [ext_bindings.ExtBindings()]
 
 
+def bare(expression: str) -> str:
+    """An expression without its texts and comments."""
+    return re.sub(r"""r?(\"\"\"|'''|"|')(?:\\.|(?!\1).)*\1|//[^\n]*""", '""', expression, flags=re.DOTALL)
+
+
 def uses_old_self(expression: str) -> bool:
     """Whether an expression names oldSelf outside of texts and comments."""
-    bare = re.sub(r"""r?(\"\"\"|'''|"|')(?:\\.|(?!\1).)*\1|//[^\n]*""", '""', expression, flags=re.DOTALL)
-    return re.search(r"(?<![\w.])oldSelf\b", bare) is not None
+    return re.search(r"(?<![\w.])oldSelf\b", bare(expression)) is not None
 
 
 # --- types ------------------------------------------------------------------------------------------------------------
 
 
-def _cel_type(declared: Type, messages: list[tuple[str, Message]]) -> Any:
-    cel = _engine()[0]
+def cel_type(declared: Type, messages: list[tuple[str, Message]]) -> Any:
+    cel = engine()[0]
     if isinstance(declared, ListOf):
-        return cel.Type.List(_cel_type(declared.element, messages))
+        return cel.Type.List(cel_type(declared.element, messages))
     if isinstance(declared, MapOf):
-        return cel.Type.Map(cel.Type.STRING, _cel_type(declared.element, messages))
+        return cel.Type.Map(cel.Type.STRING, cel_type(declared.element, messages))
     if isinstance(declared, Message):
         return cel.Type("kubernetes." + next(name for name, known in messages if known is declared))
     return getattr(cel.Type, _SCALARS[declared])
 
 
-def _messages(declared: Type, counter: itertools.count[int]) -> Iterable[tuple[str, Message]]:
+def messages_in(declared: Type, counter: itertools.count[int]) -> Iterable[tuple[str, Message]]:
     while isinstance(declared, ListOf | MapOf):
         declared = declared.element
     if isinstance(declared, Message):
@@ -108,7 +112,7 @@ def _messages(declared: Type, counter: itertools.count[int]) -> Iterable[tuple[s
 
 
 def _signature_type(text: str) -> Any:
-    cel = _engine()[0]
+    cel = engine()[0]
     if text.startswith("{"):
         return cel.Type.Map(cel.Type.STRING, _signature_type(text[1:-1]))
     if text.startswith("["):
@@ -116,12 +120,12 @@ def _signature_type(text: str) -> Any:
     return cel.Type(f"kubernetes.{text}") if text in OPAQUE else getattr(cel.Type, _SCALARS[text])
 
 
-def _library(*, typed: bool, classes: Mapping[str, Any]) -> Any:
+def library(*, typed: bool, classes: Mapping[str, Any]) -> Any:
     """An extension, since its names may be names of others too.
 
     Lists are typed by their elements when a rule is checked, and by nothing when it runs: then values tell.
     """
-    cel = _engine()[0]
+    cel = engine()[0]
     overloads: dict[str, list[Any]] = {}
     for function in functions():
         has_list = function.member and function.parameters[0].startswith("[")
@@ -162,33 +166,33 @@ class Scope:
         declared = declared_type(node, root=root)
         if declared is None:
             raise CelError("the schema says no type, so that no rule can see the value")
-        messages = list(_messages(declared, itertools.count()))
-        cel, extensions, bindings = _engine()
-        own = _cel_type(declared, messages)
+        messages = list(messages_in(declared, itertools.count()))
+        cel, extensions, bindings = engine()
+        own = cel_type(declared, messages)
         pool, shared = pool_of(messages), {"self": own}
         self._plain, self._optional = (
-            cel.NewEnv(pool, variables={**shared, **more}, extensions=[*used, _library(typed=True, classes={})])
+            cel.NewEnv(pool, variables={**shared, **more}, extensions=[*used, library(typed=True, classes={})])
             for more, used in (({"oldSelf": own}, extensions),
                                ({"oldSelf__value": own, "oldSelf__given": cel.Type.BOOL}, [*extensions, *bindings])))
 
     def check(self, expression: str, wanted: Literal["bool", "string"], *, optional_old: bool = False) -> bool:
         """Whether an expression gives what is wanted; CelError with the compiler's text if it does not compile."""
         if not optional_old:
-            found = _compiled(self._plain, expression)
+            found = compiled(self._plain, expression)
         else:
-            found = _compiled(self._optional, _OPTIONAL_OLD % expression)
+            found = compiled(self._optional, _OPTIONAL_OLD % expression)
         return bool(found.return_type().name() == _SCALARS[wanted])
 
 
-def _compiled(environment: Any, expression: str) -> Any:
+def compiled(environment: Any, expression: str) -> Any:
     try:
         return environment.compile(expression)
     except RuntimeError as error:
-        text = _cleaned(str(error))
+        text = cleaned(str(error))
         raise CelError(text.replace("<input>:2:", "<input>:1:") if "oldSelf__given" in expression else text) from None
 
 
-def _cleaned(text: str) -> str:
+def cleaned(text: str) -> str:
     for pattern, better in _TEXTS:
         text = pattern.sub(better, text)
     return text
@@ -197,9 +201,9 @@ def _cleaned(text: str) -> str:
 @functools.cache
 def _runtime() -> tuple[Any, Any]:
     """The environment in which every rule runs: values say their types, the compiler has checked them before."""
-    cel, extensions, bindings = _engine()
+    cel, extensions, bindings = engine()
     pool = pool_of(())
-    made, own, value = _library(typed=False, classes=opaque_classes(pool)), {"self": cel.Type.DYN}, cel.Type.DYN
+    made, own, value = library(typed=False, classes=opaque_classes(pool)), {"self": cel.Type.DYN}, cel.Type.DYN
     return (cel.NewEnv(pool, variables={**own, "oldSelf": value}, extensions=[*extensions, made]),
             cel.NewEnv(pool, variables={**own, "oldSelf__value": value, "oldSelf__given": cel.Type.BOOL},
                        extensions=[*extensions, *bindings, made]))
@@ -208,14 +212,14 @@ def _runtime() -> tuple[Any, Any]:
 class Values:
     """A value (`convert`ed before) and the old one, handed to the engine once for all rules of a place."""
 
-    def __init__(self, value: Any, old: Any = NO_VALUE) -> None:
+    def __init__(self, value: Any, old: Any = NOTHING) -> None:
         self._value, self._old = value, old
         self._bound: dict[bool, Any] = {}
 
     def bound(self, *, optional_old: bool) -> Any:
         """The variables of an expression, as the engine takes them."""
         if optional_old not in self._bound:
-            given = self._old is not NO_VALUE
+            given = self._old is not NOTHING
             data = {"self": self._value}
             if optional_old:
                 data |= {"oldSelf__given": given, "oldSelf__value": self._old if given else None}
@@ -244,9 +248,9 @@ class Program:
         try:
             found = self.expression.eval(values.bound(optional_old=self.optional_old))
         except RuntimeError as error:
-            raise CelError(_cleaned(str(error))) from None
-        if found.type() == _engine()[0].Type.ERROR:
-            raise CelError(_cleaned(str(found.value())))
+            raise CelError(cleaned(str(error))) from None
+        if found.type() == engine()[0].Type.ERROR:
+            raise CelError(cleaned(str(found.value())))
         return found.value()
 
 
@@ -254,7 +258,7 @@ class Program:
 def program(expression: str, *, optional_old: bool = False) -> Program:
     """An expression, compiled to run; it must have passed `Scope.check`."""
     plain, optional = _runtime()
-    return Program(_compiled(optional if optional_old else plain,
+    return Program(compiled(optional if optional_old else plain,
                              _OPTIONAL_OLD % expression if optional_old else expression), optional_old)
 
 

@@ -20,8 +20,6 @@ from typing import Any, Literal
 from kubectl_runtime.schema.durations import parse_duration
 
 Node = Mapping[str, Any]
-NO_VALUE: Any = object()
-"""Stands for an old value where there is none."""
 Converter = Callable[[Any], Any]
 Scalar = Literal["string", "int", "double", "bool", "bytes", "timestamp", "duration", "dyn"]
 

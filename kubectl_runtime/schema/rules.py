@@ -18,12 +18,11 @@ from kubectl_runtime.core.codec.jsonvalues import same_json
 from kubectl_runtime.schema import causes, cel
 from kubectl_runtime.schema.causes import Cause
 from kubectl_runtime.schema.cel import CelError
-from kubectl_runtime.schema.celtypes import NO_VALUE
-from kubectl_runtime.schema.structural import branches, children
+from kubectl_runtime.schema.structural import RULES, branches, children
+from kubectl_runtime.schema.validation import NOTHING
 
 Node = Mapping[str, Any]
 
-KEY = "x-kubernetes-validations"
 REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 _BLOCKING = frozenset({"FieldValueNotFound", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany",
                        "FieldValueTypeInvalid"})
@@ -42,15 +41,15 @@ def rule_definition_causes(schema: Node, path: str = "") -> list[Cause]:
 
 
 def _definitions(node: Node, path: str, *, comparable: bool, root: bool = False) -> Iterator[Cause]:
-    if rules := node.get(KEY):
-        yield from _rule_list_causes(rules, node, f"{path}.{KEY}", comparable=comparable, root=root)
+    if rules := node.get(RULES):
+        yield from _rule_list_causes(rules, node, f"{path}.{RULES}", comparable=comparable, root=root)
     for child, level, place in children(node, path):
         kept = node.get("x-kubernetes-list-type") == "map" if level == "item" else (
             node.get("x-kubernetes-map-type") != "atomic")
         yield from _definitions(child, place, comparable=comparable and kept)
     for branch, place in branches(node, path):
-        if branch.get(KEY):
-            yield causes.forbidden_field(f"{place}.{KEY}", "must be empty to be structural")
+        if branch.get(RULES):
+            yield causes.forbidden_field(f"{place}.{RULES}", "must be empty to be structural")
 
 
 def _rule_list_causes(rules: list[Node], node: Node, path: str, *, comparable: bool, root: bool) -> Iterator[Cause]:
@@ -71,7 +70,7 @@ def _rule_list_causes(rules: list[Node], node: Node, path: str, *, comparable: b
             yield _wrong(f"{at}.rule", rule, problem)
         elif cel.uses_old_self(text) and not comparable:
             yield causes.invalid_value(f"{at}.rule", rule["rule"], "oldSelf cannot be used on the uncorrelatable "
-                                       f"portion of the schema within {path.removesuffix('.' + KEY)}")
+                                       f"portion of the schema within {path.removesuffix('.' + RULES)}")
         else:
             yield from _expression_causes(rule, scope, at)
 
@@ -168,7 +167,7 @@ class Rules:
     items: Rules | None
     keys: tuple[str, ...]
 
-    def causes(self, value: Any, old: Any = NO_VALUE, path: str = "") -> list[Cause]:
+    def causes(self, value: Any, old: Any = NOTHING, path: str = "") -> list[Cause]:
         """The rules that a value breaks; `old` is the value before an update."""
         found: list[Cause] = []
         self._collect(found, value, old, path, unchanged=False)
@@ -177,7 +176,7 @@ class Rules:
     def _collect(self, found: list[Cause], value: Any, old: Any, path: str, *, unchanged: bool) -> None:
         if value is None:
             return
-        if old is not NO_VALUE:
+        if old is not NOTHING:
             unchanged = unchanged or same_json(value, old)
             found.extend(self._own_causes(value, old, path, unchanged))
         elif self.own and not self._hold_at_once(value):
@@ -186,17 +185,17 @@ class Rules:
             before = old if isinstance(old, dict) else {}
             if self.extra:
                 for name, child in value.items():
-                    self.extra._collect(found, child, before.get(name, NO_VALUE), f"{path}[{name}]",
+                    self.extra._collect(found, child, before.get(name, NOTHING), f"{path}[{name}]",
                                         unchanged=unchanged)
                 return
             for name, below in self.properties.items():
                 if name in value:
-                    below._collect(found, value[name], before.get(name, NO_VALUE), f"{path}.{name}" if path else name,
+                    below._collect(found, value[name], before.get(name, NOTHING), f"{path}.{name}" if path else name,
                                    unchanged=unchanged)
         elif isinstance(value, list) and self.items:
             known = {self._identity(item): item for item in old} if self.keys and isinstance(old, list) else {}
             for index, item in enumerate(value):
-                before = known.get(self._identity(item), NO_VALUE) if known else NO_VALUE
+                before = known.get(self._identity(item), NOTHING) if known else NOTHING
                 self.items._collect(found, item, before, f"{path}[{index}]", unchanged=unchanged)
 
     def _identity(self, item: Any) -> str:
@@ -212,11 +211,11 @@ class Rules:
         if not self.own:
             return
         shown = self.convert(value) if self.convert else value
-        before = old if old is NO_VALUE or old is None or not self.convert else self.convert(old)
+        before = old if old is NOTHING or old is None or not self.convert else self.convert(old)
         values = cel.Values(shown, before)
         plain_hold = unchanged or (self.all_hold is not None and self.all_hold.holds(shown))
         for rule in self.own:
-            if plain_hold if not rule.transition else old is NO_VALUE and not rule.optional:
+            if plain_hold if not rule.transition else old is NOTHING and not rule.optional:
                 continue
             try:
                 if rule.program.run(values) is not True:
@@ -250,7 +249,7 @@ def rules_of(schema: Node | None, *, root: bool = True) -> Rules | None:
     """The rules of a schema, ready to judge values; None if it has none. Raises ImportError without the extra `cel`."""
     if not schema:
         return None
-    own = tuple(_ready(rule) for rule in schema.get(KEY) or ())
+    own = tuple(_ready(rule) for rule in schema.get(RULES) or ())
     properties = {name: found for name, child in (schema.get("properties") or {}).items()
                   if (found := rules_of(child, root=False))}
     below = [rules_of(child, root=False) if isinstance(child, Mapping) else None
@@ -282,7 +281,7 @@ def _ready(rule: Node) -> _Rule:
                  cel.uses_old_self(rule["rule"]), optional)
 
 
-def checked_after(found: list[Cause], rules: Rules | None, value: Any, old: Any = NO_VALUE,
+def checked_after(found: list[Cause], rules: Rules | None, value: Any, old: Any = NOTHING,
                   path: str = "") -> list[Cause]:
     """What the schema found in a value, and what its rules do: these are not asked of a value of the wrong shape."""
     if rules is None:

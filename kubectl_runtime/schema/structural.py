@@ -20,12 +20,13 @@ Level = Literal["root", "item", "field"]
 JUNCTORS = ("allOf", "anyOf", "oneOf")
 INT_OR_STRING, PRESERVE = "x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"
+RULES = "x-kubernetes-validations"
 _INT_OR_STRING_BRANCHES = [{"type": "integer"}, {"type": "string"}]
 _EMPTY_TYPE = {"root": "must not be empty at the root", "item": "must not be empty for specified array items",
                "field": "must not be empty for specified object fields"}
 _OWN_TO_THE_OUTSIDE = {
     "must be empty to be structural": ("type", "title", "description", "x-kubernetes-list-map-keys",
-                                       "x-kubernetes-validations"),
+                                       RULES),
     "must be undefined to be structural": ("additionalProperties", "default", "x-kubernetes-list-type",
                                            "x-kubernetes-map-type"),
     "must be false to be structural": ("nullable", PRESERVE, EMBEDDED, INT_OR_STRING)}
@@ -53,6 +54,12 @@ def branches(node: Node, path: str) -> Iterator[tuple[Node, str]]:
             yield branch, f"{path}.{junctor}[{index}]"
     if isinstance(negated := node.get("not"), Mapping):
         yield negated, f"{path}.not"
+
+
+def declares_rules(schema: Node) -> bool:
+    """Whether there are rules (rules.py), also in places where none may be."""
+    below = (*(child for child, *_ in children(schema, "")), *(branch for branch, _ in branches(schema, "")))
+    return bool(schema.get(RULES)) or any(map(declares_rules, below))
 
 
 def _invariants(node: Node, level: Level, path: str) -> Iterator[Cause]:

@@ -15,12 +15,12 @@ from typing import Any
 from kubectl_runtime.core.codec.jsonvalues import same_json
 from kubectl_runtime.schema import causes
 from kubectl_runtime.schema.causes import Cause
-from kubectl_runtime.schema.celtypes import NO_VALUE
 from kubectl_runtime.schema.formats import number_fits, text_fits
 from kubectl_runtime.schema.patterns import PatternError, compiled
 
 Node = Mapping[str, Any]
-NOTHING: Any = NO_VALUE
+NOTHING: Any = object()
+"""Stands for an old value where there is none."""
 
 
 def schema_causes(value: Any, node: Node | None, old: Any = NOTHING, path: str = "") -> list[Cause]:

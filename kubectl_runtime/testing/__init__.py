@@ -3,6 +3,12 @@
 ====================================  ================================================================================
 ``clock``, ``executor``,              simulation: controllers and server in one thread, on simulated time,
 ``simulation``                        reproducible by a seed
+``perturbation``                      a controller again and again, each time with something going wrong
+``recordings``                        a recording of a controller, stepped again
+``request_verifier``,                 unit tests without a server: expected calls, and a context for a reconciler
+``expected_request``,
+``unit_context``
+``asking``                            `eventually`: asks until it is so, and tells what was last seen
 ``pytest_plugin``, ``__main__``       the fixtures; ``python -m kubectl_runtime.testing``
 ====================================  ================================================================================
 
@@ -17,13 +23,34 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kubectl_runtime.apiserver.rim.faults import Faults as Faults
     from kubectl_runtime.apiserver.server import ApiServer as ApiServer
+    from kubectl_runtime.testing.asking import eventually as eventually
     from kubectl_runtime.testing.clock import SimClock as SimClock
+    from kubectl_runtime.testing.perturbation.perturb import Divergence as Divergence
+    from kubectl_runtime.testing.perturbation.perturb import Report as Report
+    from kubectl_runtime.testing.perturbation.perturb import perturb as perturb
+    from kubectl_runtime.testing.perturbation.points import CRASH as CRASH
+    from kubectl_runtime.testing.perturbation.points import MISSED as MISSED
+    from kubectl_runtime.testing.perturbation.points import STALE as STALE
+    from kubectl_runtime.testing.perturbation.points import Fault as Fault
+    from kubectl_runtime.testing.recordings.flight_reader import RecordingError as RecordingError
+    from kubectl_runtime.testing.recordings.replay import Replayed as Replayed
+    from kubectl_runtime.testing.recordings.replay import replay as replay
+    from kubectl_runtime.testing.request_verifier import RequestVerifier as RequestVerifier
     from kubectl_runtime.testing.simulation import Simulation as Simulation
+    from kubectl_runtime.testing.unit_context import context_for as context_for
 
 _MODULES = {"ApiServer": "apiserver.server", "Faults": "apiserver.rim.faults", "SimClock": "testing.clock",
-            "Simulation": "testing.simulation"}
+            "Simulation": "testing.simulation", "perturb": "testing.perturbation.perturb",
+            "Report": "testing.perturbation.perturb", "Divergence": "testing.perturbation.perturb",
+            "Fault": "testing.perturbation.points", "CRASH": "testing.perturbation.points",
+            "STALE": "testing.perturbation.points", "MISSED": "testing.perturbation.points",
+            "replay": "testing.recordings.replay", "Replayed": "testing.recordings.replay",
+            "RecordingError": "testing.recordings.flight_reader",
+            "RequestVerifier": "testing.request_verifier", "context_for": "testing.unit_context",
+            "eventually": "testing.asking"}
 
-__all__ = ["ApiServer", "Faults", "SimClock", "Simulation"]
+__all__ = ["CRASH", "MISSED", "STALE", "ApiServer", "Divergence", "Fault", "Faults", "RecordingError", "Replayed",
+           "Report", "RequestVerifier", "SimClock", "Simulation", "context_for", "eventually", "perturb", "replay"]
 
 
 def __getattr__(name: str) -> Any:

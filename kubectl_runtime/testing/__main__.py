@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
 from kubectl_runtime.apiserver.server import DEFAULT_CONTROLLERS, ApiServer
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT
 
@@ -38,14 +39,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compaction-interval", type=duration, default=300.0, metavar="DURATION",
                         help="how often history is compacted, 0 for never (default: 5m)")
     parser.add_argument("--controllers", default=",".join(DEFAULT_CONTROLLERS), metavar="NAMES",
-                        help=f"controllers to run, or none (default: {','.join(DEFAULT_CONTROLLERS)})")
+                        help="controllers to run: names, * for all, or none; with kubelet Pods run "
+                        f"(default: {','.join(DEFAULT_CONTROLLERS)}; there are {','.join(CONTROLLERS)})")
     parser.add_argument("--token-auth-file", type=Path, metavar="CSV",
                         help='users as lines of token,user,uid,"group1,group2"')
     parser.add_argument("--authorization-mode", choices=["AlwaysAllow", "RBAC"], default="AlwaysAllow",
                         help="RBAC enforces the Roles and bindings that are in the server (default: AlwaysAllow)")
     parser.add_argument("--tls", action="store_true", help="serve HTTPS with a certificate authority made at the start")
+    parser.add_argument("--webhook-service", type=_webhook_service, action="append", default=[],
+                        metavar="NAMESPACE/NAME=https://HOST:PORT",
+                        help="where a Service is that a webhook configuration names")
     parser.add_argument("--load", type=Path, action="append", default=[], metavar="PATH",
                         help="manifest, or folder of manifests, to load at the start")
+
+
+def _webhook_service(text: str) -> tuple[str, str]:
+    name, _, address = text.partition("=")
+    return name, address
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,7 +79,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         server = ApiServer(port=options.port, host=options.bind_address, controllers=options.controllers.split(","),
                            compaction_interval=options.compaction_interval, tokens=options.token_auth_file,
-                           authorization_mode=options.authorization_mode, tls=options.tls, record=False)
+                           authorization_mode=options.authorization_mode, tls=options.tls,
+                           webhook_services=dict(options.webhook_service), record=False)
         for path in options.load:
             server.load(path)
         server.start()

@@ -8,11 +8,17 @@ fixture                     what a test gets
 ``kubeconfig``              the path of its kubeconfig, for kubectl and clients in any language
 ``kube_apiserver_session``  one `ApiServer` for the whole session; whoever changes it cleans up, or works with
                             ``snapshot()`` and ``restore()``
+``kube_perturb``            `perturb`, which fails the test where a run does not end as the undisturbed one; without
+                            ``--perturb`` only the undisturbed story is played
+``cluster``                 a `Cluster` with a namespace for this test: an embedded server on which all controllers
+                            run, Pods too; with ``--cluster KUBECONFIG`` a real one, for the same tests
+``simulation``              a `Simulation`, in which controllers and servers share one thread and simulated time
 ==========================  ==========================================================================================
 
 A marker passes arguments to the server of one test:
 ``@pytest.mark.kube_apiserver(authorization_mode="RBAC", tls=True)``. (A fault script cannot be one of them, since it
 would be shared by all tests of the mark: each server has its own, ``kube_apiserver.faults``, with the server's seed.)
+The seed of a simulation is 0, ``@pytest.mark.simulation(seed=7)``'s, or for all tests that of ``--simulation-seed``.
 Options hold for all servers; each is an ini
 option, and a command-line option in the ini's words with dashes:
 
@@ -26,6 +32,9 @@ option, and a command-line option in the ini's words with dashes:
 
 ``--kube-record-rights FILE`` writes which rights the reconcilers of the run used, for ``kubectl-runtime rbac
 --recorded FILE``.
+
+``--perturb`` plays the disturbed runs of ``kube_perturb`` too, and tells of their progress. ``--perturb-only POINT
+--perturb-seed SEED`` repeat one of them, also where a test calls `perturb` itself: a report says so.
 
 pytest loads this module at every start, in whatever project: it imports nothing of the server until a fixture is used.
 """
@@ -46,6 +55,9 @@ except ImportError:  # the module can be imported, for documentation or by a wal
 if TYPE_CHECKING:
     from kubectl_runtime.apiserver.server import ApiServer
     from kubectl_runtime.client.api.client import Client
+    from kubectl_runtime.testing.cluster import Cluster
+    from kubectl_runtime.testing.perturbation.perturb import Report
+    from kubectl_runtime.testing.simulation import Simulation
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,11 +84,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(name, text)
     group.addoption("--kube-record-rights", dest="kube_record_rights", default=None, metavar="FILE",
                     help="write which rights the reconcilers of this run used, for kubectl-runtime rbac --recorded")
+    group.addoption("--perturb", action="store_true", default=False,
+                    help="play the stories of kube_perturb with crashes, stale reads and missed changes, too")
+    group.addoption("--perturb-only", dest="perturb_only", default=None, metavar="POINT",
+                    help="repeat one disturbed run, such as crash-after-3")
+    group.addoption("--perturb-seed", dest="perturb_seed", type=int, default=None, metavar="SEED",
+                    help="the seed of the run to repeat")
+    group.addoption("--cluster", dest="kube_cluster", default=None, metavar="KUBECONFIG",
+                    help="run tests of the fixture cluster in the cluster of this kubeconfig's current context")
+    group.addoption("--simulation-seed", dest="simulation_seed", default=None, type=int, metavar="NUMBER",
+                    help="seed of the fixture simulation, in place of the tests' own")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Which cluster tests run in, if it is a real one."""
+    return [f"cluster: {config.getoption('kube_cluster')}"] if config.getoption("kube_cluster", None) else []
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
-    config.addinivalue_line("markers", "kube_apiserver(**arguments): arguments of ApiServer for kube_apiserver")
+    config.addinivalue_line("markers", "kube_apiserver(**arguments): arguments of ApiServer for kube_apiserver, and "
+                                       "for cluster where it is embedded")
+    config.addinivalue_line("markers", "simulation(seed): the seed of the fixture simulation")
     if (file := config.getoption("kube_record_rights", None)) is not None:
         from kubectl_runtime.testing.rights_recorder import RightsRecorder
 
@@ -84,6 +113,32 @@ def pytest_configure(config: pytest.Config) -> None:
         recorder = recording.enter_context(RightsRecorder())
         recording.callback(recorder.write, Path(config.invocation_params.dir, file))
         config.add_cleanup(recording.close)
+    _configure_perturbation(config)
+
+
+def _configure_perturbation(config: pytest.Config) -> None:
+    from kubectl_runtime.testing.perturbation.points import Point
+    from kubectl_runtime.testing.perturbation.repeat import OPTIONS, Options
+
+    text = config.getoption("perturb_only", None)
+    try:
+        only = None if text is None else Point.parse(text)
+    except ValueError as error:
+        raise pytest.UsageError(f"--perturb-only: {error}") from None
+    tell = _terminal_of(config) if config.getoption("perturb", False) else None
+    token = OPTIONS.set(Options(only, config.getoption("perturb_seed", None), config.rootpath, tell))
+    config.add_cleanup(lambda: OPTIONS.reset(token))
+
+
+def _terminal_of(config: pytest.Config) -> Callable[[str], object]:
+    """Writes past the capture, on the line of the test."""
+    def tell(text: str) -> None:
+        reporter, capture = (config.pluginmanager.get_plugin(name) for name in ("terminalreporter", "capturemanager"))
+        if reporter is not None and capture is not None and reporter.isatty:
+            with capture.global_and_fixture_disabled():
+                reporter.write(text, flush=True)
+
+    return tell
 
 
 def _option(config: pytest.Config, name: str) -> str:
@@ -115,16 +170,21 @@ def _serve(config: pytest.Config, arguments: dict[str, Any]) -> Iterator[ApiServ
         yield server
 
 
-@_fixture()
-def kube_apiserver(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
-    """A running embedded API server for this test alone; see ``pytest.mark.kube_apiserver`` for its arguments."""
+def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The arguments of ``pytest.mark.kube_apiserver``."""
     marker = request.node.get_closest_marker("kube_apiserver")
     if marker and marker.args:
         raise pytest.UsageError(f"pytest.mark.kube_apiserver takes arguments by name, not {marker.args[0]!r}")
     if marker and "faults" in marker.kwargs:
         raise pytest.UsageError("a fault script in pytest.mark.kube_apiserver would be shared by all its tests: use "
                                 "kube_apiserver.faults, and seed=… in the mark for what it leaves to chance")
-    yield from _serve(request.config, dict(marker.kwargs) if marker else {})
+    return dict(marker.kwargs) if marker else {}
+
+
+@_fixture()
+def kube_apiserver(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
+    """A running embedded API server for this test alone; see ``pytest.mark.kube_apiserver`` for its arguments."""
+    yield from _serve(request.config, _marked(request))
 
 
 @_fixture(scope="session")
@@ -144,3 +204,49 @@ def kube_client(kube_apiserver: ApiServer) -> Iterator[Client]:
 def kubeconfig(kube_apiserver: ApiServer, tmp_path: Path) -> Path:
     """The path of a kubeconfig for ``kube_apiserver``, an administrator's."""
     return kube_apiserver.write_kubeconfig(tmp_path / "kubeconfig")
+
+
+@_fixture()
+def kube_perturb(request: pytest.FixtureRequest) -> Callable[..., Report]:
+    """`perturb`, which fails the test with its report where a run does not end as the undisturbed one."""
+    from kubectl_runtime.testing.perturbation.perturb import perturb
+
+    config = request.config
+    every = config.getoption("perturb", False) or config.getoption("perturb_only", None) is not None
+
+    def check(build: Any, story: Any, **options: Any) -> Report:
+        if not every:
+            options["faults"] = ()
+        report = perturb(build, story, **options)
+        if not report.ok:
+            pytest.fail(str(report), pytrace=False)
+        return report
+
+    return check
+
+
+@_fixture()
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster with a namespace for this test; see ``--cluster``."""
+    from kubectl_runtime.testing.cluster import embedded_cluster, real_cluster
+
+    if (given := request.config.getoption("kube_cluster")) is not None:
+        with real_cluster(Path(request.config.invocation_params.dir, given).expanduser()) as real:
+            yield real
+        return
+    for server in _serve(request.config, {"controllers": ["*"], **_arguments(request.config), **_marked(request)}):
+        with embedded_cluster(server, tmp_path / "kubeconfig") as embedded:
+            yield embedded
+
+
+@_fixture()
+def simulation(request: pytest.FixtureRequest) -> Iterator[Simulation]:
+    """A simulation; its servers and clients are made with ``simulation.serve()`` and ``simulation.client(server)``."""
+    from kubectl_runtime.testing.simulation import Simulation
+
+    marker = request.node.get_closest_marker("simulation")
+    if marker and (marker.args or set(marker.kwargs) - {"seed"}):
+        raise pytest.UsageError("pytest.mark.simulation takes one argument, seed=…")
+    seed = request.config.getoption("simulation_seed")
+    with Simulation(seed if seed is not None else marker.kwargs.get("seed", 0) if marker else 0) as made:
+        yield made

@@ -6,22 +6,31 @@
     each worker              begins a run / runs user code / ends the run and takes the next: three pieces, and other
                              actors between them
     each recorder            sends one request about an Event
+    each server              does what its controllers have to do by the clock
     whatever a test adds     a function, called as often as the seed likes: the outside world that creates, breaks and
                              deletes
 
 When nobody has anything to do, time moves to the next moment at which somebody has, 10 s at most. A run of the same
 program with the same seed is the same run; so a test needs no real time, no threads and no luck, and a failure comes
-back.
+back. As work takes no time here, what keeps itself busy (two controllers that take a field from each other) would never
+let time move: it ends as an AssertionError that names the keys.
 
-The clients have to be on `simulation.clock`, and to reach a server without threads or sockets: `ApiServer.transport()`,
-or a script.
+The clients have to be on `simulation.clock`, and to reach a server without threads or sockets:
+
+    with Simulation(seed=1) as simulation:
+        server = simulation.serve(controllers=["*"])
+        client = simulation.client(server)
+
+does so, and so does what a test mounts itself: `ApiServer.transport()`, or a script.
 """
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -32,10 +41,17 @@ from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.triggers.watches import Watch
+from kubectl_runtime.testing.asking import Probe
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.executor import SimExecutor
+from kubectl_runtime.testing.simulated_servers import SimulatedServers
+
+if TYPE_CHECKING:
+    from kubectl_runtime.apiserver.server import ApiServer
+    from kubectl_runtime.client.api.client import Client
 
 K = TypeVar("K")
+T = TypeVar("T")
 
 JUMP = 10.0
 """Seconds that time moves at most at once: watches that have nothing are then asked again, since a stall or a timeout
@@ -43,6 +59,16 @@ of a simulated connection happens on the clock without telling anybody."""
 
 PATIENCE = 3
 """How often in a row everybody has to find nothing to do until time moves."""
+
+RESTLESS, FOR_EACH_OBJECT = 100_000, 100
+"""So many steps without a rest, and so many more for each object in the stores, are no work but a loop."""
+
+SAMPLE = 1000
+"""Steps that are looked at to tell whose loop it is."""
+
+
+class NotDone(AssertionError):
+    """The time of `Simulation.run_until` was up."""
 
 
 class SimulatedController(Generic[K]):
@@ -90,6 +116,8 @@ class SimulatedController(Generic[K]):
         if shutdown.give_up_at is None or self._recorder_closed or len(self.executor):
             return
         self._recorder_closed = True
+        if self.assembly.flight is not None:
+            self.assembly.flight.close(shutdown.draining.reason or "stopped", 0)
         self.assembly.recorder.close(max(0.0, shutdown.give_up_at - self.assembly.plan.clock.monotonic()))
 
     @property
@@ -101,14 +129,39 @@ class SimulatedController(Generic[K]):
 class Simulation:
     """See the module. For one thread."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, *, jump: Duration = JUMP, record: bool = True) -> None:
+        """`jump`: how far time moves at most at once, in seconds. `record`: whether controllers that have a flight
+        recorder write its file."""
         self.seed = seed
+        self._jump = seconds(jump)
+        self._record = record
         self.random = random.Random(seed)
         self.clock = SimClock(self_advancing=True)
         self._controllers: list[SimulatedController[Any]] = []
         self._resume: dict[Watch[Any], float] = {}
         self._recorders: list[Recorder] = []
         self._world: list[Callable[[], object]] = []
+        self._servers = SimulatedServers(self.clock, seed)
+
+    def serve(self, **arguments: Any) -> ApiServer:
+        """A new embedded server on this clock, with this seed; `arguments` are those of `ApiServer`. It is not
+        started: clients reach it by `client`."""
+        return self._servers.serve(arguments)
+
+    def client(self, server: ApiServer, user: str | None = None, *, timeout: Duration = 60) -> Client:
+        """A client of it, without sockets and threads, as an administrator or as `user`; `close` closes it. Raises
+        ValueError as `ApiServer.credentials`."""
+        return self._servers.client(server, user, timeout)
+
+    def close(self) -> None:
+        """Close the clients that it made."""
+        self._servers.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def start(self, controller: Controller[K], reconciler: Reconciler[K] | ReconcileFunction[K], *,
               error_policy: ErrorPolicy[K] | None = None, context: Any = None) -> SimulatedController[K]:
@@ -120,15 +173,27 @@ class Simulation:
         executor = SimExecutor(self.random)
         bugs: list[BaseException] = []
         plan = replace(controller.plan(), clock=self.clock)
+        if not self._record:
+            plan = replace(plan, record=None)
         assembly: Assembly[K] = Assembly(plan, reconcile, policy, context, executor=executor,
                                          on_bug=lambda _what, error: bugs.append(error), rng=self.random)
         simulated = SimulatedController(assembly, executor)
         simulated.bugs = bugs
+        if assembly.flight is not None:
+            assembly.flight.open()
         assembly.subscribe()
         self.add_recorder(assembly.recorder)
         self._controllers.append(simulated)
         self._resume.update(dict.fromkeys(assembly.watches.values(), 0.0))
         return simulated
+
+    def kill(self) -> None:
+        """Every controller is gone, as when its process is killed: nothing of it is stepped any more, and what it had
+        begun stays as it is. What a test added goes on."""
+        for controller in self._controllers:
+            if controller.assembly.flight is not None:
+                controller.assembly.flight.abandon()
+        self._controllers, self._resume, self._recorders = [], {}, []
 
     def add(self, actor: Callable[[], object]) -> None:
         """Have `actor` called now and then by `step`, as something that can always happen."""
@@ -148,16 +213,18 @@ class Simulation:
         actors: list[Callable[[], object]] = [*self._world]
         for controller in self._controllers:
             actors += [controller.executor.step] * min(3, len(controller.executor))
-            actors.append(lambda controller=controller: self._dispatch(controller))  # type: ignore[misc]
-        actors += [lambda watch=watch: self._watch(watch)  # type: ignore[misc]
+            actors.append(partial(self._dispatch, controller))
+        actors += [partial(self._watch, watch)
                    for watch, resume in self._resume.items() if resume <= now and not watch.stopped]
-        actors += [lambda recorder=recorder: self._tell(recorder)  # type: ignore[misc]
-                   for recorder in self._recorders if recorder.due() == 0]
+        actors += [partial(self._tell, recorder) for recorder in self._recorders if recorder.due() == 0]
+        actors += [partial(self._servers.work, server) for server in self._servers.with_work()]
         did = bool(self.random.choice(actors)()) if actors else False
         for controller in self._controllers:
             if controller.bugs:
                 raise controller.bugs[0]
             controller.close_recorder()
+            if controller.assembly.flight is not None:
+                controller.assembly.flight.pump()
         return did
 
     def run(self, steps: int) -> None:
@@ -167,7 +234,10 @@ class Simulation:
 
     def settle(self, limit: Duration = 0) -> None:
         """Step, without the actors that a test added, until nothing is left to do within `limit` seconds of simulated
-        time."""
+        time.
+
+        Raises AssertionError, which names the seed and the keys, when this never comes to rest.
+        """
         world, self._world = self._world, []
         try:
             end = self.clock.monotonic() + seconds(limit)
@@ -183,7 +253,7 @@ class Simulation:
     def run_until(self, done: Callable[[], bool], limit: Duration = 3600) -> None:
         """Settle bit by bit until `done()`.
 
-        Raises AssertionError, which names the seed, after `limit` simulated seconds.
+        Raises AssertionError, which names the seed, after `limit` simulated seconds, and as `settle`.
         """
         end = self.clock.monotonic() + seconds(limit)
         while True:
@@ -192,22 +262,55 @@ class Simulation:
                 return
             now = self.clock.monotonic()
             if now >= end:
-                raise AssertionError(f"not done within {seconds(limit):g} simulated seconds (seed {self.seed})")
+                raise NotDone(f"not done within {seconds(limit):g} simulated seconds (seed {self.seed})")
             self.clock.advance(min(self._next_time(), end) - now)
+
+    def eventually(self, ask: Callable[[], T], until: Callable[[T], object] | None = None,
+                   timeout: Duration = 3600) -> T:
+        """As `testing.eventually`, while everybody works: what `ask` returns as soon as it is so; `timeout` is in
+        simulated seconds. Raises AssertionError, which tells what was last seen, and the seed."""
+        probe = Probe(ask, until)
+        try:
+            self.run_until(probe.asked, timeout)
+        except NotDone as error:
+            failure = probe.failure(str(error).removeprefix("not done "))
+        else:
+            return probe.value
+        raise failure
 
     def _exhaust(self, done: Callable[[], bool] = lambda: False) -> None:
         """Step at the present time until everybody has had nothing to do several times over."""
-        idle = 0
+        idle = worked = 0
         while not done():
-            idle = 0 if self.step() or self._busy() else idle + 1
+            if self.step() or self._busy():
+                idle, worked = 0, worked + 1
+                if worked % RESTLESS == 0:
+                    self._check_for_a_loop(worked)
+                continue
+            idle += 1
             if idle > PATIENCE * (2 * len(self._controllers) + len(self._resume) + len(self._world)):
                 # The seed may have passed somebody over: ask everybody once more before time moves.
                 now = self.clock.monotonic()
                 late = [self._watch(watch) for watch, at in self._resume.items() if at <= now and not watch.stopped]
                 late += [self._dispatch(controller) for controller in self._controllers]
                 late += [self._tell(recorder) for recorder in self._recorders]
+                late += [self._servers.work(server) for server in self._servers.with_work()]
                 if not any(late):
                     return
+
+    def _check_for_a_loop(self, worked: int) -> None:
+        stored = sum(len(watch.stored.records) for watch in self._resume)
+        if worked <= RESTLESS + FOR_EACH_OBJECT * stored:
+            return
+        ran: Counter[str] = Counter()
+        for _ in range(SAMPLE):
+            self.step()
+            ran.update(f"{controller.assembly.plan.name}: {ref}" for controller in self._controllers
+                       for ref in controller.running)
+        keys = ", ".join(key for key, _ in ran.most_common(3)) or "no key: a watch has something to read each time"
+        raise AssertionError(f"the simulation does not come to rest: {worked} steps without a pause, at "
+                             f"{self.clock.monotonic():g} s (seed {self.seed}). What runs leads to further runs; most "
+                             f"busy: {keys}")
 
     def _busy(self) -> bool:
         return any(len(controller.executor) for controller in self._controllers)
@@ -215,8 +318,9 @@ class Simulation:
     def _next_time(self) -> float:
         """When somebody has something to do again, but soon enough to see what a transport does on its own time."""
         now = self.clock.monotonic()
-        times = [now + JUMP, *(at for watch, at in self._resume.items() if at > now and not watch.stopped)]
+        times = [now + self._jump, *(at for watch, at in self._resume.items() if at > now and not watch.stopped)]
         times += [now + delay for recorder in self._recorders if (delay := recorder.due()) is not None]
+        times += self._servers.times()
         for controller in self._controllers:
             if not controller.assembly.shutdown.draining.is_set():
                 delays = (controller.assembly.runner.step(), controller.assembly.housekeeping())

@@ -1,1 +1,18 @@
-"""Admission and conversion handlers: the place for them; there are none yet."""
+"""Webhooks: admission and conversion, as classes and as a WSGI application. Nothing here needs a cluster.
+
+    handler          `Admission`, `Denied`: what a user writes
+    request          `AdmissionRequest[Kind]`: what it is asked
+    options          what the class says of its configuration
+    configurations   the manifests that follow from it
+    answering        review in, answer out: bytes
+    difference       the JSON patch of a change; the only user of jsonpatch
+    application      the paths, and HTTP
+
+What listens, with certificates, is `kubectl_runtime.runtime.webhooks`.
+"""
+from kubectl_runtime.webhooks.application import Application as Application
+from kubectl_runtime.webhooks.application import application as application
+from kubectl_runtime.webhooks.handler import Admission as Admission
+from kubectl_runtime.webhooks.handler import Denied as Denied
+from kubectl_runtime.webhooks.options import Rule as Rule
+from kubectl_runtime.webhooks.request import AdmissionRequest as AdmissionRequest

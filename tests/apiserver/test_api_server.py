@@ -206,6 +206,8 @@ def test_a_seed_makes_uids_and_generated_names_reproducible(mode):
 def test_an_unknown_controller_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match="unknown controllers: replication; there are: garbage-collector"):
         ApiServer(controllers=("replication",))
+    with pytest.raises(ValueError, match="names in a list"):
+        ApiServer(controllers="kubelet")
 
 
 def test_the_address_is_known_only_once_it_runs():

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from kubectl_runtime import Api, Client, Config, ListParams
 from kubectl_runtime.resources import Pod
@@ -26,14 +27,19 @@ def ours(url: str) -> Callable[[], object]:
     return lambda: api.list(ListParams(limit=1)).items[0].metadata.name
 
 
-def lightkube(url: str) -> Callable[[], object]:
+def lightkube_client(url: str) -> Any:
     from lightkube import Client as Other
     from lightkube.config.kubeconfig import KubeConfig
-    from lightkube.resources.core_v1 import Pod as OtherPod
 
-    client = Other(config=KubeConfig.from_dict({
+    return Other(config=KubeConfig.from_dict({
         "clusters": [{"name": "c", "cluster": {"server": url}}], "users": [{"name": "u", "user": {}}],
         "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x"}))
+
+
+def lightkube(url: str) -> Callable[[], object]:
+    from lightkube.resources.core_v1 import Pod as OtherPod
+
+    client = lightkube_client(url)
     return lambda: next(iter(client.list(OtherPod, namespace="*", chunk_size=1))).metadata.name
 
 

@@ -4,7 +4,11 @@
 
 A list answers OBJECTS Pods of 4.6 KB, paged; pod i has version 1000 + i, the list 1000 + OBJECTS. A watch sends EVENTS
 changes, round robin over the Pods, each with the next version, in chunks of at most 2 KiB as a real server does; then a
-bookmark, then nothing.
+bookmark, then nothing. From `LAZY` bytes on, what is sent is not prepared but made while it is sent.
+
+    line of its input    what it does to the watches that have said all
+    expire               ends them with a 410, so that clients list again
+    drip COUNT PAUSE     sends COUNT more changes, PAUSE seconds apart, each with the time of its sending (`SENT`)
 """
 from __future__ import annotations
 
@@ -12,11 +16,19 @@ import json
 import socket
 import sys
 import threading
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, overload
 from urllib.parse import parse_qs, urlsplit
 
 FIRST_VERSION = 1000
 CHUNK = 2048
+LAZY = 1 << 30
+ABOUT = 4700
+"""Bytes of a Pod."""
+SENT = "sent"
+"""The annotation that holds `time.monotonic()` of the machine at the moment of sending."""
 
 
 def pod_name(number: int) -> str:
@@ -98,19 +110,68 @@ def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
+def _modified(content: bytes) -> bytes:
+    """The chunks of an event."""
+    line = b'{"type":"MODIFIED","object":' + content + b"}\n"
+    return b"".join(_chunk(line[at:at + CHUNK]) for at in range(0, len(line), CHUNK))
+
+
+@cache
+def _template() -> tuple[bytes, bytes, bytes, bytes]:
+    """A Pod around its name, uid and version."""
+    name, uid, version = "@name@", "@uid@", "@version@"
+    content = pod(0, 0)
+    content["metadata"].update(name=name, uid=uid, resourceVersion=version)
+    before, rest = _dumps(content).split(name.encode())
+    middle, rest = rest.split(uid.encode())
+    last, after = rest.split(version.encode())
+    return before, middle, last, after
+
+
+def _like_others(number: int, version: int) -> bytes:
+    """A Pod that differs from others only in what tells them apart: quick to make."""
+    before, middle, last, after = _template()
+    uid = b"%08x-1111-4222-8333-%012x" % (number, number)
+    return b"".join((before, pod_name(number).encode(), middle, uid, last, str(version).encode(), after))
+
+
+class _Made(Sequence[bytes]):
+    """A sequence whose items are made when somebody takes them."""
+
+    def __init__(self, length: int, make: Callable[[int], bytes]) -> None:
+        self._range, self._make = range(length), make
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+
+    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
+        found = self._range[index]
+        return self._make(found) if isinstance(found, int) else [self._make(number) for number in found]
+
+
 class CannedServer:
     """Everything it will ever say, prepared."""
 
     def __init__(self, objects: int, events: int) -> None:
-        self.items = [_dumps(pod(number, FIRST_VERSION + number)) for number in range(objects)]
-        self.version = FIRST_VERSION + objects
-        parts = []
-        for event in range(events):
-            line = b'{"type":"MODIFIED","object":' + _dumps(pod(event % objects, self.version + 1 + event)) + b"}\n"
-            parts.extend(_chunk(line[at:at + CHUNK]) for at in range(0, len(line), CHUNK))
+        self.objects, self.version = objects, FIRST_VERSION + objects
+        self.last = self.version + events
+        self.items: Sequence[bytes] = _Made(objects, lambda number: _like_others(number, FIRST_VERSION + number))
+        self.stream: Iterable[bytes] = _Made(events, lambda event: _modified(
+            _like_others(event % objects, self.version + 1 + event)))
+        if (objects + events) * ABOUT < LAZY:
+            self.items = [_dumps(pod(number, FIRST_VERSION + number)) for number in range(objects)]
+            self.stream = [b"".join(_modified(_dumps(pod(event % objects, self.version + 1 + event)))
+                                    for event in range(events))]
         end = {"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "Pod", "metadata": {
-            "resourceVersion": str(self.version + events)}}}
-        self.stream, self.end, self.last = b"".join(parts), _chunk(_dumps(end) + b"\n"), self.version + events
+            "resourceVersion": str(self.last)}}}
+        self.end = _chunk(_dumps(end) + b"\n")
+        self._watching: list[socket.socket] = []
 
     def serve(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -131,8 +192,10 @@ class CannedServer:
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: "
                                b"application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
             if int(query["resourceVersion"]) < self.last:
-                connection.sendall(self.stream)
+                for part in self.stream:
+                    connection.sendall(part)
             connection.sendall(self.end)
+            self._watching.append(connection)
         else:
             start = int(query.get("continue", 0))
             stop = start + int(query.get("limit") or len(self.items))
@@ -141,6 +204,24 @@ class CannedServer:
                     + b",".join(self.items[start:stop]) + b"]}")
             head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
             connection.sendall(head + body)
+
+    def obey(self, line: str) -> None:
+        """One line of the input."""
+        command, *numbers = line.split()
+        if command == "expire":
+            gone = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}
+            watching, self._watching = self._watching, []
+            for connection in watching:
+                connection.sendall(_chunk(_dumps({"type": "ERROR", "object": gone}) + b"\n") + b"0\r\n\r\n")
+        elif command == "drip":
+            for event in range(int(numbers[0])):
+                time.sleep(float(numbers[1]))
+                self.last += 1
+                changed = pod(event % self.objects, self.last)
+                changed["metadata"]["annotations"][SENT] = repr(time.monotonic())
+                part = _modified(_dumps(changed))
+                for connection in self._watching:
+                    connection.sendall(part)
 
 
 def main(objects: int, events: int, port: int = 0) -> None:
@@ -153,7 +234,8 @@ def main(objects: int, events: int, port: int = 0) -> None:
 
     threading.Thread(target=accept, daemon=True).start()
     print(f"ready http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
-    sys.stdin.read()
+    for line in sys.stdin:
+        server.obey(line)
 
 
 if __name__ == "__main__":

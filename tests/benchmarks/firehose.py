@@ -1,9 +1,14 @@
 """A whole controller with a no-op reconciler under a firehose of events. Prints one JSON line.
 
-    python tests/benchmarks/firehose.py [OBJECTS] [EVENTS]     default 20000 50000; starts its own canned server
+    python tests/benchmarks/firehose.py [OBJECTS] [EVENTS] [READS]     default 20000 50000 nothing
+
+    READS      what the reconciler does
+    nothing    looks at name and version
+    spec       reads `spec` of every object that it gets
+    fields     gets frozen views of three fields, which is all that is kept (`WatcherConfig(fields=...)`)
 
 `events_per_s` is EVENTS divided by the time from the complete list until every object was reconciled in its last
-version. Compare only figures of one run on one machine.
+version. It starts its own canned server. Compare only figures of one run on one machine.
 """
 from __future__ import annotations
 
@@ -14,14 +19,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import msgspec
 
 sys.path.insert(0, str(Path(__file__).parent))
 from canned_server import last_versions  # a script's neighbour, not a package
 
-from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Observer
+from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Observer, PartialView, WatcherConfig
 from kubectl_runtime.core.base.observer import NO_OBSERVER
 from kubectl_runtime.resources import Pod
 
@@ -41,6 +48,10 @@ class Seen:
         self.done = threading.Event()
         self.lock = threading.Lock()
 
+    def read_spec(self, obj: Pod, ctx: Context[None]) -> Action:
+        assert obj.spec is not None
+        return self.reconcile(obj, ctx)
+
     def reconcile(self, obj: Pod, ctx: Context[None]) -> Action:
         name = obj.name
         assert name is not None
@@ -53,16 +64,36 @@ class Seen:
         return Action.await_change()
 
 
-def measure(url: str, objects: int, events: int, observer: Observer = NO_OBSERVER) -> dict[str, object]:
+class Where(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+
+
+class How(msgspec.Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    pod_ip: str = ""
+
+
+class ThreeFields(PartialView, frozen=True):
+    """What a program that looks after Pods may want to know."""
+
+    spec: Where | None = None
+    status: How | None = None
+
+
+def measure(url: str, objects: int, events: int, observer: Observer = NO_OBSERVER,
+            reads: str = "nothing") -> dict[str, object]:
     seen = Seen(objects, events)
+    reconcile = seen.read_spec if reads == "spec" else seen.reconcile
+    watch = WatcherConfig(fields=ThreeFields) if reads == "fields" else WatcherConfig()
     with Client(Config(cluster_url=url), observer=observer) as client:
         before, begun = resident_mib(), time.perf_counter()
-        with Controller(Api.all(client, Pod)).start(seen.reconcile) as running:
+        with Controller(Api.all(client, Pod), watch=watch).start(reconcile) as running:
             running.wait_until_ready(120)
             listed, cpu = time.perf_counter(), time.process_time()
             complete = seen.done.wait(300)
             ended, cpu = time.perf_counter(), time.process_time() - cpu
-            return {"benchmark": "firehose", "complete": complete, "objects": len(running.store), "events": events,
+            return {"benchmark": "firehose", "reads": reads, "complete": complete, "objects": len(running.store),
+                    "events": events,
                     "list_per_s": round(objects / (listed - begun)), "events_per_s": round(events / (ended - listed)),
                     "cpu_us_per_event": round(cpu / events * 1e6, 2),
                     "rss_added_mib": round(resident_mib() - before), "reconciles": seen.reconciles,
@@ -70,20 +101,34 @@ def measure(url: str, objects: int, events: int, observer: Observer = NO_OBSERVE
 
 
 @contextmanager
-def canned_server(objects: int, events: int) -> Iterator[str]:
-    """Its URL; a process of its own."""
+def canned_process(objects: int, events: int) -> Iterator[tuple[str, Callable[[str], None]]]:
+    """A canned server in a process of its own: its URL, and what tells it a line."""
     server = Path(__file__).with_name("canned_server.py")
     with subprocess.Popen([sys.executable, server, str(objects), str(events)], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
         assert process.stdout is not None
-        yield process.stdout.readline().split()[1]
+        told = process.stdin
+
+        def tell(line: str) -> None:
+            told.write(f"{line}\n")
+            told.flush()
+
+        yield process.stdout.readline().split()[1], tell
         process.communicate("")
 
 
-def main(objects: int = 20_000, events: int = 50_000) -> None:
+@contextmanager
+def canned_server(objects: int, events: int) -> Iterator[str]:
+    """The URL of one that nothing has to be told."""
+    with canned_process(objects, events) as (url, _):
+        yield url
+
+
+def main(objects: int = 20_000, events: int = 50_000, reads: str = "nothing") -> None:
     with canned_server(objects, events) as url:
-        print(json.dumps(measure(url, objects, events)), flush=True)
+        print(json.dumps(measure(url, objects, events, reads=reads)), flush=True)
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*map(int, sys.argv[1:3]), *sys.argv[3:])

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,22 @@ import pytest
 import yaml
 
 from kubectl_runtime.cli.main import main
+from kubectl_runtime.client.http.middleware import Answer, Call, Send
+from kubectl_runtime.core.requests.rights import rights_of
+from kubectl_runtime.testing import ApiServer
 from tests.examples.programs import ROOT, environment
 
 PROGRAM = '''
 from typing import Any
-from kubectl_runtime import Action, Api, Controller, LeaderElection, ListParams, Manager
+from kubectl_runtime import Action, Api, Controller, Conversion, LeaderElection, ListParams, Manager
 from kubectl_runtime.resources import ConfigMap, Node, Pod, Secret
+from kubectl_runtime.runtime.sharding.sharding import Sharding
+from kubectl_runtime.runtime.webhooks import SelfSigned, WebhookServer
+from kubectl_runtime.webhooks import Admission, application
+
+class Quota(Admission[Pod]):
+    def validate(self, request):
+        pass
 
 def nothing(obj: Any, ctx: Any) -> Action:
     return Action.await_change()
@@ -33,8 +45,20 @@ def manager(client):
     made.add(Controller(Api.default_namespaced(client, Pod), name="pods").bind(nothing))
     return made
 
+def sharded(client):
+    made = Manager(client, sharding=Sharding("op", shards=4, lease=2, renew_deadline=1.5, retry=0.2), serve=None)
+    made.add(Controller(Api.namespaced(client, Pod, "shop")).bind(nothing))
+    return made
+
 def asking(client):
     Api.all(client, Node).list()
+
+def hooks(client):
+    app = application({"/quota": Quota(), "/convert": Conversion({("v1", "v2"): dict})})
+    manager = Manager(client, serve=None)
+    return manager.add_server(WebhookServer(app, certificates=SelfSigned("shop/hooks"), client=client,
+                                            configuration="shop")).add_server(
+        WebhookServer(app, certificates="/certs", port=9444))
 
 def empty(client):
     return Manager(client, serve=None)
@@ -97,10 +121,49 @@ def test_a_manager_needs_what_its_controllers_watch_and_its_lease(capsys: pytest
     assert documents[-1]["roleRef"]["name"] == "op-election"
 
 
+def test_webhooks_need_what_they_are_named_in(capsys: pytest.CaptureFixture[str]) -> None:
+    documents = printed(capsys, "rbac_program:hooks", "--name", "hooks")
+    assert granted(documents) == {("ClusterRole", None): [
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations", ["get", *WATCHED, "create", "patch"]),
+        ("apiextensions.k8s.io", "customresourcedefinitions", ["get", *WATCHED, "patch"])]}
+
+
 def test_an_operator_that_runs_with_an_election_needs_its_lease(capsys: pytest.CaptureFixture[str]) -> None:
     assert election(printed(capsys, "rbac_program:here")) is None
     found = election(printed(capsys, "rbac_program:here", "--leader-elect", "--name", "op", "--namespace", "system"))
     assert found == ({"name": "op-election", "namespace": "system"}, lease("op"))
+
+
+def test_replicas_that_share_objects_need_all_that_they_do_with_leases(capsys: pytest.CaptureFixture[str]) -> None:
+    [role] = [document for document in printed(capsys, "rbac_program:sharded", "--name", "op", "--namespace", "system")
+              if document["metadata"]["name"] == "op-sharding" and "rules" in document]
+    assert role["metadata"]["namespace"] == "system"
+    [rule] = role["rules"]
+    assert (rule["apiGroups"], rule["resources"]) == (["coordination.k8s.io"], ["leases"])
+    used: set[str] = set()
+
+    def noting(send: Send) -> Send:
+        def noted(call: Call) -> Answer:
+            if call.request.resource is not None and call.request.resource.plural == "leases":
+                used.update(right.verb for right in rights_of(call.request))
+            return send(call)
+        return noted
+
+    def until(done: Callable[[], bool]) -> None:
+        give_up = time.monotonic() + 20
+        while not done():
+            assert time.monotonic() < give_up
+            time.sleep(0.02)
+
+    import rbac_program
+
+    with ApiServer() as server, server.client() as first, server.client() as second:
+        one, two = (rbac_program.sharded(client.with_layer(noting)).start() for client in (first, second))
+        with one, two:
+            until(lambda: len(one.shards) == len(two.shards) == 2)
+            two.stop()
+            until(lambda: len(one.shards) == 4)
+    assert used == set(rule["verbs"])
 
 
 def test_what_was_recorded_is_granted_where_the_controller_watches(

@@ -21,6 +21,7 @@ from kubectl_runtime.cli.places import CommandError, Place
 from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.cli.run_options import RunOptions, add_options, checked
 from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.testing import ApiServer
 
 LEASE = "--leader-elect-resource-name"
@@ -48,6 +49,41 @@ def made(client: Client, make: Callable[[Client], Any], *arguments: str) -> Mana
 
 
 # What the options make of a controller
+
+
+@pytest.mark.parametrize(("arguments", "page"), [
+    ([], DebugPage()),
+    (["--debug-page", "off"], None),
+    (["--debug-page", "local"], DebugPage()),
+    (["--debug-page", "remote"], DebugPage(remote=True)),
+    (["--debug-details"], DebugPage(details=True)),
+    (["--debug-page", "remote", "--debug-details"], DebugPage(remote=True, details=True)),
+    (["--no-debug-details"], DebugPage())])
+def test_the_options_say_who_may_look_at_the_page_and_how_closely(client: Client, arguments: list[str],
+                                                                  page: DebugPage | None) -> None:
+    assert made(client, bound, *arguments).debug == page
+
+
+def test_what_a_program_s_own_manager_says_of_the_page_is_kept_and_may_not_be_contradicted(client: Client) -> None:
+    def own(client: Client) -> Manager:
+        return Manager(client, debug=DebugPage(remote=True))
+
+    assert made(client, own).debug == DebugPage(remote=True)
+    assert made(client, own, "--debug-page", "remote").debug == DebugPage(remote=True)
+    for arguments in (["--debug-page", "off"], ["--debug-page", "local"], ["--debug-details"]):
+        with pytest.raises(CommandError, match=r"--debug-page and --debug-details say .* leave one"):
+            made(client, own, *arguments)
+    with pytest.raises(CommandError, match="--debug-page off and --debug-details contradict each other"):
+        options("--debug-page", "off", "--debug-details")
+
+
+def test_dev_shows_the_texts_of_errors_unless_it_is_told_not_to(client: Client) -> None:
+    def of(*arguments: str) -> DebugPage | None:
+        return manager_of(options(*arguments), lambda: bound(client), client, debug=DebugPage(details=True)).debug
+
+    assert of() == DebugPage(details=True)
+    assert of("--no-debug-details") == DebugPage()
+    assert of("--debug-page", "off") is None
 
 
 def test_a_controller_is_run_by_a_manager_as_the_options_say(client: Client) -> None:

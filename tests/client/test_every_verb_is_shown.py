@@ -66,7 +66,7 @@ SHOWN: list[tuple[str, str, str]] = [
     # Of the client
     ("connect", "client/streaming/test_websocket.py", "test_connect_opens_any_websocket_and_messages_go_both_ways"),
     ("request answer", "client/api/test_calls.py", "test_an_empty_answer_is_an_answer"),
-    ("stream", "client/http/test_streams.py",
+    ("stream", "client/wire/test_streams.py",
      "test_a_body_without_length_ends_with_the_connection test_an_idle_read_is_woken_at_once_and_ends_cleanly"),
     ("server_version", "client/api/test_options_of_verbs.py", "test_so_it_is_where_no_kind_is_asked_for"),
     ("fetch", "client/api/test_kind_verbs.py", "test_what_a_reference_names_is_fetched_wherever_it_is"),

@@ -69,8 +69,9 @@ def trickle(peer: Peer) -> None:
             time.sleep(0.02)
 
 
-@pytest.mark.parametrize("held", ["client._closing._condition", "client._change", "client._writes._lock",
-                                  "client.discovery._lock", "client._connections.adapters.calls._resize"])
+@pytest.mark.parametrize("held", [
+    "client._carriers.closing._condition", "client._carriers._change", "client._writes._lock", "client.discovery._lock",
+    "client._carriers.current('').calls._resize"])
 def test_a_lock_that_another_thread_held_at_the_fork_holds_up_no_call_of_the_child(held: str) -> None:
     with WireServer(GOOD) as server:
         python(f"""
@@ -93,6 +94,33 @@ def test_a_lock_that_another_thread_held_at_the_fork_holds_up_no_call_of_the_chi
             forked(child)
             done.set()
             assert api.get("a").name == "a"
+        """, server.url)
+
+
+def test_a_new_certificate_in_the_child_closes_nothing_of_the_parents() -> None:
+    with WireServer(GOOD) as server:
+        python("""
+            from kubectl_runtime.client.config.auth import ClientCertificate
+            api.get("a")
+            parents = client._carriers.current("")
+
+            def child():
+                client._carriers.use_certificate(ClientCertificate(b"certificate", b"key"))
+                assert client._carriers.current("") is not parents
+                assert parents.calls._pool.pool is not None, "closed"
+                api.get("b")
+
+            forked(child)
+            assert client._carriers.current("") is parents
+        """, server.url)
+
+
+def test_watches_of_the_child_take_their_turn_although_one_of_the_parent_was_at_it() -> None:
+    with WireServer(GOOD) as server:
+        python("""
+            outage = client.reachability.lost(OSError("away"), 0.0, lambda: 0.5)
+            outage._lock.acquire()
+            forked(lambda: outage.turn(100.0, lambda: 0.5))
         """, server.url)
 
 

@@ -162,7 +162,8 @@ def test_a_child_that_closes_its_client_leaves_the_parents_watch_open_and_ends_i
             try:
                 if sys.argv[2] == "used":
                     own = client.stream(watch)
-                client.close()
+                derived = client.with_layer(lambda send: send)
+                (derived if sys.argv[2] == "derived" else client).close()
                 try:
                     client.server_version()
                     os._exit(2)
@@ -176,7 +177,7 @@ def test_a_child_that_closes_its_client_leaves_the_parents_watch_open_and_ends_i
         client.close()
     """
     released = threading.Event()
-    for child in ("used", "unused"):
+    for child in ("used", "unused", "derived"):
         released.clear()
         with WireServer(serve) as server:
             try:

@@ -1,6 +1,8 @@
 """What a class says of its definition besides its types, the rules it declares, and versions put together."""
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Annotated, Any
 
 import msgspec
@@ -165,3 +167,37 @@ def test_an_object_is_validated_with_the_defaults_that_the_server_would_fill_in(
     assert told(Sparse.new("a", SparseSpec(low=11))) == [("", "low is above high")]
     unknown = Sparse.from_dict({"metadata": {"name": "a"}, "spec": {"low": 3, "other": 1}})
     assert told(unknown, unknown) == []
+
+
+USE = """
+import sys
+from typing import Annotated
+
+import msgspec
+
+from kubectl_runtime import CustomResource
+from kubectl_runtime.crd.marks import Rule
+
+class Spec(msgspec.Struct):
+    size: {size}
+
+class Box(CustomResource, group="demo.example.com", version="v1", kind="Box"):
+    spec: Spec
+
+made = [name for name in sys.modules if name.startswith("kubectl_runtime.schema.cel")]
+Box.crd()
+told = [cause.text() for cause in Box.new("a", Spec(-1)).violations()]
+print(made, "kubectl_runtime.schema.cel" in sys.modules, told)
+"""
+
+
+@pytest.mark.parametrize(("size", "used", "told"), [
+    ("int", False, []), ("Annotated[int, Rule('self > 0', message='too small')]", True, ["too small"])])
+def test_only_a_kind_with_rules_pays_for_what_knows_cel(size: str, used: bool, told: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", USE.replace("{size}", size)], capture_output=True, text=True,
+                          timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    seen = done.stdout.strip()
+    assert seen.startswith(f"[] {used} ")
+    assert all(text in seen for text in told)
+    assert seen.endswith("[]") is not used

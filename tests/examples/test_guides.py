@@ -16,6 +16,7 @@ from kubectl_runtime import Api, Client, Config, DeleteParams, Patch, apply_mani
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.observe.metrics import FAMILIES
 from kubectl_runtime.testing import ApiServer, Simulation
+from kubectl_runtime.webhooks.options import WebhookOptions
 from tests.examples.programs import LIMIT, ROOT, Program, blocks, environment
 
 GUIDE = ROOT / "examples" / "guides" / "first-controller.md"
@@ -25,9 +26,12 @@ PREDICATES_GUIDE = ROOT / "examples" / "guides" / "predicates-and-triggers.md"
 RELATIONS_GUIDE = ROOT / "examples" / "guides" / "relations.md"
 RESOURCES_GUIDE = ROOT / "examples" / "guides" / "custom-resources.md"
 STORES_GUIDE = ROOT / "examples" / "guides" / "stores.md"
+WEBHOOKS_GUIDE = ROOT / "examples" / "guides" / "webhooks.md"
 OBSERVABILITY_GUIDE = ROOT / "examples" / "guides" / "observability.md"
 AVAILABILITY_GUIDE = ROOT / "examples" / "guides" / "availability-and-scaling.md"
+BUGS_GUIDE = ROOT / "examples" / "guides" / "finding-bugs.md"
 TESTING_GUIDE = ROOT / "examples" / "guides" / "testing-without-a-cluster.md"
+KIT_GUIDE = ROOT / "examples" / "guides" / "testing-kit.md"
 
 
 @pytest.fixture
@@ -118,7 +122,15 @@ def test_the_tests_of_the_testing_guide_pass(saved: Path, plugin: list[str]) -> 
     save_blocks(TESTING_GUIDE, saved)
     done = run(saved, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30", *plugin)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "9 passed" in done.stdout
+    assert "10 passed" in done.stdout
+
+
+def test_the_tests_of_the_guide_to_the_kit_pass(tmp_path: Path, plugin: list[str]) -> None:
+    assert len(KIT_GUIDE.read_text().splitlines()) <= 150
+    save_blocks(KIT_GUIDE, tmp_path)
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6 passed" in done.stdout
 
 
 def save_blocks(guide: Path, folder: Path) -> None:
@@ -186,6 +198,34 @@ def test_the_guide_to_stores_is_short_and_its_tests_and_types_are_right(tmp_path
     assert done.returncode == 0, done.stdout
 
 
+def test_the_guide_to_webhooks_is_short_and_its_tests_types_and_commands_are_right(tmp_path: Path,
+                                                                                   plugin: list[str]) -> None:
+    text = WEBHOOKS_GUIDE.read_text()
+    assert len(text.splitlines()) <= 150
+    program, test = blocks(WEBHOOKS_GUIDE, "python")
+    (tmp_path / "orders.py").write_text(program)
+    (tmp_path / "test_orders.py").write_text(test)
+    done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+    command = re.search(r"`kubectl-runtime (webhooks [^`]+)`", text)
+    assert command is not None
+    done = run(tmp_path, "-m", "kubectl_runtime", *command[1].split())
+    assert [one["kind"] for one in yaml.safe_load_all(done.stdout)] == [
+        "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "CustomResourceDefinition"], done.stderr
+    assert '"budget.orders.example.com"' in text
+    assert done.stdout.count("name: budget.orders.example.com") == 2
+    for keyword in re.findall(r"`(\w+)`", text.partition("webhook's configuration:")[2].partition("\n\n")[0]):
+        assert keyword in WebhookOptions.__dataclass_fields__
+
+
+def test_the_types_of_the_guide_to_webhooks_are_right(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
+    (tmp_path / "orders.py").write_text(blocks(WEBHOOKS_GUIDE, "python")[0])
+    done = run(tmp_path, "-m", "mypy", "--strict", "orders.py")
+    assert done.returncode == 0, done.stdout
+
+
 def test_the_observability_guide_is_short_its_tests_pass_and_its_series_exist(tmp_path: Path,
                                                                               plugin: list[str]) -> None:
     text = OBSERVABILITY_GUIDE.read_text()
@@ -247,3 +287,42 @@ def test_files_that_are_named_exist() -> None:
     for name in ("access.yaml", "crd.yaml", "deployment.yaml", "network.yaml", "Dockerfile"):
         assert f"examples/deploy/{name}" in GUIDE.read_text()
         assert (ROOT / "examples" / "deploy" / name).exists()
+
+
+@pytest.mark.timeout(400)
+def test_the_guide_to_finding_bugs_is_short_and_finds_and_replays_them(tmp_path: Path, plugin: list[str]) -> None:
+    text = BUGS_GUIDE.read_text()
+    assert len(text.splitlines()) <= 150
+    save_blocks(BUGS_GUIDE, tmp_path)
+    pytest_here = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin)
+    done = run(tmp_path, *pytest_here)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+    done = run(tmp_path, *pytest_here, "--perturb", "-k", "story")
+    assert "1 failed" in done.stdout, done.stdout + done.stderr
+    for line in re.findall(r"^> +(\S.*)$", text, re.MULTILINE):
+        assert line in done.stdout
+    command = re.findall(r"`kubectl-runtime (perturb [^`]*)`", text)[0].split()
+    done = run(tmp_path, "-m", "kubectl_runtime", *command)
+    assert (done.returncode, "there are 2, not 1" in done.stdout) == (1, True), done.stderr
+    (tmp_path / "recording.py").write_text(RECORDING)
+    done = run(tmp_path, "recording.py")
+    assert done.returncode == 0, done.stderr
+    command = re.findall(r"^kubectl-runtime (replay .*)$", text, re.MULTILINE)[0].split()
+    done = run(tmp_path, "-m", "kubectl_runtime", *command)
+    assert "the same exception as recorded: ApiError: create configmaps" in done.stdout, done.stdout + done.stderr
+
+
+RECORDING = """
+from kubectl_runtime import Api
+from kubectl_runtime.testing import ApiServer
+from recorded_shelves import main
+from shelves import Shelf, ShelfSpec
+
+with ApiServer() as server, server.client() as client:
+    server.load([Shelf.crd()])
+    server.faults.on("create", resource="configmaps").status(403)
+    with main(client).start() as running:
+        running.wait_until_ready(30)
+        Api.namespaced(client, Shelf, "default").create(Shelf(name="a", spec=ShelfSpec()))
+        server.requests.wait_for(2, "create", resource="configmaps", timeout=30)
+"""

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubectl_runtime import Client, Config, LeaderElection, Manager
+from kubectl_runtime import Client, Config, LeaderElection, Manager, RequestError
 from kubectl_runtime.runtime.manager_defaults import ManagerDefaults, manager_defaults
+from kubectl_runtime.runtime.observe.debug_page import DebugPage
 
 
 @pytest.fixture
@@ -34,3 +35,15 @@ def test_they_hold_in_their_block_only(client: Client) -> None:
 
 def test_the_signature_shows_the_default_as_it_is() -> None:
     assert repr(inspect.signature(Manager).parameters["serve"].default) == "':8080'"
+
+
+def test_a_page_that_is_given_stands_in_only_where_the_program_says_nothing(client: Client) -> None:
+    assert Manager(client).debug == DebugPage()
+    for given in (None, DebugPage(details=True)):
+        with manager_defaults(ManagerDefaults(debug=given)):
+            assert Manager(client).debug == given
+            assert Manager(client, debug=DebugPage()).debug == DebugPage()  # equal to the default, and said
+            assert Manager(client, debug=DebugPage(remote=True)).debug == DebugPage(remote=True)
+            assert Manager(client, debug=None).debug is None
+    with pytest.raises(RequestError, match="debug=True is no DebugPage"):
+        Manager(client, debug=True)  # type: ignore[arg-type]

@@ -11,9 +11,9 @@ import pytest
 
 from kubectl_runtime.schema import cel
 from kubectl_runtime.schema.cel import Scope, Values, convert, program, uses_old_self
-from kubectl_runtime.schema.celtypes import NO_VALUE, fields_named
+from kubectl_runtime.schema.celtypes import fields_named
 from kubectl_runtime.schema.rules import Rules, checked_after, rule_definition_causes, rules_of
-from kubectl_runtime.schema.validation import schema_causes
+from kubectl_runtime.schema.validation import NOTHING, schema_causes
 
 TEXT, INTEGER = {"type": "string"}, {"type": "integer"}
 SAMPLE = {"type": "object", "properties": {
@@ -33,11 +33,11 @@ def schema(*rules: dict[str, Any], **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"spec": spec}}
 
 
-def broken(node: dict[str, Any], spec: Any, old: Any = cel.NO_VALUE) -> list[tuple[str, str, str]]:
+def broken(node: dict[str, Any], spec: Any, old: Any = cel.NOTHING) -> list[tuple[str, str, str]]:
     assert rule_definition_causes(node) == []
     rules = rules_of(node)
     assert rules is not None
-    before = old if old is cel.NO_VALUE else {"spec": old}
+    before = old if old is cel.NOTHING else {"spec": old}
     return [(cause.field, cause.reason, cause.message) for cause in rules.causes({"spec": spec}, before)]
 
 
@@ -78,13 +78,13 @@ def test_what_does_not_compile_or_is_not_provided_is_refused(expression: str, wh
 
 
 def test_without_the_extra_a_rule_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    cel._engine.cache_clear()
+    cel.engine.cache_clear()
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
     try:
         [cause] = rule_definition_causes(schema({"rule": "true"}), "s")
         assert "pip install kubectl_runtime[cel]" in cause.message
     finally:
-        cel._engine.cache_clear()
+        cel.engine.cache_clear()
 
 
 def test_an_evaluation_is_bounded() -> None:
@@ -212,7 +212,7 @@ def test_a_rule_of_an_update_is_asked_beside_those_that_are_asked_together() -> 
     assert rules is not None
     old = {"a": 1, "b": 2}
     assert [len(rules.causes(new, before)) for new, before in (
-        ({"a": 0, "b": 1}, old), ({"a": 5, "b": 2}, old), ({"a": 0, "b": 1}, NO_VALUE), ({"a": 5, "b": 1}, NO_VALUE),
+        ({"a": 0, "b": 1}, old), ({"a": 5, "b": 2}, old), ({"a": 0, "b": 1}, NOTHING), ({"a": 5, "b": 1}, NOTHING),
         ({"a": 0, "b": 0}, {"a": 0, "b": 0}), (old, old))] == [2, 1, 1, 0, 0, 0]
 
 
@@ -250,7 +250,7 @@ def test_rules_that_are_asked_together_find_what_they_find_one_by_one(seed: int)
     assert rules is not None
     slow, found = one_by_one(rules), 0
     for _ in range(40):
-        new, old = some_value(draw), draw.choice([NO_VALUE, some_value(draw)])
+        new, old = some_value(draw), draw.choice([NOTHING, some_value(draw)])
         told = rules.causes(new, old, "spec")
         assert told == slow.causes(new, old, "spec")
         found += bool(told)

@@ -9,7 +9,9 @@ import stat
 
 import pytest
 
-from kubectl_runtime.testing import ApiServer
+from kubectl_runtime import Api, Client, Config
+from kubectl_runtime.resources import Pod
+from kubectl_runtime.testing import ApiServer, eventually
 from kubectl_runtime.testing.__main__ import main
 from tests.examples.programs import Program
 
@@ -23,6 +25,7 @@ from tests.examples.programs import Program
     (["--token-auth-file", "/nonexistent"], "error: [Errno 2]"),
     (["--kubeconfig", "/nonexistent/file"], "error: [Errno 2]"),
     (["--kubeconfig", "/"], "error: [Errno 21]"),
+    (["--webhook-service", "hook"], 'error: webhook_services={"namespace/name": "https://host:port"} tells where'),
 ])
 def test_what_cannot_be_done_is_one_line_and_status_1(arguments, complaint, capsys, monkeypatch):
     monkeypatch.setattr(signal, "signal", lambda *_: None)
@@ -80,3 +83,13 @@ def test_it_serves_on_loopback_alone_until_a_signal(number):
         finally:
             run.send(number)
         assert run.end() == 0
+
+
+def test_with_all_controllers_pods_run(tmp_path):
+    config = tmp_path / "config"
+    with Program("-m", "kubectl_runtime.testing", "--controllers", "*", "--kubeconfig", config) as run:
+        run.until("ready")
+        with Client(Config.from_kubeconfig(config)) as client:
+            pods = Api.namespaced(client, Pod, "default")
+            pods.create({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "a", "image": "a"}]}})
+            eventually(lambda: pods.get("web"), lambda pod: pod["status"]["phase"] == "Running", timeout=30)

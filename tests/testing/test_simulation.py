@@ -1,14 +1,17 @@
 """The simulation's own parts: the executor's interleavings, and how time moves."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from kubectl_runtime import Api, ApiError
+from kubectl_runtime.resources import Pod
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.testing import simulation
 from kubectl_runtime.testing.executor import SimExecutor
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
@@ -77,6 +80,46 @@ def test_a_wait_that_is_never_over_names_the_seed() -> None:
         sim.run_until(lambda: controller.is_ready, limit=60)
 
 
+def test_controllers_that_keep_each_other_busy_are_named_instead_of_running_for_ever(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "RESTLESS", 500)
+    sim = Simulation(4711)
+    cluster = FakeCluster(sim.clock)
+    for name in ("calm", "disputed"):
+        cluster.put(Parent, name)
+
+    def wants(value: int) -> Callable[[Parent, Context[Any]], Action]:
+        def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+            if obj.name == "disputed" and obj.spec["value"] != value:
+                cluster.put(Parent, obj.name, value)
+            return Action.await_change()
+        return reconcile
+
+    for value in (1, 2):
+        sim.start(Controller(cluster.api(Parent), name=f"wants-{value}"), wants(value))
+    with pytest.raises(AssertionError, match=r"does not come to rest: \d+ .* at 0 s \(seed 4711\)") as found:
+        sim.settle(20)
+    assert all(f"wants-{value}: Parent.v1.test.example/disputed" in str(found.value) for value in (1, 2))
+    assert "calm" not in str(found.value)
+
+
+def test_much_work_at_one_moment_is_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "RESTLESS", 500)
+    sim = Simulation(5)
+    cluster = FakeCluster(sim.clock)
+    for number in range(500):
+        cluster.put(Parent, f"p{number}")
+    runs: list[str] = []
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        runs.append(obj.name)
+        return Action.requeue(1) if len(runs) < 1500 else Action.await_change()
+
+    sim.start(Controller(cluster.api(Parent)), reconcile)
+    sim.settle(20)
+    assert len(runs) >= 1500
+
+
 def test_actors_of_the_test_take_part_and_what_they_raise_comes_out() -> None:
     sim = Simulation(2)
     cluster = FakeCluster(sim.clock)
@@ -93,3 +136,32 @@ def test_actors_of_the_test_take_part_and_what_they_raise_comes_out() -> None:
     sim.add(lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         sim.run(100)
+
+
+def test_the_controllers_of_its_servers_work_at_their_times() -> None:
+    with Simulation(3) as simulation:
+        server = simulation.serve(controllers=["*"])
+        server.kubelet.rules.on().start(after=7).be_ready(after=0.5)
+        pods = Api.namespaced(simulation.client(server), Pod, "default")
+        pods.create({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "a", "image": "a"}]}})
+        simulation.eventually(lambda: pods.get("web"), lambda pod: pod["status"]["phase"] == "Running")
+        assert simulation.clock.monotonic() == 7
+        ready = simulation.eventually(lambda: [each for each in pods.get("web")["status"]["conditions"]
+                                               if each["type"] == "Ready" and each["status"] == "True"])
+        assert simulation.clock.monotonic() == 7.5
+        assert ready[0]["lastTransitionTime"] == "2026-01-01T00:00:07Z"
+
+
+def test_what_was_last_seen_is_told_with_the_seed() -> None:
+    with Simulation(5) as simulation:
+        with pytest.raises(AssertionError, match=r"within 60 simulated seconds \(seed 5\) .*; last seen: \[1\]"):
+            simulation.eventually(lambda: [1], lambda found: len(found) > 1, timeout=60)
+        assert simulation.clock.monotonic() == 60
+
+
+def test_users_of_a_simulated_server_have_their_rights() -> None:
+    with Simulation() as simulation:
+        server = simulation.serve(authorization_mode="RBAC")
+        assert Api.namespaced(simulation.client(server), Pod, "default").list().items == []
+        with pytest.raises(ApiError, match="cannot list"):
+            Api.namespaced(simulation.client(server, "alice"), Pod, "default").list()

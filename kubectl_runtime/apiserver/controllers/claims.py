@@ -13,12 +13,13 @@ from kubectl_runtime.apiserver.storage.storage import Version
 Object = dict[str, Any]
 
 AGENT = "kube-controller-manager"
+_API_VERSIONS = {"Job": "batch/v1"}  # others are of apps/v1
 
 
 def owner_reference(owner: Version, kind: str) -> Object:
     """The reference of a child to its controller."""
-    return {"apiVersion": "apps/v1", "kind": kind, "name": owner.name, "uid": owner.uid, "controller": True,
-            "blockOwnerDeletion": True}
+    return {"apiVersion": _API_VERSIONS.get(kind, "apps/v1"), "kind": kind, "name": owner.name, "uid": owner.uid,
+            "controller": True, "blockOwnerDeletion": True}
 
 
 def claim(cluster: Cluster, owner: Version, kind: str, selector: Object, children: str) -> list[Version]:

@@ -7,21 +7,35 @@ from collections.abc import Callable, Iterable
 from kubectl_runtime.apiserver.controllers.accounts import RootCaPublisher, ServiceAccountController
 from kubectl_runtime.apiserver.controllers.deployments import DeploymentController
 from kubectl_runtime.apiserver.controllers.garbage import GarbageCollector
+from kubectl_runtime.apiserver.controllers.jobs.job_controller import JobController
+from kubectl_runtime.apiserver.controllers.jobs.ttl_after_finished import TtlAfterFinishedController
 from kubectl_runtime.apiserver.controllers.loop import ControlLoop
 from kubectl_runtime.apiserver.controllers.namespace_controller import NamespaceController
 from kubectl_runtime.apiserver.controllers.replicasets import ReplicaSetController
+from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
+from kubectl_runtime.apiserver.kubelet.pod_loop import KubeletLoop
 
-CONTROLLERS: dict[str, Callable[[], ControlLoop]] = {
+ALL = "*"
+CONTROLLERS: dict[str, Callable[..., ControlLoop]] = {
     "garbage-collector": GarbageCollector, "namespace": NamespaceController,
     "serviceaccount": ServiceAccountController, "root-ca-certificate-publisher": RootCaPublisher,
-    "deployment": DeploymentController, "replicaset": ReplicaSetController}
+    "deployment": DeploymentController, "replicaset": ReplicaSetController, "kubelet": KubeletLoop,
+    "job": JobController, "ttl-after-finished": TtlAfterFinishedController}
 
 
-def build_controllers(names: Iterable[str], *, certificate: str = "") -> list[ControlLoop]:
-    """The controllers of these names (``none`` is none); raises ValueError for an unknown one. `certificate`: of the
-    server's authority, as PEM; without TLS there is none to tell."""
+def build_controllers(names: Iterable[str], *, certificate: str = "", kubelet: Kubelet) -> list[ControlLoop]:
+    """The controllers of these names (``none`` is none, ``*`` all there are); raises ValueError for an unknown one.
+
+    `certificate`: of the server's authority, as PEM; without TLS there is none to tell. `kubelet`: what a test says of
+    Pods.
+    """
     wanted = [name for name in dict.fromkeys(names) if name and name != "none"]
+    if ALL in wanted:
+        wanted = [*CONTROLLERS, *(name for name in wanted if name != ALL and name not in CONTROLLERS)]
     unknown = [name for name in wanted if name not in CONTROLLERS]
     if unknown:
         raise ValueError(f"unknown controllers: {', '.join(unknown)}; there are: {', '.join(CONTROLLERS)}")
-    return [RootCaPublisher(certificate) if name == RootCaPublisher.name else CONTROLLERS[name]() for name in wanted]
+    if KubeletLoop.name in wanted:
+        kubelet.rules.use()
+    given = {RootCaPublisher.name: (certificate,), KubeletLoop.name: (kubelet,)}
+    return [CONTROLLERS[name](*given.get(name, ())) for name in wanted]

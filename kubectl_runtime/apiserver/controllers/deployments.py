@@ -68,7 +68,7 @@ class DeploymentController(KeyQueue):
                 self._tell(rollout, progress=False)
         elif not (self._recreate(rollout) if dig(spec, "strategy.type") == "Recreate" else _roll(rollout)):
             if _just_made(rollout):
-                self.look_again(cluster, version, _PATIENCE)
+                self.look_later(cluster, version, _PATIENCE)
                 return
             status, _ = self._tell(rollout, progress=True)
             if complete(rollout.obj, status):
@@ -80,7 +80,7 @@ class DeploymentController(KeyQueue):
         if any(scaled):
             return True
         if _old_pods_run(rollout):
-            self.look_again(rollout.cluster, rollout.version, 1.0)  # Pods are no children of the Deployment
+            self.look_later(rollout.cluster, rollout.version, 1.0)  # Pods are no children of the Deployment
             return False
         if rollout.new is None and self._tell(rollout, progress=True)[1]:
             return True  # that nothing is updated is told before there is something
@@ -92,7 +92,7 @@ class DeploymentController(KeyQueue):
         now, newest = cluster.clock.now(), rollout.new.obj if rollout.new else None
         status = counted(deployment, [found.obj for found in rollout.sets], newest, rollout.limits, format_time(now))
         if progress and (wait := tell_progress(deployment, status, newest, now)) is not None:
-            self.look_again(cluster, rollout.version, wait)
+            self.look_later(cluster, rollout.version, wait)
         changed = differs(status, deployment.get("status") or {})
         if changed:
             patch(cluster, served_type(cluster, DEPLOYMENTS), rollout.version, {"status": change_of(status)},

@@ -10,8 +10,10 @@ from kubectl_runtime.core.meta.metav1 import format_time
 
 
 def tell(cluster: Cluster, resource_type: ServedResource, version: Version, reason: str, message: str, *,
-         component: str, kind: str = "Normal", versioned: bool = True) -> None:
-    """Write one Event, in the object's namespace or in default; `versioned` tells the object's resourceVersion too."""
+         component: str, kind: str = "Normal", versioned: bool = True,
+         agent: str = "kube-controller-manager") -> None:
+    """Write one Event, in the object's namespace or in default; `versioned` tells the object's resourceVersion
+    too, `agent` is who asks."""
     moment, namespace = cluster.clock.now(), version.namespace or "default"
     space = {"namespace": version.namespace} if version.namespace else {}
     state = {"resourceVersion": str(version.rv)} if versioned else {}
@@ -22,4 +24,4 @@ def tell(cluster: Cluster, resource_type: ServedResource, version: Version, reas
                            "apiVersion": resource_type.api_version, **state},
         "reason": reason, "message": message, "type": kind, "count": 1, "source": {"component": component},
         "reportingComponent": component, "firstTimestamp": format_time(moment),
-        "lastTimestamp": format_time(moment)}, agent="kube-controller-manager")
+        "lastTimestamp": format_time(moment)}, agent=agent)

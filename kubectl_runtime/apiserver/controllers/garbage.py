@@ -21,6 +21,7 @@ from collections import deque
 from typing import Any
 
 from kubectl_runtime.apiserver.controllers.event_recorder import tell
+from kubectl_runtime.apiserver.controllers.loop import under_lock
 from kubectl_runtime.apiserver.loopback import delete, patch, served_type
 from kubectl_runtime.apiserver.objectmeta.metadata import FOREGROUND, ORPHAN
 from kubectl_runtime.apiserver.storage.cluster import Cluster
@@ -58,10 +59,15 @@ class GarbageCollector:
             self._started = True
             cluster.storage.observers.append(self._observe)
 
+    def look_again(self, cluster: Cluster) -> None:
+        """Look at all that have owners, or are going."""
+        self.start(cluster)
+
     def due(self) -> float | None:
         """At once if there is something to look at."""
         return 0.0 if self._queue else None
 
+    @under_lock
     def step(self, cluster: Cluster) -> None:
         """Look at some objects."""
         for _ in range(min(PER_STEP, len(self._queue))):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubectl_runtime.apiserver.controllers.loop import under_lock
 from kubectl_runtime.apiserver.loopback import delete, served_type
 from kubectl_runtime.apiserver.storage.cluster import Cluster
 from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
@@ -47,10 +48,15 @@ class NamespaceController:
         elif change.new.namespace in self._deleting:
             self._terminating[change.new.namespace] = None
 
+    def look_again(self, cluster: Cluster) -> None:
+        """Look at all of them."""
+        self._terminating |= dict.fromkeys(sorted(self._deleting))
+
     def due(self) -> float | None:
         """At once if a namespace is to be looked at."""
         return 0.0 if self._terminating else None
 
+    @under_lock
     def step(self, cluster: Cluster) -> None:
         """Delete some of what is in one namespace, and the namespace when it is empty."""
         name = next(iter(self._terminating), None)
@@ -62,6 +68,9 @@ class NamespaceController:
             return
         if not self._delete_contents(cluster, name):
             self._terminating[name] = None  # there is more
+            return
+        namespace = cluster.storage.get(STORAGE, "", name)  # another one, if webhooks were asked about what it held
+        if namespace is None:
             return
         remaining = self._remaining(cluster, name)
         if remaining:
@@ -86,8 +95,9 @@ class NamespaceController:
                     continue
                 if not left:
                     return False
-                left -= 1
+                before = cluster.turned_away
                 delete(cluster, resource_type, version, agent=AGENT, policy="Background")
+                left -= cluster.turned_away == before  # what a webhook keeps must not keep the rest, for ever
         return True
 
     @staticmethod

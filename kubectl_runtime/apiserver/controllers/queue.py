@@ -3,6 +3,7 @@ children, and by the clock."""
 
 from __future__ import annotations
 
+from kubectl_runtime.apiserver.controllers.loop import under_lock
 from kubectl_runtime.apiserver.storage.cluster import Cluster
 from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
 
@@ -45,7 +46,11 @@ class KeyQueue:
             namespace = change.new.namespace
             self._keys |= {version.key: None for version in self._cluster.storage.bucket(self.storage).scan(namespace)}
 
-    def look_again(self, cluster: Cluster, version: Version, seconds: float) -> None:
+    def look_again(self, cluster: Cluster) -> None:
+        """Look at every object of the type."""
+        self._keys |= dict.fromkeys(cluster.storage.bucket(self.storage).keys)
+
+    def look_later(self, cluster: Cluster, version: Version, seconds: float) -> None:
         """Look at an object again after some time, unless something changes before."""
         self._later[version.key] = cluster.clock.monotonic() + seconds
 
@@ -53,6 +58,7 @@ class KeyQueue:
         """At once if there is something to look at, else when the first object is to be looked at again."""
         return 0.0 if self._keys else min(self._later.values(), default=None)
 
+    @under_lock
     def step(self, cluster: Cluster) -> None:
         """Reconcile some objects."""
         now = cluster.clock.monotonic()

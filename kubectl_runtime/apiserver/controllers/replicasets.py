@@ -1,6 +1,7 @@
 """ReplicaSets make Pods, adopt those that their selector matches, and delete those that are too many.
 
-No Pod ever runs, since there is no kubelet: a test that wants ready Pods writes their status, and the counts follow.
+Without the controller ``kubelet`` no Pod ever runs: a test that wants ready Pods writes their status, and the counts
+follow.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class ReplicaSetController(KeyQueue):
             "availableReplicas": sum(age is not None and age >= wait for age in ages),
             "terminatingReplicas": len(current) - len(active)})
         if young := [age for age in ages if age is not None and age < wait]:
-            self.look_again(cluster, version, wait - max(young))
+            self.look_later(cluster, version, wait - max(young))
 
     @staticmethod
     def _make(cluster: Cluster, own: ServedResource, pods: ServedResource, owner: Version, template: Object) -> None:

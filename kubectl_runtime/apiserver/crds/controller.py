@@ -19,10 +19,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kubectl_runtime.apiserver.controllers.loop import under_lock
 from kubectl_runtime.apiserver.crds.accepted_names import ACCEPTED, accept
 from kubectl_runtime.apiserver.crds.definition_strategy import CLEANUP, condition, is_true, set_condition
 from kubectl_runtime.apiserver.crds.definition_validation import approval
 from kubectl_runtime.apiserver.crds.instances import CustomStrategy
+from kubectl_runtime.apiserver.crds.webhook_converter import WebhookConverter
 from kubectl_runtime.apiserver.kinds.catalog import storage_version_hash
 from kubectl_runtime.apiserver.loopback import delete, submit
 from kubectl_runtime.apiserver.output.table import custom_columns
@@ -30,6 +32,7 @@ from kubectl_runtime.apiserver.schemas import Schema, from_openapi
 from kubectl_runtime.apiserver.storage.cluster import Cluster
 from kubectl_runtime.apiserver.storage.registry import ServedResource, Subresource
 from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
+from kubectl_runtime.apiserver.webhooks.outgoing import WebhookCaller, target_of
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.core.meta.versions import version_priority
 
@@ -49,15 +52,16 @@ class _Served:
     types: list[ServedResource]
 
 
-def resource_types(crd: Object) -> list[ServedResource]:
-    """The types that a CRD serves, one for each served version."""
+def resource_types(crd: Object, converter: WebhookConverter | None = None) -> list[ServedResource]:
+    """The types that a CRD serves, one for each served version; `converter` makes one version of another."""
     spec, names = crd["spec"], crd["status"]["acceptedNames"]
     stored = next((version for version in spec["versions"] if version.get("storage")), spec["versions"][0])
-    storage_schema = (stored.get("schema") or {}).get("openAPIV3Schema")
+    schemas = {version["name"]: (version.get("schema") or {}).get("openAPIV3Schema") for version in spec["versions"]}
     digest = storage_version_hash(spec["group"], stored["name"], names["kind"])
     changed = crd["metadata"].get("generation", 1) > 1
     types = [_resource_type(spec, names, version,
-                            CustomStrategy(names["kind"], version, storage_schema, changed=changed), digest)
+                            CustomStrategy(spec["group"], names["kind"], version, schemas, stored["name"],
+                                           changed=changed, converter=converter), digest)
              for version in spec["versions"] if version.get("served")]
     return [replace(found, terminating=True) for found in types] if is_true(crd, "Terminating") else types
 
@@ -104,7 +108,9 @@ class CrdController:
 
     name = "customresourcedefinitions"
 
-    def __init__(self) -> None:
+    def __init__(self, caller: WebhookCaller) -> None:
+        """`caller` is the way to conversion webhooks."""
+        self._caller = caller
         self._served: dict[str, _Served] = {}  # by the CRD's name
         self._terminating: dict[str, str] = {}  # storage key of a type -> name of its CRD, which is going
         self._dirty: dict[str, None] = {}
@@ -137,10 +143,16 @@ class CrdController:
         else:
             self._terminating.pop(f"{group}/{plural}", None)
 
+    def look_again(self, cluster: Cluster) -> None:
+        """Look at every definition."""
+        for version in cluster.storage.bucket(STORAGE).scan(""):
+            self._note(version)
+
     def due(self) -> float | None:
         """At once after a change."""
         return 0.0 if self._dirty else None
 
+    @under_lock
     def step(self, cluster: Cluster) -> None:
         """Bring one CRD a step on; a step that writes its status leaves the rest to the next one."""
         if not self._dirty:
@@ -179,8 +191,9 @@ class CrdController:
             why = (("Installing", "the initial names have been accepted") if told == ACCEPTED else
                    ("NotAccepted", "not all names are accepted"))
             set_condition(crd, "Established", "False", *why, now)
-        self._look_at_group(cluster, group)
-        return _write(cluster, crd)
+        if _store(cluster, crd):
+            self._look_at_group(cluster, group)
+        return True
 
     @staticmethod
     def _establish(cluster: Cluster, crd: Object) -> bool:
@@ -212,7 +225,7 @@ class CrdController:
         terminating, before = is_true(crd, "Terminating"), self._served.get(name)
         if before is not None and (before.shape, before.terminating) == (shape, terminating):
             return
-        types = resource_types(crd)
+        types = resource_types(crd, self._converter(cluster, crd))
         for resource_type in types:
             cluster.storage.bucket(resource_type.storage, cluster.storage.rv)
             cluster.registry.add(resource_type)  # in the place of its predecessor
@@ -221,6 +234,15 @@ class CrdController:
             for key in {resource_type.storage for resource_type in types}:
                 cluster.storage.renew(key)
         self._served[name] = _Served(shape, terminating, types)
+
+    def _converter(self, cluster: Cluster, crd: Object) -> WebhookConverter | None:
+        conversion = crd["spec"].get("conversion") or {}
+        if conversion.get("strategy") != "Webhook":
+            return None
+        webhook = conversion["webhook"]
+        return WebhookConverter(
+            crd["spec"]["group"], crd["status"]["acceptedNames"]["kind"], target_of(webhook["clientConfig"]),
+            tuple(webhook["conversionReviewVersions"]), self._caller, cluster)
 
     def _unserve(self, cluster: Cluster, name: str, *, gone: bool = False) -> None:
         served = self._served.pop(name, None)
@@ -246,7 +268,9 @@ class CrdController:
             types = served.types if served else []
             for instance in list(bucket.objects.values()) if bucket and types else ():
                 if not instance.deleting:
-                    delete(cluster, types[0], instance, agent=AGENT)
+                    # As the version that it is stored as, for which no webhook is needed.
+                    own = next((found for found in types if found.version == instance.stored_as), types[0])
+                    delete(cluster, own, instance, agent=AGENT)
             if bucket is not None and bucket.objects:
                 return
             why = ("InstanceDeletionCompleted", "removed all instances")
@@ -256,7 +280,13 @@ class CrdController:
 
 
 def _write(cluster: Cluster, crd: Object) -> bool:
-    """Store a changed status (and finalizers), as the server's own client; always True: there is news."""
-    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **crd}
-    submit(cluster, "PUT", f"/apis/{STORAGE.replace('/', '/v1/')}/{crd['metadata']['name']}/status", body, agent=AGENT)
+    """`_store`, and always True: there is news, or there will be."""
+    _store(cluster, crd)
     return True
+
+
+def _store(cluster: Cluster, crd: Object) -> bool:
+    """Store a changed status (and finalizers), as the server's own client; whether it was not refused."""
+    body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **crd}
+    path = f"/apis/{STORAGE.replace('/', '/v1/')}/{crd['metadata']['name']}/status"
+    return submit(cluster, "PUT", path, body, agent=AGENT) is not None

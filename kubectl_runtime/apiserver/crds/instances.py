@@ -1,16 +1,20 @@
 """The strategy of custom resources: what a CRD version says about pruning, defaults, generation, scale and selectable
-fields; validation by the schema and by its rules.
+fields; validation by the schema and by its rules; conversion from and to the version that is stored.
+
+An object is written as the storage version of the moment, and stays in that when another version becomes it.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.crds.instance_scale import scale_causes
+from kubectl_runtime.apiserver.crds.webhook_converter import WebhookConverter
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import typed
 from kubectl_runtime.apiserver.objectmeta.metadata_checks import CUSTOM
@@ -32,15 +36,18 @@ class CustomStrategy(Strategy):
     has_generation = True
     metadata_checks = CUSTOM
 
-    def __init__(self, kind: str, version: Object, storage_schema: Object | None, *, changed: bool = False) -> None:
-        """`version` is an entry of the CRD's spec.versions, `storage_schema` the openAPIV3Schema of the storage
-        version.
+    def __init__(self, group: str, kind: str, version: Object, schemas: Mapping[str, Object | None],
+                 storage_version: str, *, changed: bool = False, converter: WebhookConverter | None = None) -> None:
+        """`version` is an entry of the CRD's spec.versions, `schemas` are the openAPIV3Schemas of all versions.
 
         `changed` tells that the CRD was different before: then stored objects may lack defaults, which reads fill in.
+        `converter` makes other versions of an object; without it they differ by their schemas only.
         """
-        self.kind = kind
+        self._group, self.kind = group, kind
+        self.version: str = version["name"]
         self.node: Object | None = (version.get("schema") or {}).get("openAPIV3Schema")
-        self._storage_node = storage_schema
+        self._schemas, self._storage_version, self._converter = schemas, storage_version, converter
+        self.asks_webhook = converter is not None
         self._defaults_on_read = changed and b'"default":' in msgspec.json.encode(self.node)
         subresources = version.get("subresources") or {}
         self.has_status = "status" in subresources
@@ -67,24 +74,42 @@ class CustomStrategy(Strategy):
         """The defaults of the schema; nulls stay, and are refused where they are not allowed."""
         apply_defaults(obj, self.node, keep_nulls=True)
 
-    def to_storage(self, obj: Object, version: str) -> Object:
-        """The storage version keeps only what its own schema has."""
-        if self._storage_node is not self.node:
-            prune(obj, self._storage_node)
-        return obj
-
     @property
     def converts(self) -> bool:
         """Whether a read may show more than what is stored."""
-        return self._defaults_on_read or self._storage_node is not self.node
+        return self._defaults_on_read
 
-    def from_storage(self, obj: Object, version: str) -> Object:
-        """What this version has of the stored one, with defaults that came into its schema after it was stored."""
-        if self._defaults_on_read:
-            apply_defaults(obj, self._storage_node)
-        if self._storage_node is not self.node:
-            prune(obj, self.node)
-        return obj
+    def all_from_storage(self, stored: list[tuple[Object, str]], version: str) -> list[Object]:
+        """What this version has of the stored ones, with defaults that came into their schema after they were stored.
+        """
+        known = [(obj, was or self._storage_version) for obj, was in stored]
+        for obj, was in known if self._defaults_on_read else ():
+            apply_defaults(obj, self._schemas.get(was))
+        return self.converted(known)
+
+    def converted(self, objects: list[tuple[Object, str]]) -> list[Object]:
+        """Objects, each with its version, in this version; changed in place where no webhook is asked."""
+        missing = next((was for _, was in objects if was not in self._schemas), None)
+        if missing is not None:
+            raise errors.bare_500(f"request to convert CR from an invalid group/version: {self._group}/{missing}")
+        found = self._converter.convert(objects, self.version) if self._converter else [obj for obj, _ in objects]
+        for obj, (_, was) in zip(found, objects, strict=True):
+            if was != self.version:
+                prune(obj, self.node)
+        return found
+
+    def is_up_to_date(self, stored_as: str) -> bool:
+        """Whether it is the storage version of now."""
+        return stored_as in ("", self._storage_version)
+
+    def stored_form(self, obj: Object) -> tuple[Object, str]:
+        """The storage version keeps only what its own schema has."""
+        if self.version == self._storage_version:
+            return obj, self.version
+        if self._converter:
+            (obj,) = self._converter.convert([(obj, self.version)], self._storage_version)
+        prune(obj, self._schemas[self._storage_version])
+        return obj, self._storage_version
 
     def generation_part(self, obj: Object) -> Any:
         """Everything but metadata counts, and but status if that is a subresource."""

@@ -8,7 +8,10 @@ from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding.body import read_object
 from kubectl_runtime.apiserver.handlers.answers import answer_object, answer_one
 from kubectl_runtime.apiserver.query.options import write_options
+from kubectl_runtime.apiserver.webhooks.attempts import attempt
+from kubectl_runtime.apiserver.webhooks.chain import admit_unstored
 from kubectl_runtime.apiserver.wire import HttpResponse
+from kubectl_runtime.core.codec.jsonvalues import json_copy
 
 
 def create(ctx: RequestContext) -> HttpResponse:
@@ -21,7 +24,6 @@ def create(ctx: RequestContext) -> HttpResponse:
     review = REVIEWS.get((ctx.type.group, ctx.type.plural))
     if review is not None:
         writes.check_namespace(ctx, obj)
-        return answer_object(ctx, review(ctx, writes.with_managers(ctx, None, obj, "")), 201)
-    with ctx.cluster.locked():
-        version = writes.create(ctx, obj)
-    return answer_one(ctx, version, 201)
+        asked = writes.with_managers(ctx, None, obj, "")
+        return answer_object(ctx, review(ctx, admit_unstored(ctx, asked)), 201)
+    return answer_one(ctx, attempt(ctx, lambda: writes.create(ctx, json_copy(obj) if ctx.may_wait else obj)), 201)

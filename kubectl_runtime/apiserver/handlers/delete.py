@@ -16,6 +16,7 @@ deletion has begun, without     changes nothing, but for a propagation policy ot
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from kubectl_runtime.apiserver import errors
@@ -26,7 +27,10 @@ from kubectl_runtime.apiserver.objectmeta.metadata import collector_finalizers
 from kubectl_runtime.apiserver.output.forms import Form
 from kubectl_runtime.apiserver.query.delete_options import DeleteOptions, delete_options
 from kubectl_runtime.apiserver.storage.storage import Version, make_version
+from kubectl_runtime.apiserver.webhooks.attempts import attempt, still
+from kubectl_runtime.apiserver.webhooks.chain import admit_deletion
 from kubectl_runtime.apiserver.wire import HttpResponse
+from kubectl_runtime.apiserver.writes import request_form
 from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]
@@ -38,11 +42,14 @@ def delete(ctx: RequestContext) -> HttpResponse:
     """Delete one object."""
     options = delete_options(ctx.request, custom=ctx.type.is_custom)
     _warn(ctx, options)
-    with ctx.cluster.locked():
+
+    def write() -> tuple[Version, bool]:
         current = stored(ctx)
         if current is None:
             raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
-        version, gone = remove(ctx, current, options)
+        return remove(ctx, current, options)
+
+    version, gone = attempt(ctx, write)
     if gone and not ctx.type.strategy.delete_returns_object:
         return answer_deleted(ctx, version)
     return answer_one(ctx, version, 202 if options.cascades and not gone else 200)
@@ -59,15 +66,22 @@ def delete_collection(ctx: RequestContext) -> HttpResponse:
     _warn(ctx, options)
     with ctx.cluster.locked():
         found, metadata = page(ctx, listing)
+        found = form.own(found)  # what cannot be shown is not deleted
         for version in found:
-            current = ctx.cluster.storage.get(ctx.type.storage, version.namespace, version.name)
-            if current is not None:  # a page may be of an older state
-                remove(ctx, current, options)
+            attempt(ctx, partial(_remove_listed, ctx, version, options))
     return answer_bytes(ctx, form.many(found, metadata))
 
 
-def remove(ctx: RequestContext, current: Version, options: DeleteOptions) -> tuple[Version, bool]:
-    """Delete an object as far as it can go now; the answer's version, and whether the object is gone."""
+def _remove_listed(ctx: RequestContext, listed: Version, options: DeleteOptions) -> None:
+    current = ctx.cluster.storage.get(ctx.type.storage, listed.namespace, listed.name)
+    if current is not None:  # a page may be of an older state
+        remove(ctx, current, options)
+
+
+def remove(ctx: RequestContext, current: Version, options: DeleteOptions, *, asks: bool = True
+           ) -> tuple[Version, bool]:
+    """Delete an object as far as it can go now; the answer's version, and whether the object is gone. Webhooks are
+    asked before, unless `asks` is false; raises Overtaken if the object is another one then."""
     strategy = ctx.type.strategy
     check_preconditions(ctx, current, uid=options.uid, rv=options.resource_version)
     if current.name in strategy.immortal:
@@ -75,9 +89,14 @@ def remove(ctx: RequestContext, current: Version, options: DeleteOptions) -> tup
                                f"this {ctx.type.singular} may not be deleted")
     obj = current.decode()
     meta = obj["metadata"]
+    pending = current.deleting and strategy.supports_grace and _already_pending(meta, options)
+    if strategy.asks_webhook:
+        request_form(ctx, current)  # what cannot be read is not deleted
+        still(ctx, current)
+    _ask(ctx, current, asks=asks and not pending and not (current.deleting and strategy.terminates))
     if strategy.holds_deletion(obj):
         return _terminate(ctx, current, obj, options), False
-    if current.deleting and strategy.supports_grace and _already_pending(meta, options):
+    if pending:
         return current, False
     graceful = strategy.supports_grace and not (current.deleting and meta.get("deletionGracePeriodSeconds") is None)
     if graceful:
@@ -87,19 +106,27 @@ def remove(ctx: RequestContext, current: Version, options: DeleteOptions) -> tup
     marked = current.deleting and meta.get("deletionGracePeriodSeconds") == 0
     if marked and not graceful and finalizers == meta.get("finalizers"):
         return current, False
+    meta.pop("finalizers", None)
     if finalizers:
         meta["finalizers"] = finalizers
-        if not graceful:
-            _mark(meta, ctx.now)
-    else:
-        meta.pop("finalizers", None)
+    if finalizers and not graceful:
+        _mark(meta, ctx.now)
     if graceful or finalizers:
         current = _store(ctx, current, obj, options)
     if finalizers or meta.get("deletionGracePeriodSeconds"):
         return current, False
     if options.dry_run:
         return current, True
+    # Surprising but true: a second time, as the real server deletes it in two steps.
+    _ask(ctx, current, asks=asks and graceful)
     return ctx.cluster.storage.delete(ctx.type.storage, current), True
+
+
+def _ask(ctx: RequestContext, current: Version, *, asks: bool) -> None:
+    """Ask webhooks about the deletion, if it is to be asked about."""
+    if asks and ctx.hooks:
+        admit_deletion(ctx, request_form(ctx, current))
+        still(ctx, current)
 
 
 def _warn(ctx: RequestContext, options: DeleteOptions) -> None:
@@ -109,8 +136,9 @@ def _warn(ctx: RequestContext, options: DeleteOptions) -> None:
 
 def _store(ctx: RequestContext, current: Version, obj: Object, options: DeleteOptions) -> Version:
     if options.dry_run:
-        return make_version(obj, current.rv, current.fields)
-    return ctx.cluster.storage.put(ctx.type.storage, obj, ctx.type.strategy.selectable_fields(obj))
+        return make_version(obj, current.rv, current.fields, current.stored_as)
+    return ctx.cluster.storage.put(ctx.type.storage, obj, ctx.type.strategy.selectable_fields(obj),
+                                   stored_as=current.stored_as)
 
 
 def _terminate(ctx: RequestContext, current: Version, obj: Object, options: DeleteOptions) -> Version:

@@ -20,6 +20,8 @@ from kubectl_runtime.apiserver.loopback import submit
 from kubectl_runtime.apiserver.query.delete_options import checked
 from kubectl_runtime.apiserver.query.options import write_options
 from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.apiserver.webhooks.attempts import attempt, still
+from kubectl_runtime.apiserver.webhooks.chain import admit_unstored
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.core.meta.metav1 import format_time
 
@@ -36,26 +38,34 @@ def evict(ctx: RequestContext) -> HttpResponse:
     eviction = read_request(ctx, "policy.v1.Eviction")
     if not eviction["metadata"].get("name"):
         raise errors.bad_request("name in URL does not match name in Eviction object")
+    eviction = admit_unstored(ctx, {"kind": "Eviction", "apiVersion": "policy/v1", **eviction})
     raw = eviction.get("deleteOptions") or {}
     asked, written = ctx.request.params("dryRun"), raw.get("dryRun") or []
     if asked and written and asked != written:
         raise errors.bare_500("Non-matching dry-run options in request and content: "
                               f"[{' '.join(asked)}] and [{' '.join(written)}]")
     raw["dryRun"] = written or asked
-    with ctx.cluster.locked():
+    counted = False
+
+    def write() -> None:
+        nonlocal counted
         current = stored(ctx)
         if current is None:
             raise errors.not_found("", "pods", ctx.info.name)
         pod = current.decode()
-        if not current.deleting and pod["status"].get("phase") not in _UNGUARDED:
+        if not counted and not current.deleting and pod["status"].get("phase") not in _UNGUARDED:
+            counted = True
             _ask_budgets(ctx, current, pod, dry_run=bool(raw["dryRun"]))
         wanted = raw.get("preconditions") or {}
         check_preconditions(ctx, current, uid=wanted.get("uid") or None, rv=wanted.get("resourceVersion") or None)
         if not raw["dryRun"]:
+            still(ctx, current)  # the budget is another object, about which webhooks are asked too
             current = _tell(ctx, current, pod)
         if wanted.get("resourceVersion"):
             raw["preconditions"]["resourceVersion"] = str(current.rv)  # the eviction's own change is no other's
-        remove(ctx, current, checked(raw))
+        remove(ctx, current, checked(raw), asks=False)  # webhooks were asked about the eviction
+
+    attempt(ctx, write)
     return answer_success(ctx)
 
 

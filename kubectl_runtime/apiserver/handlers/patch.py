@@ -16,6 +16,8 @@ from kubectl_runtime.apiserver.managedfields.validate import go_plain
 from kubectl_runtime.apiserver.patching import patch_documents
 from kubectl_runtime.apiserver.query.options import write_options
 from kubectl_runtime.apiserver.schemas import Schema
+from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.apiserver.webhooks.attempts import attempt
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.core.codec.jsonvalues import json_copy
 
@@ -76,16 +78,20 @@ def patch(ctx: RequestContext) -> HttpResponse:
     applies = media == patch_documents.APPLY_YAML
     ctx.options = write_options(ctx.request, "PatchOptions", apply=applies)
     if applies:
-        return _apply(ctx)
-    with ctx.cluster.locked():
-        current = stored(ctx)
-        if current is None:
-            raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
-        old = writes.request_form(ctx, current)
-        new = _decode_result(ctx, patched(media, ctx.request.body, old, writes.schema_of(ctx.type)), old)
-        writes.check_name(ctx, new)
-        version = writes.update(ctx, current, old, new, ctx.info.subresource)
-    return answer_one(ctx, version)
+        configuration, keys = patch_documents.read_configuration(ctx.request.body, ctx.type.api_version, ctx.type.kind)
+        version, status = attempt(ctx, lambda: _apply(ctx, configuration, keys))
+        return answer_one(ctx, version, status)
+    return answer_one(ctx, attempt(ctx, lambda: _patch(ctx, media)))
+
+
+def _patch(ctx: RequestContext, media: str) -> Version:
+    current = stored(ctx)
+    if current is None:
+        raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
+    old = writes.request_form(ctx, current)
+    new = _decode_result(ctx, patched(media, ctx.request.body, old, writes.schema_of(ctx.type)), old)
+    writes.check_name(ctx, new)
+    return writes.update(ctx, current, old, new, ctx.info.subresource)
 
 
 def _decode_result(ctx: RequestContext, result: Patched, old: Object) -> Object:
@@ -133,32 +139,29 @@ def _check_custom_type(ctx: RequestContext, result: Patched, kind: str, api_vers
             errors.invalid_value("kind", new["kind"], f"must be {kind}")])
 
 
-def _apply(ctx: RequestContext) -> HttpResponse:
-    """Server-side apply."""
+def _apply(ctx: RequestContext, configuration: Object, keys: Keys) -> tuple[Version, int]:
+    """Server-side apply: the object's new version, and the status that tells it."""
     assert ctx.options is not None
-    configuration, keys = patch_documents.read_configuration(ctx.request.body, ctx.type.api_version, ctx.type.kind)
-    with ctx.cluster.locked():
-        current = stored(ctx)
-        if current is None and ctx.info.subresource:
-            raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
-        old = writes.request_form(ctx, current) if current else None
-        subresource = ctx.info.subresource
-        result = managedfields.apply(
-            old, configuration, manager=ctx.options.manager, force=ctx.options.force, api_version=ctx.type.api_version,
-            schema=writes.schema_of(ctx.type), now=ctx.now, subresource=subresource, blank=ctx.type.strategy.blank(),
-            reset=ctx.type.strategy.reset(subresource), versions=writes.version_schemas(ctx))
-        refuse_repeated(ctx, keys)
-        result = json_copy(result)  # it shares parts with its arguments
-        _decode_applied(ctx, result)
-        # The result's name counts, not the configuration's: over an existing object a configuration may leave it out.
-        writes.check_name(ctx, result)
-        writes.check_namespace(ctx, result)
-        if current is None or old is None:
-            ctx.access.require_create(ctx.user_info, ctx.info)
-            _refuse_uid(ctx, configuration)
-            return answer_one(ctx, writes.create(ctx, result, applied=True), 201)
-        version = writes.update(ctx, current, old, result, subresource, applied=True)
-    return answer_one(ctx, version)
+    current = stored(ctx)
+    if current is None and ctx.info.subresource:
+        raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
+    old = writes.request_form(ctx, current) if current else None
+    subresource = ctx.info.subresource
+    result = managedfields.apply(
+        old, configuration, manager=ctx.options.manager, force=ctx.options.force, api_version=ctx.type.api_version,
+        schema=writes.schema_of(ctx.type), now=ctx.now, subresource=subresource, blank=ctx.type.strategy.blank(),
+        reset=ctx.type.strategy.reset(subresource), versions=writes.version_schemas(ctx))
+    refuse_repeated(ctx, keys)
+    result = json_copy(result)  # it shares parts with its arguments
+    _decode_applied(ctx, result)
+    # The result's name counts, not the configuration's: over an existing object a configuration may leave it out.
+    writes.check_name(ctx, result)
+    writes.check_namespace(ctx, result)
+    if current is None or old is None:
+        ctx.access.require_create(ctx.user_info, ctx.info)
+        _refuse_uid(ctx, configuration)
+        return writes.create(ctx, result, applied=True), 201
+    return writes.update(ctx, current, old, result, subresource, applied=True), 200
 
 
 def refuse_repeated(ctx: RequestContext, keys: Keys) -> None:

@@ -7,17 +7,22 @@ from typing import Any
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.context import RequestContext
+from kubectl_runtime.apiserver.encoding import body
 from kubectl_runtime.apiserver.handlers.answers import stored
-from kubectl_runtime.apiserver.kubelet.container_log import Selection
+from kubectl_runtime.apiserver.kubelet.container_log import ContainerLog, Selection
+from kubectl_runtime.apiserver.kubelet.pod_status import ENDED
 from kubectl_runtime.apiserver.kubelet.sessions import V4, V5, ExecRequest, ExecSession
 from kubectl_runtime.apiserver.query.options import integer_param
 from kubectl_runtime.apiserver.route import is_true
+from kubectl_runtime.apiserver.webhooks.admission_attributes import CONNECT
+from kubectl_runtime.apiserver.webhooks.chain import admit_unstored
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.core.meta.metav1 import parse_time
 
 Object = dict[str, Any]
 
 _PLAIN = [("Content-Type", "text/plain")]
+_CHANNELS = ("stdin", "stdout", "stderr", "tty")
 
 
 def read_log(ctx: RequestContext) -> HttpResponse:
@@ -25,7 +30,7 @@ def read_log(ctx: RequestContext) -> HttpResponse:
     request = ctx.request
     selection = _selection(ctx)
     pod = _pod(ctx)
-    container = _container(ctx, pod)
+    container = _container(ctx, pod, request.param("container"))
     previous = is_true(request, "previous")
     log = ctx.kubelet.find_log(ctx.namespace, ctx.info.name, container, previous=previous)
     if log is None:
@@ -33,7 +38,7 @@ def read_log(ctx: RequestContext) -> HttpResponse:
             return HttpResponse(204)
         if previous:
             raise errors.bad_request(f'previous terminated container "{container}" in pod "{ctx.info.name}" not found')
-        raise not_given("log", "server.kubelet.logs(pod, text)")
+        log = _log_of_running(ctx, pod, container)
     if is_true(request, "follow"):
         return HttpResponse(200, list(_PLAIN), stream=log.follow(selection))
     return HttpResponse(200, list(_PLAIN), log.read(selection))
@@ -42,14 +47,17 @@ def read_log(ctx: RequestContext) -> HttpResponse:
 def connect(ctx: RequestContext) -> HttpResponse:
     """exec or attach, over a websocket."""
     request, what = ctx.request, ctx.info.subresource
-    stdin, stdout, stderr, tty = (is_true(request, name) for name in ("stdin", "stdout", "stderr", "tty"))
-    command = tuple(request.params("command")) if what == "exec" else ()
+    options = _admitted(ctx, f"Pod{what.capitalize()}Options", {
+        **{name: is_true(request, name) for name in _CHANNELS}, "container": request.param("container"),
+        **({"command": request.params("command")} if what == "exec" else {})})
+    stdin, stdout, stderr, tty = (bool(options.get(name)) for name in _CHANNELS)
+    command = tuple(options.get("command") or ())
     if not (stdin or stdout or stderr):
         raise errors.bad_request("you must specify at least 1 of stdin, stdout, stderr")
     if what == "exec" and not command:
         raise errors.bad_request("you must specify at least one command for the container")
     pod = _pod(ctx)
-    container = _container(ctx, pod)
+    container = _container(ctx, pod, options.get("container") or "")
     handler = ctx.kubelet.find_handler(what, ctx.namespace, ctx.info.name, container)
     if handler is None:
         raise not_given(what, f"server.kubelet.{what}(pod, function)")
@@ -60,9 +68,30 @@ def connect(ctx: RequestContext) -> HttpResponse:
 
 def port_forward(ctx: RequestContext) -> HttpResponse:
     """Refused: no container listens on anything."""
+    _admitted(ctx, "PodPortForwardOptions", {"ports": [int(port) for port in ctx.request.params("ports")
+                                                       if port.isdecimal()]})
     _pod(ctx)
     raise errors.StatusError(501, "NotImplemented", "the embedded API server does not implement pods/portforward: "
                              "no container runs behind its Pods that could listen on a port", details={})
+
+
+def _log_of_running(ctx: RequestContext, pod: Object, container: str) -> ContainerLog:
+    """The log of a container of which nobody said anything: an empty one, where Pods run and it has started."""
+    if not ctx.kubelet.rules.in_use:
+        raise not_given("log", "server.kubelet.logs(pod, text)")
+    status = pod.get("status") or {}
+    statuses = (each for key in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+                for each in status.get(key) or ())
+    state: Object = next((each.get("state") or {} for each in statuses if each["name"] == container), {})
+    if waiting := state.get("waiting") or ({} if state else {"reason": "ContainerCreating"}):
+        reason = waiting.get("reason", "")
+        why = "trying and failing to pull image" if reason in ("ErrImagePull", "ImagePullBackOff") else reason
+        if reason != "CrashLoopBackOff":
+            raise errors.bad_request(f'container "{container}" in pod "{ctx.info.name}" is waiting to start: {why}')
+    log = ctx.kubelet.open_log(ctx.namespace, ctx.info.name)
+    if status.get("phase") in ENDED:
+        log.end()
+    return log
 
 
 def not_given(what: str, how: str) -> errors.StatusError:
@@ -92,9 +121,17 @@ def _pod(ctx: RequestContext) -> Object:
     return current.decode()
 
 
-def _container(ctx: RequestContext, pod: Object) -> str:
+def _admitted(ctx: RequestContext, kind: str, options: Object) -> Object:
+    """The options of a connection as webhooks leave them, if they let it happen."""
+    if not ctx.hooks:
+        return options
+    shaped, _ = body.shape({**options, "kind": kind, "apiVersion": "v1"}, f"core.v1.{kind}")
+    return admit_unstored(ctx, shaped, CONNECT)
+
+
+def _container(ctx: RequestContext, pod: Object, asked: str) -> str:
     """The container that is asked for, or the Pod's only one."""
-    asked, spec, name = ctx.request.param("container"), pod["spec"], ctx.info.name
+    spec, name = pod["spec"], ctx.info.name
     groups = [[entry["name"] for entry in spec.get(field) or ()]
               for field in ("containers", "initContainers", "ephemeralContainers")]
     if asked:

@@ -10,6 +10,7 @@ from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding import body
 from kubectl_runtime.apiserver.handlers.answers import answer_success, stored
 from kubectl_runtime.apiserver.query import options
+from kubectl_runtime.apiserver.webhooks.chain import admit_unstored
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.core.meta.metav1 import format_time
 
@@ -34,6 +35,7 @@ def bind(ctx: RequestContext) -> HttpResponse:
     binding = read_request(ctx, "core.v1.Binding")
     if binding["metadata"].get("name") != ctx.info.name:
         raise errors.bad_request("name in URL does not match name in Binding object")
+    binding = admit_unstored(ctx, {"kind": "Binding", "apiVersion": "v1", **binding})
     target, kind = binding["target"].get("name"), binding["target"].get("kind") or ""
     # Surprising: what is wrong with a Binding is told as an error of the server.
     if kind not in ("", "Node"):

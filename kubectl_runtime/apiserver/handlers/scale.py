@@ -14,6 +14,9 @@ from kubectl_runtime.apiserver.patching import patch_documents
 from kubectl_runtime.apiserver.query.options import write_options
 from kubectl_runtime.apiserver.schemas import Schema, builtin
 from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.apiserver.webhooks.admission_attributes import UPDATE
+from kubectl_runtime.apiserver.webhooks.attempts import attempt
+from kubectl_runtime.apiserver.webhooks.chain import admit
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.core.codec.jsonvalues import json_copy
 
@@ -26,9 +29,10 @@ def get_scale(ctx: RequestContext) -> HttpResponse:
     with ctx.cluster.locked():
         version = _stored(ctx)
     path = _paths(ctx)[0].removeprefix(".")
-    if ctx.type.is_custom and _dig(version.decode(), path) is None:
+    obj = writes.request_form(ctx, version)
+    if ctx.type.is_custom and _dig(obj, path) is None:
         raise errors.internal(f'the spec replicas field ".{path}" does not exist')
-    return answer_object(ctx, _scale(ctx, version))
+    return answer_object(ctx, _scale_of(ctx, obj))
 
 
 def update_scale(ctx: RequestContext) -> HttpResponse:
@@ -37,19 +41,23 @@ def update_scale(ctx: RequestContext) -> HttpResponse:
     scale, unknown, keys = body.read_shape(ctx.request, _SCALE)
     _check_kind(scale)
     writes.refuse_fields(ctx, _SCALE, keys.problems(unknown, mixed=True))
-    with ctx.cluster.locked():
+
+    def write() -> Version:
         current = _stored(ctx)
         writes.check_name(ctx, scale)
         check_uid(ctx, scale, current.uid)
-        version = _store(ctx, current, _updated(ctx, _owned(ctx, current), scale))
-    return answer_object(ctx, _scale(ctx, version))
+        owned = _owned(ctx, current)
+        return _store(ctx, current, owned, _updated(ctx, owned, scale))
+
+    return answer_object(ctx, _scale(ctx, attempt(ctx, write)))
 
 
 def patch_scale(ctx: RequestContext) -> HttpResponse:
     """Patch the Scale."""
     media = patch_type(ctx)
     ctx.options = write_options(ctx.request, "PatchOptions", apply=media == patch_documents.APPLY_YAML)
-    with ctx.cluster.locked():
+
+    def write() -> Version:
         current = _stored(ctx)
         scale = _owned(ctx, current)
         if media == patch_documents.APPLY_YAML:
@@ -59,8 +67,9 @@ def patch_scale(ctx: RequestContext) -> HttpResponse:
             changed, unknown = body.shape(result.value, _SCALE)
             result.refuse_fields(ctx, unknown)
             new = _updated(ctx, scale, changed)
-        version = _store(ctx, current, new)
-    return answer_object(ctx, _scale(ctx, version))
+        return _store(ctx, current, scale, new)
+
+    return answer_object(ctx, _scale(ctx, attempt(ctx, write)))
 
 
 def _check_kind(scale: Object) -> None:
@@ -111,8 +120,11 @@ def _paths(ctx: RequestContext) -> tuple[str, str, str]:
 
 
 def _scale(ctx: RequestContext, version: Version) -> Object:
+    return _scale_of(ctx, writes.request_form(ctx, version))
+
+
+def _scale_of(ctx: RequestContext, obj: Object) -> Object:
     spec_path, status_path, selector_path = _paths(ctx)
-    obj = version.decode()
     meta = {key: obj["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
             if key in obj["metadata"]}
     status: Object = {"replicas": _dig(obj, status_path) or 0}
@@ -139,8 +151,11 @@ def _owned(ctx: RequestContext, current: Version) -> Object:
     return {**scale, "metadata": {**scale["metadata"], "managedFields": managers}} if managers else scale
 
 
-def _store(ctx: RequestContext, current: Version, scale: Object) -> Version:
+def _store(ctx: RequestContext, current: Version, before: Object, scale: Object) -> Version:
     """Write the replicas of a Scale into the object."""
+    if ctx.hooks:
+        scale = body.shape(admit(ctx, UPDATE, {"kind": "Scale", "apiVersion": "autoscaling/v1", **scale}, before),
+                           _SCALE)[0]
     meta = scale["metadata"]
     writes.check_name(ctx, scale)
     replicas = scale["spec"].get("replicas") or 0
@@ -150,7 +165,8 @@ def _store(ctx: RequestContext, current: Version, scale: Object) -> Version:
     if replicas < 0:
         raise errors.invalid("autoscaling", "Scale", ctx.info.name, [
             errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")])
-    old, new = writes.request_form(ctx, current), writes.request_form(ctx, current)
+    old = writes.request_form(ctx, current)
+    new = json_copy(old)
     if meta.get("resourceVersion"):
         new["metadata"]["resourceVersion"] = meta["resourceVersion"]
     *parents, last = _paths(ctx)[0].strip(".").split(".")
@@ -161,7 +177,7 @@ def _store(ctx: RequestContext, current: Version, scale: Object) -> Version:
             raise errors.bare_500(f"failed to set replicas: .{parent} is no object")
     target[last] = replicas
     _give_back(ctx, new["metadata"], meta.get("managedFields"))
-    return writes.update(ctx, current, old, new, "scale", applied=True)
+    return writes.update(ctx, current, old, new, "scale", applied=True, view=lambda obj: _scale_of(ctx, obj))
 
 
 def _give_back(ctx: RequestContext, metadata: Object, of_scale: Any) -> None:

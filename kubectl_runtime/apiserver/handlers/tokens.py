@@ -16,6 +16,7 @@ from kubectl_runtime.apiserver.encoding import body
 from kubectl_runtime.apiserver.handlers.answers import answer_object, stored
 from kubectl_runtime.apiserver.query import options
 from kubectl_runtime.apiserver.schemas import builtin
+from kubectl_runtime.apiserver.webhooks.chain import admit_unstored
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.core.meta.metav1 import format_time
 
@@ -33,7 +34,7 @@ _NO_NUMBER = ('TokenRequest in version "v1" cannot be handled as a TokenRequest:
 def create_token(ctx: RequestContext) -> HttpResponse:
     """Issue a token: 201 with it in status."""
     ctx.options = options.write_options(ctx.request, "CreateOptions")
-    asked = _read(ctx)
+    asked = admit_unstored(ctx, {"kind": "TokenRequest", "apiVersion": f"{GROUP}/v1", **_read(ctx)})
     spec = _spec(asked)
     with ctx.cluster.locked():
         account = stored(ctx)

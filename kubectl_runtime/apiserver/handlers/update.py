@@ -9,7 +9,10 @@ from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding.body import read_object
 from kubectl_runtime.apiserver.handlers.answers import answer_one, stored
 from kubectl_runtime.apiserver.query.options import write_options
+from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.apiserver.webhooks.attempts import attempt
 from kubectl_runtime.apiserver.wire import HttpResponse
+from kubectl_runtime.core.codec.jsonvalues import json_copy
 
 Object = dict[str, Any]
 
@@ -21,18 +24,22 @@ def update(ctx: RequestContext) -> HttpResponse:
     writes.decode(ctx, obj, keys)
     writes.check_name(ctx, obj)
     writes.check_namespace(ctx, obj)
-    with ctx.cluster.locked():
-        current = stored(ctx)
-        if current is None:
-            if not ctx.type.strategy.allow_create_on_update or ctx.info.subresource:
-                raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
-            check_uid(ctx, obj, "")
-            # Surprising but true: a PUT of a missing Lease creates it, even with a resourceVersion in the body.
-            ctx.access.require_create(ctx.user_info, ctx.info)
-            return answer_one(ctx, writes.create(ctx, obj), 201)
+    version, status = attempt(ctx, lambda: _stored(ctx, json_copy(obj) if ctx.may_wait else obj))
+    return answer_one(ctx, version, status)
+
+
+def _stored(ctx: RequestContext, obj: Object) -> tuple[Version, int]:
+    """The object's new version, and the status that tells it."""
+    current = stored(ctx)
+    if current is not None:
         check_uid(ctx, obj, current.uid)
-        version = writes.update(ctx, current, writes.request_form(ctx, current), obj, ctx.info.subresource)
-    return answer_one(ctx, version)
+        return writes.update(ctx, current, writes.request_form(ctx, current), obj, ctx.info.subresource), 200
+    if not ctx.type.strategy.allow_create_on_update or ctx.info.subresource:
+        raise errors.not_found(ctx.type.group, ctx.type.plural, ctx.info.name)
+    check_uid(ctx, obj, "")
+    # Surprising but true: a PUT of a missing Lease creates it, even with a resourceVersion in the body.
+    ctx.access.require_create(ctx.user_info, ctx.info)
+    return writes.create(ctx, obj), 201
 
 
 def check_uid(ctx: RequestContext, obj: Object, found: str) -> None:

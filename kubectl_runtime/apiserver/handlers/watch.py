@@ -6,6 +6,7 @@ A watch walks along its type's history with a cursor of its own; nothing is queu
 at timeoutSeconds                          silently
 when its type is no longer served          after the events of that
 when history it had not read is forgotten  silently: the client's next request gets the 410
+when an object cannot be converted         silently, and in the log: the client's next list gets the 500
 when the client went away                  `close()`
 =========================================  ==================================================
 
@@ -27,6 +28,9 @@ from kubectl_runtime.apiserver.route import is_true
 from kubectl_runtime.apiserver.storage.cluster import Cluster
 from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
 from kubectl_runtime.apiserver.wire import HttpResponse
+from kubectl_runtime.core.base.guarded_log import guarded_logger
+
+log = guarded_logger(__name__)
 
 BATCH = 500  # changes that are read under the lock at once
 CHUNK = 1 << 16  # bytes after which a chunk is sent though there is more
@@ -97,14 +101,17 @@ class OpenWatch:
             self._pending = self._lines(changes)
         return None
 
-    @staticmethod
-    def _take(lines: Iterator[bytes]) -> bytes:
+    def _take(self, lines: Iterator[bytes]) -> bytes:
         taken, size = [], 0
-        for line in lines:
-            taken.append(line)
-            size += len(line)
-            if size >= CHUNK:
-                break
+        try:
+            for line in lines:
+                taken.append(line)
+                size += len(line)
+                if size >= CHUNK:
+                    break
+        except errors.StatusError as error:
+            log.warning("a watch of %s in %s ends: %s", self._form.type.qualified, self._form.type.version, error)
+            self.close()
         return b"".join(taken)
 
     def _read(self) -> list[Change]:
@@ -223,8 +230,11 @@ def watch(ctx: RequestContext) -> HttpResponse:
             if wanted > storage.rv:
                 too_large = errors.resource_version_too_large(wanted, storage.rv)
                 return HttpResponse(200, headers, stream=ErrorStream(too_large), delay=too_large.delay)
+            since = storage.rv
             initial = [version for version in bucket.scan(ctx.namespace) if select(listing, version)]
-            stream = OpenWatch(ctx.cluster, bucket, form, ctx.namespace, listing, since=storage.rv, initial=initial,
+            if ctx.type.strategy.asks_webhook:
+                initial = form.own(initial)  # what cannot be shown is told at once, as by a list
+            stream = OpenWatch(ctx.cluster, bucket, form, ctx.namespace, listing, since=since, initial=initial,
                                initial_end=bookmarks, bookmarks=bookmarks)
             return HttpResponse(200, headers, stream=stream)
         since = wanted or storage.rv

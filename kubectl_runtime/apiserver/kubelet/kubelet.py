@@ -1,4 +1,6 @@
-"""`Kubelet`: what the server's Pods answer when they are asked for logs, exec or attach.
+"""`Kubelet`: what becomes of the server's Pods, and what they answer when they are asked for logs, exec or attach.
+
+    server.kubelet.rules.on("app=web").crash()               what Pods do, where the controller "kubelet" runs them
 
     log = server.kubelet.logs("web", "starting\\n")            the log of every container of the Pod default/web
     log.write("ready\\n")                                      followers see it at once
@@ -9,17 +11,23 @@
         return 0
     server.kubelet.exec("web", shell)
 
-What is given for one container is preferred to what is given for all (`container=None`). The Pod itself has to be
-there, as for a real server; it need not have a node. Safe to use from any thread.
+What is given for one container is preferred to what is given for all (`container=None`), and what is given for one Pod
+to what is given for a pattern (`"web-*"`; the namespace may be one, too). The Pod itself has to be there, as for a real
+server; it need not have a node. Safe to use from any thread.
+
+Where Pods run, each has a log, too: empty, or what a rule says (`PodRule.log`). Such a log ends with its container;
+what a test gave stays as the test left it.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
 from kubectl_runtime.apiserver.kubelet.container_log import ContainerLog
+from kubectl_runtime.apiserver.kubelet.pod_rules import PodRules
 from kubectl_runtime.apiserver.kubelet.sessions import ExecHandler
 from kubectl_runtime.core.base.clock import Clock
 
@@ -35,6 +43,9 @@ class Kubelet:
         self._lock = threading.Lock()
         self._logs: dict[_Key, ContainerLog] = {}
         self._handlers: dict[_Key, ExecHandler] = {}
+        self._own: set[_Key] = set()  # logs that running containers brought along
+        self.rules = PodRules()
+        """What becomes of Pods; see `PodRules`."""
 
     def logs(self, pod: str, content: bytes | str = b"", *, namespace: str = "default", container: str | None = None,
              previous: bool = False) -> ContainerLog:
@@ -73,11 +84,59 @@ class Kubelet:
         """What was given for the container; None for nothing."""
         return self._find(self._logs, "previous" if previous else "log", namespace, pod, container)
 
+    def open_log(self, namespace: str, pod: str) -> ContainerLog:
+        """The log of a Pod that runs and for which nothing was given: an empty one."""
+        return self._own_log(("log", namespace, pod, None))
+
+    def begin_log(self, namespace: str, pod: str, container: str, content: bytes) -> None:
+        """A container starts, and writes this; the log of its last run is the previous one from now on."""
+        key, before = ("log", namespace, pod, container), ("previous", namespace, pod, container)
+        with self._lock:
+            if key in self._own:
+                self._logs[before] = self._logs.pop(key)
+                self._own = self._own - {key} | {before}
+        if content:
+            self._own_log(key).write(content)
+
+    def end_log(self, namespace: str, pod: str, container: str) -> None:
+        """A container has ended."""
+        self._end(("log", namespace, pod, container))
+
+    def end_pod(self, namespace: str, pod: str) -> None:
+        """All containers have ended for good."""
+        self._end(("log", namespace, pod, None))
+
+    def forget_pod(self, namespace: str, pod: str) -> None:
+        """The Pod is gone: a namesake has logs of its own."""
+        with self._lock:
+            gone = {key for key in self._own if key[1:3] == (namespace, pod)}
+            self._own -= gone
+            logs = [self._logs.pop(key) for key in gone]
+        for log in logs:
+            log.end()
+
+    def _own_log(self, key: _Key) -> ContainerLog:
+        with self._lock:
+            if key not in self._logs:
+                self._logs[key] = ContainerLog(self._clock)
+                self._own.add(key)
+            return self._logs[key]
+
+    def _end(self, key: _Key) -> None:
+        with self._lock:
+            log = self._logs.get(key) if key in self._own else None
+        if log is not None:
+            log.end()
+
     def find_handler(self, what: str, namespace: str, pod: str, container: str) -> ExecHandler | None:
         """What answers `exec` or `attach`; None for nothing."""
         return self._find(self._handlers, what, namespace, pod, container)
 
     def _find(self, given: dict[_Key, T], what: str, namespace: str, pod: str, container: str) -> T | None:
         with self._lock:
-            found = given.get((what, namespace, pod, container))
-            return given.get((what, namespace, pod, None)) if found is None else found
+            for key in ((what, namespace, pod, container), (what, namespace, pod, None)):
+                if key in given:
+                    return given[key]
+            patterns = [key for key in given if key[0] == what and key[3] in (container, None) and fnmatch.fnmatchcase(
+                namespace, key[1]) and fnmatch.fnmatchcase(pod, key[2])]
+            return given[max(patterns, key=lambda key: key[3] is not None)] if patterns else None

@@ -68,7 +68,7 @@ def _whole(metadata: Object, name_errors: NameErrors) -> list[Cause]:
 
 
 def _parts(metadata: Object) -> list[Cause]:
-    return (_labels(metadata.get("labels") or {}) + _annotations(metadata.get("annotations") or {})
+    return (label_causes(metadata.get("labels") or {}) + annotation_causes(metadata.get("annotations") or {})
             + _owners(metadata.get("ownerReferences") or []) + _managers(metadata.get("managedFields") or ()))
 
 
@@ -85,7 +85,8 @@ def manager_causes(manager: str, field: str) -> list[Cause]:
         for index, character in enumerate(manager) if not character.isprintable()]
 
 
-def _labels(labels: Object) -> list[Cause]:
+def label_causes(labels: Object) -> list[Cause]:
+    """What is wrong with labels."""
     causes = []
     for key, value in labels.items():
         causes += [errors.invalid_value("metadata.labels", key, error) for error in qualified_name_errors(key)]
@@ -93,7 +94,8 @@ def _labels(labels: Object) -> list[Cause]:
     return causes
 
 
-def _annotations(annotations: Object) -> list[Cause]:
+def annotation_causes(annotations: Object) -> list[Cause]:
+    """What is wrong with annotations."""
     causes = [errors.invalid_value("metadata.annotations", key, error)
               for key in annotations for error in qualified_name_errors(key.lower())]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > MAX_ANNOTATIONS:

@@ -1,7 +1,8 @@
 """From stored versions to the bytes of an answer: objects, lists, tables, watch events, in the form that is accepted.
 
 A `Form` belongs to one resource type and one form of it. No object is decoded for an answer in its own form: stored
-bytes are put together. Metadata and table rows decode the part they need.
+bytes are put together. Metadata and table rows decode the part they need. Objects that are stored in another version
+are converted first, all of an answer at once; StatusError if that fails.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.encoding.body import MEDIA_TYPES
 from kubectl_runtime.apiserver.output.negotiation import Media, check_transform, encode
+from kubectl_runtime.apiserver.output.stored_objects import shown_objects
 from kubectl_runtime.apiserver.output.table import SCALE_COLUMNS, table_cells, table_definitions
 from kubectl_runtime.apiserver.storage.registry import ServedResource
-from kubectl_runtime.apiserver.storage.storage import Version
+from kubectl_runtime.apiserver.storage.storage import Version, make_version
 from kubectl_runtime.apiserver.wire import HttpRequest
 
 Object = dict[str, Any]
@@ -43,26 +45,31 @@ class Form:
         self._meta_version = f"meta.k8s.io/{media.transform_version}"
         self._definitions_sent = False
 
-    def tail(self, version: Version) -> bytes:
-        """The encoded object without its head, in this version of the API."""
-        strategy = self.type.strategy
-        if not strategy.converts:
-            return version.tail
-        return encode(strategy.from_storage(version.decode(), self.type.version))[1:]
-
-    def whole(self, version: Version) -> bytes:
-        """The object itself with kind and apiVersion."""
-        return self.type.prefix + self.tail(version)
-
     def one(self, version: Version) -> bytes:
         """A single object as an answer."""
+        (version,) = self.own([version])
         if self.is_table:
             metadata = {"resourceVersion": str(version.rv)} if version.rv else {}
             return self._table([version], metadata, table_definitions(self.type))
-        return self._partial(version) if self.is_partial else self.whole(version)
+        return self._partial(version) if self.is_partial else self._whole(version)
 
-    def many(self, versions: Iterable[Version], metadata: Object) -> bytes:
+    def own(self, versions: list[Version]) -> list[Version]:
+        """Stored versions in this version of the API; most are what they are. May ask a webhook: see
+        stored_objects.py."""
+        strategy = self.type.strategy
+        if not strategy.converts and (not self.type.is_custom or all(version.stored_as in ("", self.type.version)
+                                                                     for version in versions)):
+            return versions
+        return [make_version(obj, version.rv, version.fields, self.type.version)
+                for obj, version in zip(shown_objects(self.type, versions), versions, strict=True)]
+
+    def _whole(self, version: Version) -> bytes:
+        """The object itself with kind and apiVersion."""
+        return self.type.prefix + version.tail
+
+    def many(self, versions: list[Version], metadata: Object) -> bytes:
         """A list as an answer."""
+        versions = self.own(versions)
         if self.is_table:
             return self._table(versions, metadata, table_definitions(self.type))
         if self.is_partial:
@@ -74,10 +81,10 @@ class Form:
             # Lists of custom resources differ: their items name their kind, and continue is there though empty.
             metadata = {"continue": "", **metadata}
             head = self._list_head()
-            items = [self.whole(version) for version in versions]
+            items = [self._whole(version) for version in versions]
         else:
             head = self._list_head()
-            items = [b"{" + self.tail(version) for version in versions]
+            items = [b"{" + version.tail for version in versions]
         return b"".join((head, encode(metadata), b',"items":[', b",".join(items), b"]}"))
 
     def _list_head(self) -> bytes:
@@ -86,10 +93,11 @@ class Form:
 
     def event(self, kind: str, version: Version) -> bytes:
         """A line of a watch."""
+        (version,) = self.own([version])
         if self.is_table:
             body = self._table([version], {"resourceVersion": str(version.rv)}, self._new_definitions())
         else:
-            body = self._partial(version) if self.is_partial else self.whole(version)
+            body = self._partial(version) if self.is_partial else self._whole(version)
         return b'{"type":"%s","object":%s}\n' % (kind.encode(), body)
 
     def bookmark(self, rv: int, *, initial: bool) -> bytes:
@@ -133,15 +141,12 @@ class Form:
             self._meta_version.encode(), encode(metadata), encode(definitions), body)
 
     def _decoded(self, version: Version) -> Object:
-        obj = version.decode()
-        if self.type.strategy.converts:
-            obj = self.type.strategy.from_storage(obj, self.type.version)
-        return {"kind": self.type.kind, "apiVersion": self.type.api_version, **obj}
+        return {"kind": self.type.kind, "apiVersion": self.type.api_version, **version.decode()}
 
     def _row_object(self, version: Version) -> bytes:
         if self._include == "None":
             return b"null"
-        return self.whole(version) if self._include == "Object" else self._partial(version)
+        return self._whole(version) if self._include == "Object" else self._partial(version)
 
 
 def _include(request: HttpRequest) -> str:

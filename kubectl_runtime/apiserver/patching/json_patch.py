@@ -8,13 +8,14 @@ pointer is ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from kubectl_runtime.apiserver.errors import StatusError
+from kubectl_runtime.apiserver.errors import StatusError, go_quoted
 from kubectl_runtime.core.codec.jsonvalues import json_copy
 
 Operation = dict[str, Any]
@@ -22,8 +23,8 @@ MAX_OPERATIONS = 10_000
 MAX_COPIED = 3 << 20  # bytes of JSON that the copies of one patch may add up to: copies of copies double each time
 
 
-class _Failed(Exception):
-    """An operation cannot be applied."""
+class PatchFailed(Exception):
+    """An operation cannot be applied; the text is that of the real server's library."""
 
 
 @dataclass(slots=True)
@@ -43,16 +44,21 @@ def apply_json_patch(current: dict[str, Any], operations: list[Any]) -> dict[str
     if len(operations) > MAX_OPERATIONS:
         raise StatusError(413, "RequestEntityTooLarge", "Request entity too large: The allowed maximum operations in "
                           f"a JSON patch is {MAX_OPERATIONS}, got {len(operations)}")
-    document = _Document(json_copy(current))
     try:
-        for operation in operations:
-            _apply(document, operation)
-    except _Failed:
+        result = patched(current, operations)
+    except PatchFailed:
         raise rejected() from None
-    result = document.root
     if not isinstance(result, dict):
         raise rejected()
     return result
+
+
+def patched(current: dict[str, Any], operations: list[Any]) -> Any:
+    """The document after all operations, whatever it is then; raises PatchFailed, which says where."""
+    document = _Document(json_copy(current))
+    for operation in operations:
+        _apply(document, operation)
+    return document.root
 
 
 def rejected() -> StatusError:
@@ -64,42 +70,54 @@ def _apply(document: _Document, operation: Any) -> None:
     name = operation.get("op") if isinstance(operation, dict) else None
     handler = HANDLERS.get(name) if isinstance(name, str) else None
     if handler is None:
-        raise _Failed
+        raise PatchFailed(f"Unexpected kind: {name if isinstance(name, str) else 'unknown'}")
     handler(document, operation)
 
 
 def _pointer(operation: Operation, key: str) -> str:
     pointer = operation.get(key)
     if not isinstance(pointer, str):
-        raise _Failed
+        raise PatchFailed(f"{operation['op']} operation failed to decode {key}: missing value")
     return pointer
 
 
-def _locate(document: _Document, pointer: str) -> tuple[Any, str]:
-    """(the container, the last token) of a pointer; the container must be there."""
+def _locate(document: _Document, operation: Operation, key: str, missing: str) -> tuple[Any, str]:
+    """(the container, the last token) of a pointer; the container must be there: `missing` is said of one that is not.
+    """
+    pointer = _pointer(operation, key)
     _, slash, rest = pointer.partition("/")
-    if not slash:
-        raise _Failed
     *parents, last = [token.replace("~1", "/").replace("~0", "~") for token in rest.split("/")]
-    container = document.root
-    for token in parents:
-        container = _get(container, token)
+    container = document.root if slash else None
+    try:
+        for token in parents:
+            container = _get(container, token)
+    except PatchFailed:
+        container = None
     if not isinstance(container, dict | list):
-        raise _Failed
+        raise PatchFailed(f"{operation['op']} operation does not apply: {missing.format(pointer)}: missing value")
     return container, last
+
+
+@contextmanager
+def _told(what: str, pointer: str) -> Iterator[None]:
+    """An error of what happens inside is told with its place."""
+    try:
+        yield
+    except PatchFailed as error:
+        raise PatchFailed(f"error in {what} for path: '{pointer}': {error}") from None
 
 
 def _index(token: str) -> int:
     digits = token[1:] if token[:1] in ("-", "+") else token
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:
-        raise _Failed
+        raise PatchFailed(f"strconv.Atoi: parsing {go_quoted(token)}: invalid syntax")
     return int(token)
 
 
 def _existing_index(items: list[Any], token: str) -> int:
     index = _index(token)
     if not -len(items) <= index < len(items):
-        raise _Failed
+        raise PatchFailed(f"Unable to access invalid index: {index}: invalid index referenced")
     return index
 
 
@@ -109,7 +127,7 @@ def _get(container: Any, token: str) -> Any:
         return container.get(token)
     if isinstance(container, list):
         return container[_existing_index(container, token)]
-    raise _Failed
+    raise PatchFailed("missing value")
 
 
 def _add_to(container: Any, token: str, value: Any) -> None:
@@ -121,7 +139,7 @@ def _add_to(container: Any, token: str, value: Any) -> None:
         index = _index(token)
         size = len(container) + 1
         if not -size <= index < size:
-            raise _Failed
+            raise PatchFailed(f"Unable to access invalid index: {index}: invalid index referenced")
         container.insert(index if index >= 0 else index + size, value)
 
 
@@ -131,55 +149,69 @@ def _remove_from(container: Any, token: str) -> None:
     elif token in container:
         del container[token]
     else:
-        raise _Failed
+        raise PatchFailed(f"Unable to remove nonexistent key: {token}: missing value")
 
 
 def _add(document: _Document, operation: Operation) -> None:
-    container, token = _locate(document, _pointer(operation, "path"))
-    _add_to(container, token, json_copy(operation.get("value")))
+    container, token = _locate(document, operation, "path", 'doc is missing path: "{}"')
+    with _told("add", operation["path"]):
+        _add_to(container, token, json_copy(operation.get("value")))
 
 
 def _remove(document: _Document, operation: Operation) -> None:
-    container, token = _locate(document, _pointer(operation, "path"))
-    _remove_from(container, token)
+    container, token = _locate(document, operation, "path", 'doc is missing path: "{}"')
+    with _told("remove", operation["path"]):
+        _remove_from(container, token)
 
 
 def _replace(document: _Document, operation: Operation) -> None:
-    pointer = _pointer(operation, "path")
     value = json_copy(operation.get("value"))
-    if not pointer:
+    if not _pointer(operation, "path"):
         document.root = value
         return
-    container, token = _locate(document, pointer)
-    if isinstance(container, list):
-        container[_existing_index(container, token)] = value
-    else:
+    container, token = _locate(document, operation, "path", "doc is missing path: {}")
+    if isinstance(container, dict):
         container[token] = value
+        return
+    try:
+        container[_existing_index(container, token)] = value
+    except PatchFailed:
+        raise PatchFailed(
+            f"replace operation does not apply: doc is missing key: {operation['path']}: missing value") from None
 
 
 def _move(document: _Document, operation: Operation) -> None:
-    container, token = _locate(document, _pointer(operation, "from"))
-    value = _get(container, token)
-    _remove_from(container, token)
-    target, name = _locate(document, _pointer(operation, "path"))
-    _add_to(target, name, value)
+    container, token = _locate(document, operation, "from", "doc is missing from path: {}")
+    with _told("move", token):
+        value = _get(container, token)
+        _remove_from(container, token)
+    target, name = _locate(document, operation, "path", "doc is missing destination path: {}")
+    with _told("move", operation["path"]):
+        _add_to(target, name, value)
 
 
 def _copy(document: _Document, operation: Operation) -> None:
-    container, token = _locate(document, _pointer(operation, "from"))
-    value = json_copy(_get(container, token))
+    container, token = _locate(document, operation, "from", "doc is missing from path: {}")
+    with _told("copy", token):
+        value = json_copy(_get(container, token))
     document.copied += len(msgspec.json.encode(value))
     if document.copied > MAX_COPIED:
-        raise _Failed
-    target, name = _locate(document, _pointer(operation, "path"))
-    _add_to(target, name, value)
+        raise PatchFailed(f"Unable to complete the copy, the accumulated size increase of copy is {document.copied}, "
+                          f"exceeding the limit {MAX_COPIED}")
+    target, name = _locate(document, operation, "path", "doc is missing destination path: {}")
+    with _told("copy", operation["path"]):
+        _add_to(target, name, value)
 
 
 def _test(document: _Document, operation: Operation) -> None:
     pointer = _pointer(operation, "path")
-    found = document.root if not pointer else _get(*_locate(document, pointer))
+    found = document.root
+    if pointer:
+        container, token = _locate(document, operation, "path", "is missing path: {}")
+        with _told("test", pointer):
+            found = _get(container, token)
     if not _same(found, operation.get("value")):
-        raise _Failed
+        raise PatchFailed(f"testing value {pointer} failed: test failed")
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -35,8 +35,13 @@ class DeleteOptions:
 
 def delete_options(request: HttpRequest, *, custom: bool = False) -> DeleteOptions:
     """Read DeleteOptions for a built-in or a custom kind; raises the 400 and 422 of wrong ones."""
+    return checked(raw_delete_options(request, custom=custom))
+
+
+def raw_delete_options(request: HttpRequest, *, custom: bool = False) -> Object:
+    """The same by their fields, unchecked; a fresh copy."""
     default_version = "meta.k8s.io/v1" if custom else "v1"
-    return checked(_from_body(request, default_version) if request.body else _from_query(request))
+    return _from_body(request, default_version) if request.body else _from_query(request)
 
 
 def checked(raw: Object) -> DeleteOptions:

@@ -1,7 +1,8 @@
 """`Cluster`: what all parts of one server share: its objects and types, the lock over them, its clock, and chance.
 
 One lock guards storage and registry: handlers and controllers hold it for a read or a write, never while something is
-sent or a callback runs. What a change makes ready (watches) is called once the lock is free, see `locked`.
+sent or a callback runs. What a change makes ready (watches) is called once the lock is free, see `locked`; a write that
+asks a webhook lets it go meanwhile, see `released`.
 
 `loopback` is the way back in: with it controllers, and handlers that write another object too, make requests of their
 own (see loopback.py), so that every rule holds for them. The core, which answers them, gives it.
@@ -36,6 +37,7 @@ class Cluster:
         self.storage = Storage()
         self.registry = Registry(types)
         self.loopback = loopback
+        self.turned_away = 0  # how many requests of the cluster's own components webhooks have refused
         self._lock = threading.RLock()
         self._depth = 0
         self._callbacks: dict[Callable[[], None], None] = {}
@@ -58,6 +60,27 @@ class Cluster:
         finally:
             for callback in callbacks:
                 callback()
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """Let the lock go, however deep the calling thread holds it, and take it again: for a wait for somebody else,
+        who may come back in. What was read before may be old afterwards. Nothing happens where it is not held."""
+        with self._lock:  # whoever has it sees its own depth: 0, unless it is within `locked`
+            depth, self._depth = self._depth, 0
+            callbacks = list(self._callbacks) if depth else []
+            if depth:
+                self._callbacks.clear()
+        for _ in range(depth):
+            self._lock.release()
+        try:
+            for callback in callbacks:
+                callback()
+            yield
+        finally:
+            for _ in range(depth):
+                self._lock.acquire()
+            if depth:
+                self._depth = depth
 
     def call_unlocked(self, callback: Callable[[], None]) -> None:
         """Call back once the lock, which the caller holds, is free; the same callback once only."""

@@ -57,6 +57,7 @@ class Version:
     owners: tuple[Object, ...]  # metadata.ownerReferences
     finalizers: tuple[str, ...]
     deleting: bool  # metadata.deletionTimestamp is set
+    stored_as: str = ""  # the version of a custom resource that it is in; "": it is the same in all versions
     partial: bool = False  # the real server would store less, and the rest with the next update, even a void one
 
     @property
@@ -92,7 +93,7 @@ class Change:
         return self.left
 
 
-def make_version(obj: Object, rv: int, fields: dict[str, str]) -> Version:
+def make_version(obj: Object, rv: int, fields: dict[str, str], stored_as: str = "") -> Version:
     """Encode an object (with or without kind and apiVersion); sets its metadata.resourceVersion, or drops it if `rv` is
     0."""
     metadata = obj["metadata"]
@@ -102,12 +103,12 @@ def make_version(obj: Object, rv: int, fields: dict[str, str]) -> Version:
     body = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
     return Version(metadata.get("namespace", ""), metadata["name"], rv, _encode(body)[1:], metadata.get("labels") or {},
                    fields, metadata.get("uid", ""), tuple(metadata.get("ownerReferences") or ()),
-                   tuple(metadata.get("finalizers") or ()), "deletionTimestamp" in metadata)
+                   tuple(metadata.get("finalizers") or ()), "deletionTimestamp" in metadata, stored_as)
 
 
 def restamped(version: Version, rv: int) -> Version:
     """The same object with another resourceVersion."""
-    return make_version(version.decode(), rv, version.fields)
+    return make_version(version.decode(), rv, version.fields, version.stored_as)
 
 
 @dataclass(slots=True, eq=False)
@@ -165,13 +166,14 @@ class Storage:
         bucket = self.buckets.get(key)
         return bucket.objects.get(f"{namespace}/{name}" if namespace else name) if bucket else None
 
-    def put(self, key: str, obj: Object, fields: dict[str, str], *, max_bytes: int | None = None) -> Version:
+    def put(self, key: str, obj: Object, fields: dict[str, str], *, stored_as: str = "",
+            max_bytes: int | None = None) -> Version:
         """Store a new object or a new version of one under the next resourceVersion, which is set in `obj` too.
 
         Raises ObjectTooLarge above `max_bytes`.
         """
         bucket = self.bucket(key)
-        version = make_version(obj, self.rv + 1, fields)
+        version = make_version(obj, self.rv + 1, fields, stored_as)
         if max_bytes is not None and len(version.tail) > max_bytes:
             raise ObjectTooLarge
         self.rv += 1

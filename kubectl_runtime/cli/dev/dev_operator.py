@@ -21,6 +21,7 @@ from kubectl_runtime.cli.dev.order import Order
 from kubectl_runtime.cli.operator import run_operator
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.runtime.manager.manager import Manager
+from kubectl_runtime.runtime.observe.debug_page import DebugPage
 
 PATIENCE = 5.0
 """Seconds for an end in good order when the API server's process is gone."""
@@ -31,7 +32,7 @@ def main(file: int) -> int:
     order = msgspec.json.decode(_line(file), type=Order)
     threading.Thread(target=_end_with_parent, args=(file,), name="end with the API server", daemon=True).start()
     options = order.options
-    return run_operator(options, form="short", serve=order.serve, prepare=_install,
+    return run_operator(options, form="short", serve=order.serve, debug=DebugPage(details=True), prepare=_install,
                         announce=partial(_announce, " and /metrics" if options.metrics else ""))
 
 
@@ -45,7 +46,10 @@ def _install(client: Client) -> None:
 def _announce(metrics: str, manager: Manager) -> None:
     if manager.serve is not None:
         host, _, port = manager.serve.rpartition(":")
-        print(f"serves http://{host or '127.0.0.1'}:{port}/readyz, /healthz{metrics}", flush=True)
+        url = f"http://{host or '127.0.0.1'}:{port}"
+        print(f"serves {url}/readyz, /healthz{metrics}", flush=True)
+        if manager.debug is not None:
+            print(f"what it does at this moment: {url}/debug, or kubectl-runtime top {url}", flush=True)
 
 
 def _line(file: int) -> bytes:

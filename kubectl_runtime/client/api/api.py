@@ -256,6 +256,8 @@ class Api(KindVerbs[K]):
         params = chosen(params, DeleteParams, propagation_policy=propagation_policy, preconditions=preconditions,
                         grace_period_seconds=grace_period_seconds, dry_run=dry_run)
         request = build.delete(self.place, name, params)
+        if not params.dry_run:
+            self._begin(request)
         answer = self._decoded(request, self._deleted, timeout)
         record = answer if isinstance(answer, Record) else None
         if not params.dry_run:

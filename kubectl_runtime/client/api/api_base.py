@@ -90,10 +90,19 @@ class ApiBase(Generic[K]):
         if request.name is None and self.resource.group in NAMELESS_GROUPS:  # a review, which nobody stores
             decode: Callable[[bytes], K] = self.kind.from_bytes  # type: ignore[attr-defined] # as in __init__
             return self._decoded(request, decode, timeout)
+        if not dry_run:
+            self._begin(request)
         record = self._decoded(request, self.form.decode_object, timeout)
         if not dry_run:
             self._tell(verb, record.name, record, record.uid, request.subresource, request.body)
         return self._object(record)
+
+    def _begin(self, request: Request) -> None:
+        """`request`, a write that is no dry run, is going to be sent."""
+        if self.client.writes.begun:
+            named = request.name is not None
+            self.client.writes.begun.tell(ObjectRef(self.resource, request.name or "", request.namespace) if named
+                                          else None)
 
     def _tell(self, verb: str, name: str, record: Record | None, uid: str, subresource: str | None,
               sent: bytes | None = None) -> None:

@@ -4,37 +4,35 @@
     after a fork         the child makes connections of its own at its first call; the parent's are left alone
 
 It starts no threads. Calls block until their deadline at most (60 s unless the Config or the call says otherwise).
+
+Making a client does not import requests and urllib3, the first call does: about 0.15 s of CPU time. Where children are
+forked from a process that has made one (gunicorn --preload, multiprocessing) each of them pays that, and holds a copy,
+unless the process calls once before it forks (`client.server_version()`, say) or writes `import requests`.
 """
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Self
 
-import msgspec
-import requests
-
-from kubectl_runtime.client.api.layers import innermost, stack_of
+from kubectl_runtime.client.api.carriers import Carriers
 from kubectl_runtime.client.api.shared import Shared
-from kubectl_runtime.client.api.writes import OwnWrites, WriteObserver, WriteObservers
-from kubectl_runtime.client.config.auth import ClientCertificate
+from kubectl_runtime.client.api.writes import Exchanged, Observers, OwnWrites, WriteObserver, WriteObservers
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.client.http.failures import ConnectionFailed, error_of, unexpected_answer
+from kubectl_runtime.client.http.failures import error_of, unexpected_answer
+from kubectl_runtime.client.http.layers import innermost, stack_of
 from kubectl_runtime.client.http.middleware import Answer, Call, Layer
 from kubectl_runtime.client.http.rate_limit import RateLimit
 from kubectl_runtime.client.http.reachability import Reachability
-from kubectl_runtime.client.http.retry import Failure, RetryPolicy
+from kubectl_runtime.client.http.retry import RetryPolicy
 from kubectl_runtime.client.http.send import exchange
-from kubectl_runtime.client.http.session import Adapters, SessionRules
 from kubectl_runtime.client.http.stack import Layers, with_layers
-from kubectl_runtime.client.http.streams import ByteStream
 from kubectl_runtime.client.server.refusals import Refusals
 from kubectl_runtime.client.server.server_version import ServerVersion
 from kubectl_runtime.client.server.server_warnings import ServerWarnings
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import ApiError, ConfigError
-from kubectl_runtime.core.base.forks import ForkSafeLock
+from kubectl_runtime.core.base.forks import unforked
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.scope import FirstOf, call_scope
@@ -43,22 +41,17 @@ from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.request import Request
 
 if TYPE_CHECKING:
+    import requests
+
     from kubectl_runtime.client.api.discovery import Discovery
     from kubectl_runtime.client.streaming.inbox import Inbox
     from kubectl_runtime.client.streaming.websocket import WebSocket
+    from kubectl_runtime.client.wire.streams import ByteStream
 
 log = guarded_logger(__name__)
 
 SPARE_CONNECTIONS = 4
 """Pooled connections beyond one for each worker: lists of watches, leases, health checks."""
-
-
-class _Connections(msgspec.Struct, frozen=True):
-    """The adapters of one process with one certificate; replaced whole."""
-
-    process: int
-    certificate: ClientCertificate | None
-    adapters: Adapters
 
 
 class Client:
@@ -70,7 +63,7 @@ class Client:
                  observer: Observer = NO_OBSERVER, own_writes: OwnWrites = OwnWrites.OVERLAY) -> None:
         """Opens no connection.
 
-        `session`: taken as client/http/session.py says. `retry`: None is the default `RetryPolicy`. `layers`: the
+        `session`: taken as client/wire/session.py says. `retry`: None is the default `RetryPolicy`. `layers`: the
         user's middleware, as a list next to the adapter, the first outermost, or as a function that puts it anywhere in
         the `Stack`. `rate_limit`: of this client's own; None is none. `workers`: how many threads will call at once; a
         Controller raises it. `use_session_send`: send through `Session.send`, for mocks of it. `observer`: told of
@@ -91,23 +84,22 @@ class Client:
         self.own_writes = OwnWrites.checked(own_writes)
         self.shared = Shared()
         """What the users of this client, and of clients derived from it, have in common."""
-        self._closing = StopToken(clock=clock)
-        self._change = ForkSafeLock()
-        self._rules = SessionRules.read(session, config, connections=workers + SPARE_CONNECTIONS,
-                                        through_session=use_session_send)
-        self.config = config = self._rules.config
+        self._carriers = Carriers(config, session=session, through_session=use_session_send,
+                                  connections=workers + SPARE_CONNECTIONS, clock=clock)
+        rules = self._carriers.rules
+        self.config = config = rules.config
         self._timeout = seconds(config.timeout)
-        self._connections = self._connect(config.certificate())
         self._root = self
-        own = stack_of(config, self._rules, retry or RetryPolicy(), rate_limit, clock, self.observer,
-                       self._use_certificate)
+        own = stack_of(config, rules, retry or RetryPolicy(), rate_limit, clock, self.observer,
+                       self._carriers.use_certificate)
         self._layers = with_layers(own, layers)
-        self._exchange = innermost(exchange(self._rules, self._adapters, clock, self.reachability), config, clock,
+        self._exchange = innermost(exchange(self._carriers.current, config, clock, self.reachability), config, clock,
                                    self.observer, self.reachability)
         self._send = self._layers.around(self._exchange)
         self._refused = False
         self._discovery: Discovery | None = None
         self._writes = WriteObservers()
+        self._exchanges: Observers[Exchanged] = Observers()
         self._warnings = ServerWarnings()
 
     @classmethod
@@ -160,8 +152,9 @@ class Client:
         call.streaming, call.read_timeout = True, read_timeout
         answer = self._answer(call)
         assert answer.response is not None
-        stops = (call.stop,) if call.stop is self._closing else (self._closing, call.stop)
-        return ByteStream(answer.response, request.operation, stops=stops)
+        closing = self._carriers.closing
+        stops = (call.stop,) if call.stop is closing else (closing, call.stop)
+        return self._carriers.opened(answer.response, request.operation, stops)
 
     def connect(self, request: Request, protocols: Sequence[str] = (), *, inbox: Inbox | None = None,
                 stop: StopToken | None = None, deadline: float | None = None) -> WebSocket:
@@ -170,15 +163,16 @@ class Client:
 
         `stop`, `close` and the end of a run end it. `deadline` is for its opening. `inbox` takes its messages instead.
         """
-        from kubectl_runtime.client.streaming.handshake import opened, upgrading  # few programs need websocket-client
-        from kubectl_runtime.client.streaming.websocket import WebSocket
+        with unforked():  # few programs need websocket-client
+            from kubectl_runtime.client.streaming.handshake import opened, upgrading
+            from kubectl_runtime.client.streaming.websocket import WebSocket
 
         asked, key = upgrading(request, protocols)
         call = self._call(asked, deadline, stop)
         call.streaming = True
         answer = self._answer(call)
         assert answer.response is not None
-        stops = (self._closing, call.stop)  # the one, it may be, twice
+        stops = (self._carriers.closing, call.stop)  # the one, it may be, twice
         return WebSocket(opened(answer.response, request, key, protocols), request.operation, inbox=inbox, stops=stops,
                          clock=self.clock)
 
@@ -200,12 +194,19 @@ class Client:
         """
         return self._writes.add(observer)
 
+    def on_answer(self, observer: Callable[[Exchanged], None]) -> Callable[[], None]:
+        """Have `observer` called with each call that was answered, also by an error, or got no answer, before it
+        returns or raises, in its thread; streams when they are open. Returns and rules as for `on_write`. What it is
+        shown holds whatever was sent and answered, Secrets included."""
+        return self._exchanges.add(observer)
+
     @property
     def discovery(self) -> Discovery:
         """What the server serves, asked for when it is needed and kept for some minutes."""
         found = self._discovery
         if found is None:
-            from kubectl_runtime.client.api.discovery import Discovery  # few programs need it, none to start
+            with unforked():  # few programs need it, none to start
+                from kubectl_runtime.client.api.discovery import Discovery
 
             self._discovery = found = Discovery(self)
         return found
@@ -223,16 +224,26 @@ class Client:
     def _ended_by(self, stop: StopToken | None) -> StopToken:
         """What ends a call: the caller's token, or else the client's end; and the end of the controller's run that
         makes it."""
-        own, scope = stop or self._closing, call_scope()
+        own, scope = stop or self._carriers.closing, call_scope()
         return own if scope is None else FirstOf(own, scope.stop, clock=self.clock)
 
     def _answer(self, call: Call) -> Answer:
-        answer = self._send(call)
+        answer = self._told(call) if self._exchanges else self._send(call)
         if (warning := answer.headers.get("Warning")) is not None:
             self._warnings.tell(warning, call.request.operation)
         if answer.status >= 300:
             raise self._error(call.request, answer)
         self._refused = False
+        return answer
+
+    def _told(self, call: Call) -> Answer:
+        """The answer, of which those are told who want to know of all."""
+        try:
+            answer = self._send(call)
+        except BaseException as error:
+            self._exchanges.tell(Exchanged(call.request, error=error))
+            raise
+        self._exchanges.tell(Exchanged(call.request, answer.status, answer.body))
         return answer
 
     def _error(self, request: Request, answer: Answer) -> ApiError:
@@ -246,54 +257,22 @@ class Client:
 
     def grow(self, workers: int) -> None:
         """Keep connections for at least `workers` threads that call at once."""
-        with self._change:
-            self._rules.connections = max(self._rules.connections, workers + SPARE_CONNECTIONS)
-            self._root._connections.adapters.grow(self._rules.connections)
+        self._carriers.grow(workers + SPARE_CONNECTIONS)
 
     def close(self) -> None:
         """Close all connections and end all streams. Does not block. Safe to repeat. In the child of a fork only what
         the child opened."""
-        ours = self._connections.process == os.getpid()
-        if not ours:  # streams of the parent would end there too, as both processes hold their sockets
-            self._closing = StopToken(clock=self.clock)
-        self._closing.set("the client was closed")
-        if ours:
-            self._root._connections.adapters.close()
+        self._carriers.close()
 
     def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Have `callback` called when the client is closed (now, if it is); returns a function that takes it back."""
-        return self._closing.on_set(callback)
+        return self._carriers.closing.on_set(callback)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _adapters(self, operation: str) -> Adapters:
-        if self._closing.is_set():
-            raise ConnectionFailed(f"{operation}: the client was closed", Failure(sent=False, permanent=True))
-        connections = self._connections
-        if connections.process != os.getpid():
-            # The child of a fork: a connection used by both processes would mix their bytes. The parent's are not
-            # closed here, since their locks may have been held by a thread that does not exist in this process; nor do
-            # its streams end with this process's client.
-            self._closing = StopToken(clock=self.clock)
-            self._connections = connections = self._connect(connections.certificate)
-        return connections.adapters
-
-    def _connect(self, certificate: ClientCertificate | None) -> _Connections:
-        return _Connections(os.getpid(), certificate, self._rules.adapters(certificate))
-
-    def _use_certificate(self, certificate: ClientCertificate) -> None:
-        """Identify new connections by `certificate`; those in use go on until their answer has been read."""
-        if self._connections.certificate == certificate:
-            return
-        with self._change:
-            before = self._connections
-            if before.certificate != certificate:
-                self._connections = self._connect(certificate)
-                before.adapters.close()
 
     def __repr__(self) -> str:
         return f"<Client of {self.config.cluster_url}>"

@@ -138,6 +138,8 @@ class Subresources(ApiBase[K]):
         return answer
 
     def _scale(self, request: Request, verb: str | None, dry_run: bool, timeout: Duration | None) -> DynamicObject:
+        if verb is not None and not dry_run:
+            self._begin(request)
         scale = self._decoded(request, dynamic(_SCALE).from_bytes, timeout)
         if verb is not None and not dry_run:
             ref = ObjectRef(self.resource, scale.name, self.namespace)

@@ -20,7 +20,7 @@ import msgspec
 
 from kubectl_runtime.client.api.codecs import Form
 from kubectl_runtime.client.http.failures import decode_status, unexpected_answer
-from kubectl_runtime.client.http.streams import ByteStream, LineSplitter
+from kubectl_runtime.client.http.lines import LineSplitter
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.status import Status
@@ -32,6 +32,7 @@ from kubectl_runtime.core.requests.request import Request
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client
+    from kubectl_runtime.client.wire.streams import ByteStream
 
 log = guarded_logger(__name__)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -11,6 +12,9 @@ from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.requests.request import Request
+
+T = TypeVar("T")
 
 log = guarded_logger(__name__)
 
@@ -57,14 +61,27 @@ class Write(msgspec.Struct, frozen=True):
 WriteObserver = Callable[[Write], None]
 
 
-class WriteObservers:
+class Exchanged(msgspec.Struct, frozen=True):
+    """One call that came to its end, after its retries: the `status` and `body` of the answer, be it an error's, or the
+    `error` for want of one. The body of a stream is empty."""
+
+    request: Request
+    status: int = 0
+    body: bytes = b""
+    error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"<Exchanged {self.request!r}: {self.status or 'no answer'}>"  # not what was sent or answered
+
+
+class Observers(Generic[T]):
     """A list of observers, in which one may stand twice. Safe to use from any thread; they run outside its lock."""
 
     def __init__(self) -> None:
         self._lock = ForkSafeLock()
-        self._observers: dict[object, WriteObserver] = {}  # replaced whole, so that telling needs no lock
+        self._observers: dict[object, Callable[[T], None]] = {}  # replaced whole, so that telling needs no lock
 
-    def add(self, observer: WriteObserver) -> Callable[[], None]:
+    def add(self, observer: Callable[[T], None]) -> Callable[[], None]:
         """Tell `observer` too; returns a function that takes it back."""
         key = object()
         with self._lock:
@@ -76,14 +93,30 @@ class WriteObservers:
 
         return remove
 
-    def tell(self, write: Write) -> None:
+    def tell(self, what: T) -> None:
         for observer in self._observers.values():
             try:
-                observer(write)
+                observer(what)
             except KeyboardInterrupt:  # from the person at the keyboard, not from the observer
                 raise
-            except BaseException:  # an observer's mistake, SystemExit included, must not look like a failed write
-                log.exception("a write observer failed on %s", write.ref)
+            except BaseException:  # an observer's mistake, SystemExit included, must not look like a failed call
+                log.exception("%s", self._words(what))
+
+    def _words(self, what: T) -> str:
+        return f"an observer failed on {what!r}"
 
     def __bool__(self) -> bool:
         return bool(self._observers)
+
+
+class WriteObservers(Observers[Write]):
+    """Those who are told of writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: Observers[ObjectRef | None] = Observers()
+        """Told right before a write is sent, in its thread: of which object, None for a new one. What is stored at that
+        moment is what the write changes; when it has been answered, a watch may have shown the change already."""
+
+    def _words(self, what: Write) -> str:
+        return f"a write observer failed on {what.ref}"

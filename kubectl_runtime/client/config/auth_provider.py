@@ -25,6 +25,7 @@ from kubectl_runtime.client.config.proxies import is_loopback_url
 from kubectl_runtime.client.config.renewal import Renewal
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError
+from kubectl_runtime.core.base.forks import unforked
 
 PROVIDERS = ("oidc", "gcp")
 """Those that the official client knows."""
@@ -110,8 +111,9 @@ class AuthProviderCredentials:
 
 def _official_token(name: str, config: dict[str, str]) -> str | None:
     """What the official client makes of the provider. It changes `config` when it renews the token."""
-    from kubernetes import client
-    from kubernetes import config as official
+    with unforked():
+        from kubernetes import client
+        from kubernetes import config as official
 
     configuration = client.Configuration()
     document = {

@@ -17,7 +17,7 @@ import subprocess
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -113,7 +113,7 @@ class _Status(msgspec.Struct, rename="camel"):
     token: str | None = None
     client_certificate_data: str | None = None
     client_key_data: str | None = None
-    expiration_timestamp: datetime | None = None
+    expiration_timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 class _ExecCredential(msgspec.Struct, rename="camel"):

@@ -1,8 +1,8 @@
 """Files that somebody else replaces while the client lives: `FollowedFile`, and the client certificate in two of them.
 
-A file is read again when its modification time, size or inode has changed; a look costs about two microseconds. While
-it cannot be read or used, as in the middle of a replacement, what was read last stays in use and one warning is logged.
-Safe to use from any thread.
+A file is read again when its modification or change time, size or inode is another one; a look costs about two
+microseconds. While it cannot be read or used, as in the middle of a replacement, what was read last stays in use and
+one warning is logged. Safe to use from any thread.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FollowedFile:
         """`what` it is, for messages. Reads nothing yet."""
         self.path = os.fspath(path)
         self.name = f"the {what} {self.path}"
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: tuple[int, ...] | None = None
 
     def read(self) -> bytes:
         """The content now. Raises ConfigError, which names the file."""
@@ -41,12 +41,13 @@ class FollowedFile:
         """Whether it is another one than `read` found."""
         return self._look() != self._seen
 
-    def _look(self) -> tuple[int, int, int] | None:
+    def _look(self) -> tuple[int, ...] | None:
         try:
             status = os.stat(self.path)
         except (OSError, ValueError):
             return None
-        return status.st_mtime_ns, status.st_size, status.st_ino
+        # The change time too: a copy in place may keep the size and set the modification time.
+        return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 class CertificateFiles:

@@ -1,1 +1,1 @@
-"""How a request travels: middleware, retries, failures, adapters, sessions, TLS, streams."""
+"""How a request travels as far as the wire: middleware, retries, failures, deadlines, TLS. Without requests."""

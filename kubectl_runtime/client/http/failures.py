@@ -1,23 +1,19 @@
-"""From what went wrong below to the library's errors: answers that are errors, and exceptions of requests and urllib3.
+"""From answers that are errors to the library's errors. (Those of connections: client/wire/transport_errors.py.)
 
 Messages name the operation (verb, kind, namespace, name), the server as host:port, and the remedy. Of what a server
 says to a write of a Secret only the reason, the fields and the kinds of error are kept: the rest may quote the content.
 """
 from __future__ import annotations
 
-import http.client
 import re
 from collections.abc import Mapping
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any
 
 import msgspec
-import requests
-import urllib3
 
 from kubectl_runtime.client.http.retry import Failure, retry_after
-from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, RequestTimeout, TransportError
+from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, TransportError
 from kubectl_runtime.core.base.status import Status, StatusCause
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.requests.request import Request
@@ -28,6 +24,7 @@ _REASONS = {
     422: "Invalid",
     429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout",
 }
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _TELLING_NAMES_ONLY = frozenset((
     HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE,
     HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
@@ -145,7 +142,7 @@ def _made_up(code: int, headers: Mapping[str, str], body: bytes) -> Status:
 
 
 def _message(code: int, headers: Mapping[str, str], body: bytes) -> str:
-    phrase = http.client.responses.get(code, "")
+    phrase = _PHRASES.get(code, "")
     if 300 <= code < 400:
         return (f"HTTP {code} {phrase}: the server redirects to {headers.get('Location', 'nowhere')}; "
                 "redirects are not followed: correct the server URL")
@@ -176,52 +173,3 @@ def subresource_not_served(request: Request, resource: ApiResource, error: ApiEr
     """What a 404 for a subresource means when discovery says that the kind has none of this name."""
     return KindNotServedError(msgspec.structs.replace(error.status, message=_unserved(request, resource)),
                               request.operation)
-
-
-def transport_error(error: Exception, operation: str, server: str, origin: str, limit: float | None) -> TransportError:
-    """What an exception of requests or urllib3 means. `server` is host:port, `limit` the seconds that were allowed."""
-    inner = _innermost(error)
-    said = _text(inner)
-    if isinstance(error, requests.exceptions.SSLError):
-        return ConnectionFailed(
-            f"{operation}: no trusted connection to {server}: {said}. Check the certificate authority and "
-            f"tls-server-name of {origin}", Failure(sent=False, permanent=True))
-    if isinstance(error, requests.exceptions.ProxyError):
-        return ConnectionFailed(f"{operation}: the proxy gives no connection to {server}: {said}. Check the proxy "
-                                f"settings (proxy-url of {origin}, HTTPS_PROXY, NO_PROXY)", Failure(sent=False))
-    if isinstance(error, requests.exceptions.ConnectTimeout):
-        return ConnectionFailed(f"{operation}: cannot connect to {server} in time. Is the address right, and does no "
-                                f"firewall drop the packets? It comes from {origin}", Failure(sent=False))
-    if isinstance(error, (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)):
-        within = f" within {limit:.0f} s" if limit is not None else " in time"
-        return RequestTimeout(f"{operation}: no answer from {server}{within}")
-    if isinstance(inner, TimeoutError) and inner.errno is None:  # with one it is the system's: a dead connection
-        return RequestTimeout(f"{operation}: {server} did not take the whole request in time")
-    if isinstance(inner, (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ClosedPoolError)):
-        return ConnectionFailed(f"{operation}: cannot connect to {server} ({said}). Is the API server running there? "
-                                f"The address comes from {origin}", Failure(sent=False))
-    unread = isinstance(inner, (http.client.RemoteDisconnected, OSError, requests.exceptions.ConnectionError))
-    return ConnectionFailed(f"{operation}: the connection to {server} was lost ({said})",
-                            Failure(answered=not unread))
-
-
-def _innermost(error: BaseException) -> BaseException:
-    """The exception at the core of what requests and urllib3 wrap around it."""
-    while True:
-        reason: Any = getattr(error, "reason", None)
-        wrapped = reason if isinstance(reason, BaseException) else next(
-            (argument for argument in reversed(error.args) if isinstance(argument, BaseException)), None)
-        if wrapped is None or isinstance(error, urllib3.exceptions.NewConnectionError):
-            return error
-        error = wrapped
-
-
-def _text(error: BaseException) -> str:
-    """What an exception says, without the object addresses that urllib3 puts in."""
-    if isinstance(error, urllib3.exceptions.NameResolutionError):
-        return str(error).rpartition("] ")[2].removesuffix(")") or str(error)
-    if isinstance(error, urllib3.exceptions.NewConnectionError):
-        return str(error).rpartition("] ")[2] or str(error)
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return " ".join(str(error).split()) or type(error).__name__

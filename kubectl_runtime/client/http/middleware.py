@@ -1,7 +1,7 @@
 """The client's middleware: small functions from `Send` to `Send`, stacked outside to inside as
 
-    base URL -> retry -> auth -> extra headers -> rate limit -> the user's layers -> observed -> exchange with the
-    adapter (send.py)
+    base URL -> retry -> auth -> extra headers -> rate limit -> the user's layers -> observed -> one attempt
+    (send.py) -> the wire (client/wire)
 
 A layer may change the `Call` on its way in, look at the `Answer` or the exception on its way out, and send more than
 once. Retry stands outside auth, so that every attempt carries the credentials of its own moment; the user's layers see
@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from math import inf
+from typing import TYPE_CHECKING
 
 import msgspec
-from requests.models import Response
 
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
 from kubectl_runtime.client.http.failures import ConnectionFailed, decode_status
@@ -36,6 +36,9 @@ from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.request import Request, Retry
+
+if TYPE_CHECKING:
+    from requests.models import Response
 
 log = guarded_logger(__name__)
 

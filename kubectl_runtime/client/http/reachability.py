@@ -13,10 +13,10 @@ silently would else keep an attempt waiting long after the server has come back.
 """
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send
+from kubectl_runtime.core.base.forks import ForkSafeLock
 
 PROBE_SECONDS = 5.0
 """Seconds between two attempts to reach a server that is away, at least."""
@@ -33,7 +33,7 @@ class Outage:
         self.error = error
         self.since = since
         self._due = due
-        self._lock = threading.Lock()  # its own: what a fork copies while it is held is forgotten with the outage
+        self._lock = ForkSafeLock()
 
     @property
     def due(self) -> float:

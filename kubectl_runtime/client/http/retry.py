@@ -20,7 +20,6 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
 import msgspec
@@ -112,6 +111,8 @@ def retry_after(header: str | None, details: int | None, now: datetime) -> float
 def _parse_header(text: str, now: datetime) -> float | None:
     if text.isascii() and text.isdigit():
         return float(text)
+    from email.utils import parsedate_to_datetime  # dear to import, and hardly a server sends a date
+
     try:
         moment = parsedate_to_datetime(text)
     except ValueError:

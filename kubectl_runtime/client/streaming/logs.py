@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Iterator
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from kubectl_runtime.client.http.streams import ByteStream, LineSplitter
+from kubectl_runtime.client.http.lines import LineSplitter
+
+if TYPE_CHECKING:
+    from kubectl_runtime.client.wire.streams import ByteStream  # which the call that opens one imports
 
 
 class LogStream:

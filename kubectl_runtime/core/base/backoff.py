@@ -29,6 +29,9 @@ class ExponentialBackoff(msgspec.Struct, frozen=True):
     """The share of a delay that chance may take off, from 0 (none) to 1."""
 
     def __post_init__(self) -> None:
+        for what, number in (("factor", self.factor), ("jitter", self.jitter)):
+            if isinstance(number, bool) or not isinstance(number, int | float):
+                raise RequestError(f"the {what} of a backoff is a number, not {number!r}")
         if not (0 < seconds(self.initial) <= seconds(self.maximum) and self.factor >= 1 and 0 <= self.jitter <= 1):
             raise RequestError("a backoff needs 0 < first delay <= maximum, factor >= 1 and jitter within 0..1, not "
                                f"first delay {self.initial}, maximum {self.maximum}, factor {self.factor}, "

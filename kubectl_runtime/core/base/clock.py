@@ -9,15 +9,24 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from numbers import Real
+from typing import Any, Protocol
+
+from kubectl_runtime.core.base.errors import RequestError
 
 Duration = float | int | timedelta
 """A span of time: seconds, or a `timedelta`."""
 
 
 def seconds(duration: Duration) -> float:
-    """`duration` in seconds."""
-    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+    """`duration` in seconds. Raises RequestError for what is neither a number nor a `timedelta`: text and booleans are
+    none, though Python would make a number of them."""
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    given: Any = duration  # callers may not check their types
+    if isinstance(given, bool) or not isinstance(given, float | int | Real):  # the last for numpy's
+        raise RequestError(f"a duration is seconds or a timedelta, not {duration!r}")
+    return float(given)
 
 
 _BOOTTIME: int | None = getattr(time, "CLOCK_MONOTONIC" if sys.platform == "darwin" else "CLOCK_BOOTTIME", None)

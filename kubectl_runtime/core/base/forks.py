@@ -1,4 +1,4 @@
-"""Locks that are free again in the child of a fork.
+"""Locks that are free again in the child of a fork, and work that no fork may cut in two.
 
 A fork copies every lock as it is at that moment, held ones too, but of the threads only the one that forked: a lock
 that another thread held stays held in the child for ever. What such a lock guards must bear being found half done, for
@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 
@@ -62,3 +63,22 @@ def renewed_in_children(holder: Renewed) -> None:
 def _renew_all() -> None:
     for holder in list(_held):
         holder.renew()
+
+
+_whole = threading.RLock()
+_gated: list[bool] = []
+
+
+@contextmanager
+def unforked() -> Iterator[None]:
+    """What is done in this block is done by one thread at a time, and forks of other threads wait for its end.
+
+    For imports: the child of a fork that comes in the middle of one finds the module's lock held by a thread that it
+    has not, and waits for it for ever. To be short, therefore, and to wait for nothing.
+    """
+    if not _gated:
+        _gated.append(True)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=_whole.acquire, after_in_parent=_whole.release, after_in_child=_whole.release)
+    with _whole:
+        yield

@@ -14,6 +14,10 @@ import traceback
 from typing import Any
 
 
+class ProcessEnded(BaseException):
+    """The process that a simulation plays ends here: a crash. Nothing catches it but who plays: `pass_interrupt`."""
+
+
 class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
     """Logs as the logger that it wraps. Safe to use from any thread."""
 
@@ -33,7 +37,10 @@ def guarded_logger(name: str) -> GuardedLogger:
 
 
 def pass_interrupt(error: BaseException) -> None:
-    """Raise `error` if it is the person at the keyboard. To be called first by whoever catches everything."""
+    """Raise `error` if it is the person at the keyboard, or the end of a simulated process. To be called first by
+    whoever catches everything."""
+    if isinstance(error, ProcessEnded):
+        raise error
     if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
         raise error
 

@@ -134,7 +134,9 @@ def _fields_to_plain(value: Any, omit: Omit, path: str) -> dict[str, Any]:
                 plain[key] = None
             continue
         kind = type(item)
-        if default is not _UNSET and type(default) is kind and default == item:
+        declared = type(default)
+        # A whole number is one of those that a float may be. (True is no 1, and an empty tuple no list.)
+        if default is not _UNSET and (declared is kind or (kind is int and declared is float)) and default == item:
             continue
         plain[key] = item if (kind is str and text) or kind is int or kind is bool else to_plain(
             item, hint, omit=omit, path=f"{path}.{key}")

@@ -16,6 +16,7 @@ import msgspec
 from kubectl_runtime.core.base.plain import hashable
 from kubectl_runtime.core.base.texts import from_text
 from kubectl_runtime.core.base.wire import alternatives, is_record_type, needs_renaming, with_field_names
+from kubectl_runtime.core.codec.building import decoder_of
 from kubectl_runtime.core.codec.lineage import RecordLists
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
@@ -42,8 +43,10 @@ class ViewCodec:
         field = ("value", decoded | msgspec.UnsetType | None, msgspec.field(default=msgspec.UNSET, name=key))
         body: Any = msgspec.defstruct("_Body", [field])
         event: Any = msgspec.defstruct("_Event", [("object", body)])
-        self._decode_body = msgspec.json.Decoder(body, dec_hook=from_text).decode
-        self._decode_event = msgspec.json.Decoder(event, dec_hook=from_text).decode
+        self._decode_body = decoder_of(body)
+        self._decode_event = decoder_of(event)
+        if self._renaming:
+            decoder_of(hint)  # for `_convert`, which else would be the first to look at these types
 
     def decode(self, raw: bytes, enveloped: bool, ref: ObjectRef | None) -> Any:
         """The view of the object in `raw` (a watch line if `enveloped`), new each time. Raises DecodeError."""

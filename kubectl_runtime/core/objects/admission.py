@@ -129,6 +129,14 @@ class AdmissionResponse(FrozenPart, frozen=True):
         return found
 
 
+class _Question(FrozenPart, frozen=True):
+    """What is read of a review that asks."""
+
+    api_version: str = ""
+    kind: str = ""
+    request: AdmissionRequest | None = None
+
+
 class AdmissionReview(FrozenPart, frozen=True):
     """The envelope of both."""
 
@@ -140,7 +148,8 @@ class AdmissionReview(FrozenPart, frozen=True):
     @classmethod
     def decode(cls, body: bytes) -> AdmissionReview:
         """From what the server sent. Raises DecodeError for anything but a review that has a request."""
-        return decoded(body, AdmissionReview, GROUP, KIND)
+        found = decoded(body, _Question, GROUP, KIND)
+        return cls(api_version=found.api_version, kind=found.kind, request=found.request)
 
     def encode(self) -> bytes:
         """As JSON, always with apiVersion, kind and `allowed`."""

@@ -67,6 +67,14 @@ class ConversionResponse(FrozenPart, frozen=True):
         return ConversionReview(api_version=API_VERSION if question is None else question.api_version, response=self)
 
 
+class _Question(FrozenPart, frozen=True):
+    """What is read of a review that asks. With it comes the response to be filled in, whose list is null: Go's own."""
+
+    api_version: str = ""
+    kind: str = ""
+    request: ConversionRequest | None = None
+
+
 class ConversionReview(FrozenPart, frozen=True):
     """The envelope of both."""
 
@@ -78,7 +86,8 @@ class ConversionReview(FrozenPart, frozen=True):
     @classmethod
     def decode(cls, body: bytes) -> ConversionReview:
         """From what the server sent. Raises DecodeError for anything but a review that has a request."""
-        return decoded(body, ConversionReview, GROUP, KIND)
+        found = decoded(body, _Question, GROUP, KIND)
+        return cls(api_version=found.api_version, kind=found.kind, request=found.request)
 
     def encode(self) -> bytes:
         """As JSON, always with apiVersion and kind."""

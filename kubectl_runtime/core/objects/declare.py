@@ -115,8 +115,8 @@ def _is_class_variable(annotation: Any) -> bool:
     return annotation is typing.ClassVar or typing.get_origin(annotation) is typing.ClassVar
 
 
-# Both tables are filled without a lock, which would be held while a user's annotations are evaluated: two threads may
-# build the same entry, and `setdefault` gives both the first one.
+# Both tables are filled without a lock of their own: two threads may build the same entry, and `setdefault` gives both
+# the first one.
 _codecs: dict[type, dict[str, ViewCodec]] = {}
 _bound: dict[tuple[type, ApiResource], Any] = {}
 

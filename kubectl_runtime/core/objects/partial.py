@@ -17,6 +17,7 @@ import msgspec
 from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.base.keys import namespace_or_none
 from kubectl_runtime.core.base.texts import from_text
+from kubectl_runtime.core.codec.building import decoder_of
 from kubectl_runtime.core.codec.decode import Carried, decode_event, decode_object, split_page
 from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.core.codec.views import plain_object, without_nulls
@@ -106,8 +107,8 @@ class FieldsForm(Generic[V]):
         self.resource = resource
         self.view = view
         event: Any = msgspec.defstruct("_Event", [("type", str), ("object", view)])
-        self._event = msgspec.json.Decoder(event, dec_hook=from_text).decode
-        self._object = msgspec.json.Decoder(view, dec_hook=from_text).decode
+        self._event = decoder_of(event)
+        self._object = decoder_of(view)
 
     def decode_object(self, raw: bytes) -> Record:
         """As `core.head.decode_object`."""

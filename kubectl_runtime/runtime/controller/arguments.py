@@ -4,6 +4,7 @@ from __future__ import annotations
 import inspect
 import typing
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from kubectl_runtime.core.base.clock import Duration, seconds
@@ -116,3 +117,10 @@ def _data_type(function: Any) -> Any:
             (data,) = typing.get_args(hint)
             return data if isinstance(data, type) and data not in (Any, type(None), object) else None
     return None
+
+
+def path_of(what: str, value: Any) -> Path:
+    """A file. Raises RequestError for what names none."""
+    if not isinstance(value, str | Path) or not str(value).strip() or Path(value).is_dir():
+        raise RequestError(f"{what} is the path of a file, such as Path('flight.jsonl'), not {value!r}")
+    return Path(value)

@@ -14,6 +14,7 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.requests.request import list_
 from kubectl_runtime.runtime.controller.ending import what_is_waited_for
 from kubectl_runtime.runtime.controller.gone import with_gone
 from kubectl_runtime.runtime.controller.plan import MainStream, Plan, StreamPlan, WatchPlan
@@ -22,8 +23,10 @@ from kubectl_runtime.runtime.controller.resync import Resync
 from kubectl_runtime.runtime.controller.sync_gate import SyncGate
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.events.texts import qualified_name
+from kubectl_runtime.runtime.flight.flight_lines import WatchPlace
+from kubectl_runtime.runtime.flight.flight_recorder import FlightRecorder
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
-from kubectl_runtime.runtime.queue.runs import Outcome, Run, record_write
+from kubectl_runtime.runtime.queue.runs import Outcome, Run, begin_write, record_write
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.reconcile.catch_up import CatchUp
@@ -93,10 +96,13 @@ class Assembly(Generic[K]):
         queue = WorkQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait, brake=brake), brake)
         self._catch_up: CatchUp | None = None
         self._timeouts = RunTimeouts(plan.run_timeout, self.shutdown, plan.clock, self._wake)
-        self.runner = Runner(queue, self._execute(reconcile, error_policy, environment), executor,
+        self.flight = None if plan.record is None else FlightRecorder(plan.record, plan.name, plan.clock)
+        self.execute = self._execute(reconcile, error_policy, environment)
+        """Runs one key; for who decides himself which is run."""
+        self.runner = Runner(queue, self.execute, executor,
                              concurrency=plan.concurrency, clock=plan.clock, name=plan.name, observer=plan.observer,
                              on_bug=partial(on_bug, "the executor"))
-        self.inbox = Inbox(plan.resource, self.store, only_owned(plan.partition, self.runner.trigger_all),
+        self.inbox = Inbox(plan.resource, self.store, self._schedule(),
                            logger=self.logger, on_bug=on_bug)
         names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, MainStream) else [])]
         begin = partial(plan.hold, self.runner.open) if plan.hold is not None else self.runner.open
@@ -113,19 +119,28 @@ class Assembly(Generic[K]):
                  environment: Environment[Any]) -> Execute:
         """What a run is, from the inside out."""
         plan = self.plan
-        execute: Execute = Invoker(reconcile, error_policy, self.store, environment, on_result=plan.on_result,
-                                   on_crowd=self._wake)
+        invoker = Invoker(reconcile, error_policy, self.store, environment, plan.on_result, on_crowd=self._wake)
+        execute: Execute = invoker
+        self.loops = invoker.loops
         if plan.on_gone is not None:
             execute = with_gone(execute, plan.on_gone, self.store, environment)
         execute = while_owned(plan.partition, execute, self.shutdown, plan.clock)
         if plan.own_writes is OwnWrites.WAIT:
             execute = self._catch_up = CatchUp(execute, lambda: [*self.watches.values()], self._trigger, plan.clock,
                                                self.logger)
+        if self.flight is not None:
+            execute = self.flight.around(execute)
         return self._ended_by_shutdown(execute)
+
+    def _schedule(self) -> Sink:
+        """What takes all requests for runs."""
+        schedule = only_owned(self.plan.partition, self.runner.trigger_all)
+        return schedule if self.flight is None else self.flight.triggering(schedule)
 
     def subscribe(self) -> None:
         """Connect the watches with the runner: from now on their steps lead to runs, and runs are told of writes."""
         self.plan.observer.controller_started(self.plan.name, self.plan.concurrency)
+        self.shutdown.draining.on_set(self.plan.client.writes.begun.add(begin_write))
         self.shutdown.draining.on_set(self.plan.client.on_write(record_write))
         if self.plan.partition is not None:
             self.shutdown.draining.on_set(self.plan.partition.listen(Listener(self.inbox, self.runner)))
@@ -133,6 +148,8 @@ class Assembly(Generic[K]):
             self.store.when_ready(partial(self.gate.arrived, GIVEN_STREAM))
         if self._catch_up is not None:
             self.shutdown.draining.on_set(self.plan.client.on_write(self._catch_up.wrote))
+        if self.flight is not None:
+            self.flight.unhook = self.plan.client.on_answer(self.flight.answered)
         for planned in self._watches:
             self._connect(planned, self.inbox.sink, partial(self.gate.arrived, planned.name))
 
@@ -149,8 +166,7 @@ class Assembly(Generic[K]):
             store.drop_indexes()
 
     def add_watch(self, plan: WatchPlan) -> list[Share]:
-        """One more watch of a controller that runs (several, for several namespaces); somebody has to start or step
-        it."""
+        """One more watch of a controller that runs (one for each namespace); somebody has to start or step it."""
         before = len(self._watches)
         self._plan_watch(plan, [*(known.place for known in self._watches), *places_of(plan)])
         added = self._watches[before:]
@@ -205,9 +221,19 @@ class Assembly(Generic[K]):
 
     def _connect(self, planned: Planned, sink: Sink, arrived: Callable[[], None]) -> None:
         place = planned.place
+        if self.flight is not None and planned.is_first:  # before all others, so that a run comes after what led to it
+            self._record(self.flight, planned)
         planned.share.subscribe(place.plan.subscription, sink, arrived, read=place.reader())
         if self._catch_up is not None and planned.is_first:
             planned.share.when_caught_up(self._catch_up.caught_up)
+
+    def _record(self, flight: FlightRecorder, planned: Planned) -> None:
+        api, config = planned.chosen.api, planned.chosen.plan.config
+        place = getattr(api, "place", None)
+        asked = WatchPlace("" if place is None else list_(place).path, config.label_text or "",
+                           config.field_text or "", bool(place is not None and place.metadata_only))
+        planned.share.subscribe(flight.watching(planned.name, asked), lambda _: None,
+                                partial(flight.ready, planned.name))
 
     def _plan_watch(self, plan: WatchPlan, places: Sequence[Place]) -> None:
         """`places` are all that are known, those of this plan included."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from kubectl_runtime.client.api.writes import OwnWrites
@@ -38,6 +39,7 @@ from kubectl_runtime.runtime.controller.arguments import (
     check_type,
     duration_of,
     functions_of,
+    path_of,
     period_of,
 )
 from kubectl_runtime.runtime.controller.foreground import serve
@@ -83,7 +85,8 @@ class Controller(Watched[K]):
                  modify: Modify | None = None, resync: Duration | None = None,
                  on_gone: GoneFunction | None = None, observer: Observer | None = None,
                  executor: Executor | None = None, retry_rate: float | None = RETRY_RATE,
-                 run_timeout: Duration | None = None, own_writes: OwnWrites | None = None) -> None:
+                 run_timeout: Duration | None = None, own_writes: OwnWrites | None = None,
+                 record: str | Path | None = None) -> None:
         """Reconcile the objects of `api`, at most `concurrency` at once and each at most once.
 
         `debounce`: a changed object waits for so many seconds of quiet, but at most `max_wait` (default: ten times
@@ -98,8 +101,9 @@ class Controller(Watched[K]):
         `executor`: a pool of threads to run in, `concurrency` runs at most at once; it is not shut down (default:
         daemon threads of our own). `retry_rate`: how many retries a second begin while runs fail, all objects together
         (None: as many as are due). `run_timeout`: seconds after which `ctx.stop` of a run is set (default: never).
-        `own_writes`: how its stores read what this process wrote (default: the client's). Raises RequestError when a
-        number or a function makes no sense, TypeError for an observer that is none.
+        `own_writes`: how its stores read what this process wrote (default: the client's). `record`: a file in which it
+        records what it sees and does, for `kubectl-runtime replay` (see runtime/flight; default: nothing is).
+        Raises RequestError when a number or a function makes no sense, TypeError for an observer that is none.
         """
         check_api(api, "Controller")
         check_type("watch", watch, WatcherConfig, "WatcherConfig(label_selector=\"app=web\")")
@@ -117,7 +121,8 @@ class Controller(Watched[K]):
         plan = _plan(WatchPlan(api, watch, subscription, store, modify), api.client, name, concurrency, debounce,
                      max_wait, backoff, sync_timeout, observer, executor, retry_rate, run_timeout)
         self._set_up(replace(plan, watch_backoff=watch_backoff, on_gone=on_gone, own_writes=reads,
-                             resync=None if resync is None else period_of("resync", resync)))
+                             resync=None if resync is None else period_of("resync", resync),
+                             record=None if record is None else path_of("record", record)))
 
     @classmethod
     def for_stream(cls, stream: Iterable[Event[K]] | Iterable[K], store: Store[K], *, client: Client,

@@ -1,9 +1,11 @@
 """`LastWords`: what a controller logs while it ends, written by a thread that nobody has to wait for.
 
     say(...)        puts a line in; the thread starts with the first one, writes them in order, and ends after `finish`
-    finish(until)   no more lines; blocks until all are written, at most until that moment
+    finish(until)   no more lines; blocks until all are written, at most until that moment, and not for a handler that
+                    has had one line for `LINE_SECONDS`
 
-A log handler is user code and may block. What keeps the time of a shutdown must not stand in one.
+A log handler is user code and may block. What keeps the time of a shutdown must not stand in one, nor wait anew at the
+end for one that has blocked all the while.
 """
 from __future__ import annotations
 
@@ -14,6 +16,9 @@ from queue import SimpleQueue
 from typing import Any
 
 from kubectl_runtime.runtime.usercode import GuardedLogger
+
+LINE_SECONDS = 1.0
+"""How long a log handler may take for one line before it counts as blocked."""
 
 _Line = tuple[int, str, tuple[object, ...]]
 
@@ -30,6 +35,8 @@ class LastWords:
         self._begun = False
         self._finished = False
         self._written = threading.Event()
+        self._line_since = float("inf")
+        """When the line that is being written began."""
 
     def info(self, text: str, *arguments: object) -> None:
         self._say(logging.INFO, text, arguments)
@@ -38,14 +45,18 @@ class LastWords:
         self._say(logging.ERROR, text, arguments)
 
     def finish(self, until: float) -> None:
-        """Wait for the lines at most until this moment of `time.monotonic`: what is waited for is real."""
+        """Wait for the lines at most until this moment of `time.monotonic`: what is waited for is real. See the module.
+        """
         with self._lock:
             begun = self._begun
             if not self._finished:
                 self._finished = True
                 self._lines.put(None)
         if begun and self._thread is not threading.current_thread():  # it is, where a log handler stops the controller
-            self._written.wait(max(0.0, until - time.monotonic()))  # no join: it may be just about to start
+            # No join: it may be just about to start.
+            while (left := min(until, self._line_since + LINE_SECONDS) - time.monotonic()) > 0:
+                if self._written.wait(left):
+                    break
 
     def _say(self, level: int, text: str, arguments: tuple[Any, ...]) -> None:
         self._lines.put((level, text, arguments))
@@ -63,5 +74,7 @@ class LastWords:
     def _write(self) -> None:
         while (line := self._lines.get()) is not None:
             level, text, arguments = line
+            self._line_since = time.monotonic()
             self._logger.log(level, text, *arguments)
+            self._line_since = float("inf")
         self._written.set()

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.client.api.writes import OwnWrites
@@ -100,3 +101,5 @@ class Plan:
     partition: Partition | None = None
     """Which objects are this replica's; None: all of them."""
     own_writes: OwnWrites = OwnWrites.OVERLAY
+    record: Path | None = None
+    """Where a flight recorder writes; None: there is none."""

@@ -78,7 +78,7 @@ class Running(WellBeing, Generic[K]):
         self._words = LastWords(self._assembly.logger, f"{plan.name} last words")
         self._ending = Ending(plan.name, self._shutdown, self._assembly.runner, plan.clock, self._words,
                               threads=lambda: self.threads, sources=lambda: self._threads.sources,
-                              after_runs=self._assembly.recorder.close, release=self._release)
+                              after_runs=self._close_recorders, release=self._release)
 
     @property
     def store(self) -> Store[K]:
@@ -152,8 +152,8 @@ class Running(WellBeing, Generic[K]):
     def stop(self, timeout: Duration = DEFAULT_GRACE) -> list[ObjectRef]:
         """End it: no new runs, and at most `timeout` seconds for those in progress. Returns the keys that are stuck.
 
-        Blocks until everything has ended or the time is over; see the module. Later calls return the same. Does nothing
-        in the child of a fork, where nothing of it runs.
+        Blocks until everything has ended or the time is over, and then at most a second for the last lines of the log;
+        see the module. Later calls return the same. Does nothing in the child of a fork, where nothing of it runs.
         """
         if self._is_elsewhere:
             return []
@@ -199,6 +199,13 @@ class Running(WellBeing, Generic[K]):
         except BaseException:
             assembly.release("it was not started")
             raise
+        if assembly.flight is not None:
+            try:
+                assembly.flight.start()
+            except BaseException:
+                assembly.release("it was not started")
+                self._forget.pop()()
+                raise
         plan.client.grow(plan.concurrency)
         if plan.signals:
             self._signals.install()
@@ -256,6 +263,14 @@ class Running(WellBeing, Generic[K]):
         once_more = "; a second signal ends the process at once" if self._signals.installed else ""
         self._words.info("stopping: %s; %s%s", self._shutdown.draining.reason, self._assembly.drained, once_more)
 
+    def _close_recorders(self, timeout: float) -> None:
+        """No run goes on any more: what they had to tell is sent, and what they did is written."""
+        began = self._plan.clock.monotonic()
+        self._assembly.recorder.close(timeout)
+        if self._assembly.flight is not None:
+            left = timeout - (self._plan.clock.monotonic() - began)
+            self._assembly.flight.close(self._shutdown.draining.reason or "stopped", left)
+
     def _release(self, stuck: int) -> None:
         self._plan.observer.controller_stopped(self.name, stuck)
         self._signals.close()
@@ -267,12 +282,6 @@ class Running(WellBeing, Generic[K]):
         if self._is_elsewhere:
             raise ControllerError(f"controller {self.name} runs in the process that this one was forked from, and "
                                   "nothing of it here: start another one")
-
-    @property
-    def _is_elsewhere(self) -> bool:
-        """Whether this is the child of a fork: the threads are its parent's, and to stop would end the connections that
-        both share."""
-        return os.getpid() != self._process
 
     def _fail(self, what: str, error: BaseException) -> None:
         if self.error is None:

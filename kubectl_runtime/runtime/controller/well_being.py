@@ -11,6 +11,7 @@ turn, a watch whose step takes longer than any request and any silence may.
 """
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from kubectl_runtime.runtime.controller.assembly import Assembly
@@ -32,6 +33,18 @@ class WellBeing:
 
     error: BaseException | None
     _assembly: Assembly[Any]
+    _process: int
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Whether this is the child of a fork: the threads are its parent's, and to stop would end the connections that
+        both share."""
+        return os.getpid() != self._process
+
+    @property
+    def assembly(self) -> Assembly[Any]:
+        """Its parts, to look at; for the library."""
+        return self._assembly
 
     @property
     def is_ready(self) -> bool:
@@ -42,6 +55,8 @@ class WellBeing:
     def why_not_ready(self) -> str:
         """What is missing or failing, for people; empty when it is ready."""
         assembly = self._assembly
+        if self._is_elsewhere:
+            return "it runs in the process that this one was forked from"
         if assembly.shutdown.draining.is_set():
             return f"it stops: {assembly.shutdown.draining.reason}"
         if not assembly.gate.is_open:

@@ -12,7 +12,7 @@
     callbacks    calls the election's callbacks, if it has any     when the last has been called
 
 A leadership that was lost is over: this process stands by no more, until `wait` is called again, which says that the
-work of the last one has ended. Each leadership has its own `lost` token.
+work of the last one has ended. Each leadership has its own `lost` token. The child of a fork does not lead.
 """
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import inf
-from queue import SimpleQueue
 from typing import Self
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.manager.elected_client import NotLeaderError, only_while_leading
+from kubectl_runtime.runtime.manager.election_callbacks import ElectionCallbacks
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection, own_identity
 from kubectl_runtime.runtime.manager.lease_events import Action, Campaign, Input, Leave, Now, Tick, Wait
 from kubectl_runtime.runtime.manager.lease_machine import LeaseState, Phase, Rules, expired, step
 from kubectl_runtime.runtime.manager.lease_store import LeaseStore
-from kubectl_runtime.runtime.usercode import described, guarded, guarded_logger
+from kubectl_runtime.runtime.usercode import described, guarded_logger
 
 log = guarded_logger(__name__)
 
@@ -69,11 +70,23 @@ class LeaderLock:
         self._poked = False
         self._lost = StopToken(clock=self._clock)
         self._leader = ""
-        self._told: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._callbacks = ElectionCallbacks(election.name)
         self._threads: list[threading.Thread] = []
         self.client = self.guard(client)
         """The client for the work that needs the Lease: it begins a write only while this process leads, and raises
         NotLeaderError otherwise. See `elected_client` for what that can and what it cannot prevent."""
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """In the child of a fork: a candidacy that was begun is the parent's, one that was not becomes another's."""
+        self._changed = threading.Condition()
+        if self._threads:
+            self._state = LeaseState(phase=Phase.ENDED, reason="it is of the process that this one was forked from")
+            self._lost = StopToken(clock=self._clock)
+            self._lost.set(self._describe())
+        else:
+            self.identity = self.election.identity or own_identity()
+            self._rules = Rules.of(self.election, self.identity)
 
     @property
     def is_leader(self) -> bool:
@@ -131,7 +144,7 @@ class LeaderLock:
         bodies = {"elector": self._elect, "deadline": self._watch_deadline}
         election = self.election
         if election.on_started or election.on_stopped or election.on_new_leader:
-            bodies["callbacks"] = self._call_back
+            bodies["callbacks"] = self._callbacks.run
         self._threads = [threading.Thread(target=body, name=f"election {election.name} {what}", daemon=True)
                          for what, body in bodies.items()]
         log.info("election %s/%s: %s stands for it", self.namespace, election.name, self.identity)
@@ -186,7 +199,7 @@ class LeaderLock:
                 self._pause(action.until)
                 happened = Tick()
             else:
-                happened = self._store.perform(action, self._request_timeout())
+                happened = self._store.perform(action, self._rules.request_timeout(self._state, self._clock.boottime()))
 
     def _watch_deadline(self) -> None:
         while self._state.phase is not Phase.ENDED:
@@ -202,23 +215,11 @@ class LeaderLock:
                 # A wait does not count suspended time: look again soon after the machine wakes.
                 self._clock.wait(self._changed, left if left is None else min(left, self._rules.retry))
 
-    def _call_back(self) -> None:
-        while (callback := self._told.get()) is not None:
-            guarded(None, f"a callback of election {self.election.name}", callback)
-
     def _pause(self, until: float) -> None:
         with self._changed:
             while not self._poked and (left := until - self._clock.boottime()) > 0:
                 self._clock.wait(self._changed, min(left, self._rules.retry))
             self._poked = False
-
-    def _request_timeout(self) -> float:
-        """controller-runtime's: half the renew deadline, so that a second attempt fits in; never past the deadline."""
-        longest = max(1.0, self._rules.renew_deadline / 2)
-        state = self._state
-        if state.phase not in (Phase.LEADING, Phase.RELEASING):
-            return longest
-        return max(0.0, min(longest, state.deadline - self._clock.boottime()))
 
     # State
 
@@ -255,12 +256,12 @@ class LeaderLock:
         """What follows from a new phase: what is to be done without the lock. Callbacks are queued here, in order."""
         name, follows = f"{self.namespace}/{self.election.name}", list[Callable[[], object]]()
         if state.phase is Phase.LEADING:
-            self._tell(self.election.on_started)
+            self._callbacks.tell(self.election.on_started)
             follows += [partial(log.info, "election %s: %s leads", name, self.identity),
                         partial(self._observer.leadership_changed, self.election.name, True)]
         if before is Phase.LEADING:
             reason = f"the leadership of {name} has ended: {state.reason or 'it was given up'}"
-            self._tell(self.election.on_stopped)
+            self._callbacks.tell(self.election.on_stopped)
             follows += [partial(self._lost.set, reason), partial(log.info, "%s", reason),
                         partial(self._observer.leadership_changed, self.election.name, False)]
         elif before is Phase.STANDBY and state.phase is not Phase.LEADING:
@@ -270,7 +271,7 @@ class LeaderLock:
         if state.phase is Phase.ENDED:
             follows.append(partial(log.info, "election %s: the candidacy of %s has ended%s", name, self.identity,
                                    f": {state.reason}" if state.reason else ""))
-            self._told.put(None)
+            self._callbacks.end()
         return follows
 
     def _note_leader(self, state: LeaseState) -> None:
@@ -278,11 +279,7 @@ class LeaderLock:
         if holder != self._leader:
             self._leader = holder
             if holder and self.election.on_new_leader is not None:
-                self._told.put(partial(self.election.on_new_leader, holder))
-
-    def _tell(self, callback: Callable[[], object] | None) -> None:
-        if callback is not None:
-            self._told.put(callback)
+                self._callbacks.tell(partial(self.election.on_new_leader, holder))
 
     def _until(self) -> float | None:
         state = self._state

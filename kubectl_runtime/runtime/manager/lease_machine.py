@@ -117,6 +117,14 @@ class Rules:
     def of(cls, election: LeaderElection, identity: str) -> Rules:
         return cls(identity, int(seconds(election.lease)), seconds(election.renew_deadline), seconds(election.retry))
 
+    def request_timeout(self, state: LeaseState | None, at: float) -> float:
+        """Seconds for a request. controller-runtime's: half the renew deadline, so that a second attempt fits in; never
+        past a deadline."""
+        longest = max(1.0, self.renew_deadline / 2)
+        if state is None or state.phase not in (Phase.LEADING, Phase.RELEASING):
+            return longest
+        return max(0.0, min(longest, state.deadline - at))
+
 
 def step(rules: Rules, state: LeaseState, happened: Input, now: Now) -> tuple[LeaseState, Action]:
     """The next state, and what to do in it. A request that is to be made counts as begun `now`.

@@ -26,9 +26,12 @@ from kubectl_runtime.runtime.manager.elector import LeaderLock, elect
 from kubectl_runtime.runtime.manager.given_checks import Checks
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.manager.manager_running import RunningManager
+from kubectl_runtime.runtime.manager.manager_view import ManagerView
 from kubectl_runtime.runtime.manager.members import ControllerMember, Member, RunnableMember
 from kubectl_runtime.runtime.manager.servers import Server, servers_for
-from kubectl_runtime.runtime.manager_defaults import SERVE, current_defaults
+from kubectl_runtime.runtime.manager_defaults import DEBUG, SERVE, current_defaults
+from kubectl_runtime.runtime.observe.debug_page import DebugPage
+from kubectl_runtime.runtime.observe.health_server import expect_none
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles
 from kubectl_runtime.runtime.sharding.sharding import Sharding
@@ -45,22 +48,27 @@ class Manager:
     """
 
     def __init__(self, client: Client, *, leader: LeaderElection | None = None,
-                 sharding: Sharding | None = None, serve: str | None = SERVE, grace: Duration = 25) -> None:
+                 sharding: Sharding | None = None, serve: str | None = SERVE, debug: DebugPage | None = DEBUG,
+                 grace: Duration = 25) -> None:
         """`client`: for the Leases, and for what is added; it is not closed. `leader`: which Lease decides when work
         begins; None: at once. `sharding`: its controllers share their objects with those of other replicas. `serve`:
         `HOST:PORT` for `/healthz`, `/readyz` and, where the client was made with `observer=Metrics()`, `/metrics`; None
-        serves nothing. `grace`: seconds for the whole end, less than the 30 s that a Pod has. Raises RequestError for
-        what makes no sense.
+        serves nothing. `debug`: who may look at `/debug` there, and how closely; the default is this host only, None
+        nobody. `grace`: seconds for the whole end, less than the 30 s that a Pod has. Raises RequestError for what
+        makes no sense.
         """
         if not hasattr(client, "with_layer"):
             raise RequestError(f"a Manager takes a Client, not {type(client).__name__}")
         defaults = current_defaults.get()
-        leader, serve = defaults.for_leader(leader), defaults.for_serve(serve)
+        leader, serve, debug = defaults.for_leader(leader), defaults.for_serve(serve), defaults.for_debug(debug)
         if leader is not None and not isinstance(leader, LeaderElection):
             raise RequestError(f'leader={leader!r} is no LeaderElection: LeaderElection("my-operator")')
         if sharding is not None and not isinstance(sharding, Sharding):
             raise RequestError(f'sharding={sharding!r} is no Sharding: Sharding("my-operator", shards=16)')
+        if debug is not None and not isinstance(debug, DebugPage):
+            raise RequestError(f"debug={debug!r} is no DebugPage: DebugPage(remote=True), or None for no page")
         self._client = client
+        self._debug = debug
         self._address = None if serve is None else ListenAddress.parse(serve)
         self._grace = seconds(grace)
         if not self._grace >= 0:
@@ -70,6 +78,7 @@ class Manager:
         self._sharding = sharding
         self._running = RunningManager(client, self._lock, sharding, self._grace, self._checks)
         self._members: dict[str, Member] = {}
+        self._bound: list[BoundController[Any]] = []
         self._servers: list[Server] = []
         self._started = False
         self._change = threading.Lock()
@@ -80,9 +89,19 @@ class Manager:
         return None if self._lock is None else self._lock.election
 
     @property
+    def sharding(self) -> Sharding | None:
+        """How its replicas share the objects; None if they do not."""
+        return self._sharding
+
+    @property
     def serve(self) -> str | None:
         """Where it serves health and metrics, as `HOST:PORT`; None for nowhere."""
         return None if self._address is None else str(self._address)
+
+    @property
+    def debug(self) -> DebugPage | None:
+        """Who may look at `/debug`, and what is shown; None for no page."""
+        return self._debug
 
     @overload
     def add(self, controller: BoundController[Any], *, needs_leader: bool = True,
@@ -131,6 +150,7 @@ class Manager:
         lock = self._lock if needs_leader and part is None else None
         self._add(ControllerMember(bound.controller.plan(), reconcile, policy, bound.context, lock=lock, part=part,
                                    grace=self._grace, failed=self._running.fail))
+        self._bound.append(bound)
         return self
 
     def add_runnable(self, fn: Callable[[StopToken], object], name: str, *, needs_leader: bool = True) -> Manager:
@@ -152,16 +172,30 @@ class Manager:
         return self
 
     def add_server(self, server: Server) -> Manager:
-        """Have `server` started before everything else, after those that were added before it, and stopped last. Raises
-        RequestError after the start."""
+        """Have `server`, a WebhookServer say, started before everything else, after those that were added before it,
+        and stopped last. One that has `why_not_ready`, as that has, is asked whenever readiness is. Raises RequestError
+        after the start, and for a second server of the same name."""
         if self._started:
             raise RequestError(f"{server.name} comes too late: servers start before everything else")
+        if hasattr(server, "why_not_ready"):
+            asked: Any = server
+            self._checks.add(server.name, lambda: expect_none(asked.why_not_ready))
         self._servers.append(server)
         return self
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """Those that were added, in this order."""
+        return tuple(self._servers)
 
     def plans(self) -> list[Plan]:
         """What the controllers that were added watch and do, in the order they were added."""
         return [member.plan for member in self._members.values() if isinstance(member, ControllerMember)]
+
+    def controllers(self) -> list[BoundController[Any]]:
+        """The controllers that were added, with their reconcilers, in that order. For simulations, which have neither
+        an election nor shards."""
+        return [*self._bound]
 
     def run(self) -> None:
         """Start, and block until the end: a signal (in the main thread), a failure, the loss of the Lease, or a
@@ -187,15 +221,18 @@ class Manager:
                 raise RequestError("this manager was started already; make a new one")
             self._started = True
             members = list(self._members.values())
-        own = () if self._address is None else servers_for(self._address, self._running, self._why_not_alive,
-                                                                  self._client.observer)
+        own = () if self._address is None else servers_for(
+            self._address, self._running, self._why_not_alive, self._client.observer, self._debug,
+            ManagerView(self._running, self._lock, self._current_members, sharded=self._sharding is not None))
         self._running.launch([*own, *self._servers], members, foreground=foreground)
         return self._running
 
     def _why_not_alive(self) -> str:
+        return "; ".join(reason for member in self._current_members() if (reason := member.why_not_alive()))
+
+    def _current_members(self) -> list[Member]:
         with self._change:
-            members = list(self._members.values())
-        return "; ".join(reason for member in members if (reason := member.why_not_alive()))
+            return list(self._members.values())
 
     def _add(self, member: Member) -> None:
         with self._change:

@@ -9,6 +9,7 @@ import threading
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import KubeError
+from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.usercode import described, guarded_logger
 
@@ -28,6 +29,17 @@ class ManagerEnd:
         self._clock = clock
         self._lock = threading.Lock()
         self._deadline: float | None = None
+        self.is_awaited = False
+        """The manager runs, and so it will have an end."""
+        self.is_elsewhere = False
+        """This is the child of a fork: the manager is its parent's, and nothing of it runs here."""
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """In the child of a fork: say so, to who asks. A manager that was not started can be started there."""
+        if self.is_awaited:
+            self._lock, self.is_elsewhere, self.token = threading.Lock(), True, StopToken(clock=self._clock)
+            self.token.set("it runs in the process that this one was forked from")
 
     def begin(self, reason: str, grace: float) -> None:
         """Begin the end, which has `grace` seconds."""

@@ -19,7 +19,6 @@ may lead soon: runs are told at once to end (`ctx.stop`), and what still runs 2 
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -73,7 +72,6 @@ class RunningManager:
         self.part = Partaking(client, sharding, grace, failed=partial(self.fail, "the sharding"))
         self._signals = ShutdownSignals()
         self._threads: list[threading.Thread] = []
-        self._process = os.getpid()
         self._ended = StopToken(clock=client.clock)
         self._ending = False
         self._left: list[StillRunning] = []
@@ -88,10 +86,10 @@ class RunningManager:
     @property
     def why_not_ready(self) -> str:
         """What is missing, for people; empty when it is ready. Blocks as the checks that were added do."""
+        if self.phase not in (Phase.STANDING_BY, Phase.LEADING):
+            return f"the manager is {self.phase}" + (f": {self.reason}" if self.reason else "")
         with self._change:
-            phase, members = self._phase, list(self._members)
-        if phase not in (Phase.STANDING_BY, Phase.LEADING):
-            return f"the manager is {phase}" + (f": {self.reason}" if self.reason else "")
+            members = list(self._members)
         reasons = [reason for member in members if (reason := member.why_not_ready())]
         reasons += [f"check {name}: {reason}" for name, reason in self.failing_checks().items()]
         return "; ".join(reasons)
@@ -107,12 +105,12 @@ class RunningManager:
 
     @property
     def phase(self) -> Phase:
-        return self._phase
+        return Phase.STOPPED if self._end.is_elsewhere else self._phase
 
     @property
     def is_leader(self) -> bool:
         """Whether what needs the leadership may work at this moment: always, without an election."""
-        return self._phase is Phase.LEADING and self._candidacy.is_leader
+        return self.phase is Phase.LEADING and self._candidacy.is_leader
 
     @property
     def shards(self) -> frozenset[int]:
@@ -135,6 +133,7 @@ class RunningManager:
 
         Blocks until the servers listen. Raises what one of them raises, when what was started has stopped again.
         """
+        self._end.is_awaited = True
         if foreground and threading.current_thread() is threading.main_thread():
             self._signals.install()
         try:
@@ -160,8 +159,8 @@ class RunningManager:
 
     def add(self, member: Member) -> None:
         """Start `member`, too. Raises RequestError when the end has begun."""
-        if not self._admitted(member):
-            raise RequestError(f"{member.name} cannot be added: the manager is {self._phase}")
+        if self._end.is_elsewhere or not self._admitted(member):
+            raise RequestError(f"{member.name} cannot be added: the manager is {self.phase}")
         self._begin(member)
 
     def _admitted(self, member: Member) -> bool:
@@ -199,7 +198,7 @@ class RunningManager:
         Blocks until everything has ended or the time is over. Later calls return the same. From a thread of one of its
         members it only begins the stop, as no thread can wait for itself. Does nothing in the child of a fork.
         """
-        if os.getpid() != self._process:
+        if self._end.is_elsewhere:
             return []
         self._begin_stop("stop() was called", self._grace if timeout is None else seconds(timeout))
         me = threading.current_thread()
@@ -294,6 +293,6 @@ class RunningManager:
 
     def _at_exit(self) -> None:
         """The program ends and nobody called `stop`."""
-        if os.getpid() == self._process:
+        if not self._end.is_elsewhere:
             self._begin_stop("the program ends", self._grace)
             self._finish()

@@ -101,6 +101,11 @@ class ControllerMember:
         self._running: Running[Any] | None = None
         self._launched = threading.Event()
 
+    @property
+    def running(self) -> Running[Any] | None:
+        """Since its start."""
+        return self._running
+
     def start(self) -> None:
         try:
             running = self._running = self._make()

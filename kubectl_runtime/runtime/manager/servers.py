@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from kubectl_runtime.core.base.observer import Observer, parts_of
+from kubectl_runtime.runtime.observe.debug_page import DebugPage
+from kubectl_runtime.runtime.observe.debug_snapshot import Debugged
 from kubectl_runtime.runtime.observe.health_server import HealthServer, expect_none
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.usercode import described, guarded_logger
@@ -28,8 +30,8 @@ class Server(Protocol):
         """For logs."""
 
     def start(self) -> None:
-        """Listen, in threads of its own. Returns when it does; what it raises (the port is taken, say) ends the
-        manager's start."""
+        """Listen, in threads of its own, and log where. Returns when it does; what it raises (the port is taken, say)
+        ends the manager's start."""
 
     def stop(self, timeout: float) -> None:
         """Listen no more; blocks until its threads have ended, at most `timeout` seconds. What it raises is logged."""
@@ -64,7 +66,6 @@ class ServerGroup:
                 self.stop(lambda: 0.0)
                 raise
             self._started.append(server)
-            log.info("manager: %s listens", server.name)
 
     def stop(self, time_left: Callable[[], float]) -> None:
         """Stop each in the time that is left then, `LEAST` seconds at least."""
@@ -76,10 +77,10 @@ class ServerGroup:
                 log.error("manager: %s did not stop well: %s", server.name, described(error), exc_info=error)
 
 
-def servers_for(address: ListenAddress, health: Health, why_not_alive: Callable[[], str], observer: Observer
-                ) -> Sequence[Server]:
-    """The servers that `Manager(serve=...)` stands for: `/healthz`, `/readyz`, and `/metrics` of the Metrics in
-    `observer`. `why_not_alive` says what only a new process can heal; it does not block.
+def servers_for(address: ListenAddress, health: Health, why_not_alive: Callable[[], str], observer: Observer,
+                debug: DebugPage | None, debugged: Debugged) -> Sequence[Server]:
+    """The servers that `Manager(serve=...)` stands for: `/healthz`, `/readyz`, `/metrics` of the Metrics in `observer`,
+    and `/debug` as `debug` says. `why_not_alive` says what only a new process can heal; it does not block.
 
     Called once, at the manager's start, before it starts them. The only place that joins the two.
     """
@@ -87,6 +88,6 @@ def servers_for(address: ListenAddress, health: Health, why_not_alive: Callable[
     module = sys.modules.get("kubectl_runtime.runtime.observe.metrics")
     metrics = None if module is None else next(
         (part for part in parts_of(observer) if isinstance(part, module.Metrics)), None)
-    return [HealthServer((address.host, address.port), metrics=metrics,
+    return [HealthServer((address.host, address.port), metrics=metrics, debug=debug, debugged=debugged,
                          checks={"manager": lambda: expect_none(health.why_not_ready)},
                          live_checks={"manager": lambda: expect_none(why_not_alive())})]

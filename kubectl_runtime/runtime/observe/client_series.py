@@ -47,10 +47,10 @@ class ClientSeries:
         with self.lock:
             self._counts[family][labels] = to
 
-    def attempted(self, host: str, method: str, code: int, seconds: float) -> None:
+    def attempted(self, host: str, method: str, code: int, seconds: float, trace_id: str = "") -> None:
         with self.lock:
             self._counts[REQUESTS][code_of(code), method, host] += 1
-            self._durations[method, host].add(seconds)
+            self._durations[method, host].add(seconds, trace_id)
 
     def values(self) -> Iterator[tuple[Family, Row]]:
         with self.lock:

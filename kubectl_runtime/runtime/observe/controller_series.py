@@ -111,13 +111,14 @@ class ControllerSeries:
             if now >= self.depth_at:
                 self.depth, self.depth_at = depth, now
 
-    def run_ended(self, key: Key, result: RunResult, seconds: float, error: BaseException | None) -> None:
+    def run_ended(self, key: Key, result: RunResult, seconds: float, error: BaseException | None,
+                  trace_id: str = "") -> None:
         with self.lock:
             self.running.pop(key, None)
             if result is _SKIPPED:
                 self.skipped += 1
                 return
-            self.took.add(seconds)
+            self.took.add(seconds, trace_id)
             self.results[_COUNTED_AS[result]] += 1
             if result is _REQUEUE_AFTER:
                 self.adds += 1

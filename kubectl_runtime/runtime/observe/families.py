@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, Exemplar, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from kubectl_runtime.runtime.observe.histogram import Histogram
 
@@ -39,7 +39,7 @@ class Family:
             histogram = HistogramMetricFamily(self.name, self.help, labels=self.labels)
             for labels, value in rows:
                 assert isinstance(value, Histogram)
-                histogram.add_metric(labels, value.buckets(self.bounds), value.total)
+                histogram.add_metric(labels, [_bucket(*bucket) for bucket in value.buckets(self.bounds)], value.total)
             return histogram
         make = CounterMetricFamily if self.kind is Kind.COUNTER else GaugeMetricFamily
         family = make(self.name, self.help, labels=self.labels)
@@ -47,6 +47,12 @@ class Family:
             assert not isinstance(value, Histogram)
             family.add_metric(labels, value)
         return family
+
+
+def _bucket(bound: str, count: float, example: tuple[str, float] | None
+            ) -> tuple[str, float] | tuple[str, float, Exemplar]:
+    """As `add_metric` takes it. Exemplars are written where a scraper asks for OpenMetrics."""
+    return (bound, count) if example is None else (bound, count, Exemplar({"trace_id": example[0]}, example[1]))
 
 
 def counter(name: str, labels: str, text: str) -> Family:

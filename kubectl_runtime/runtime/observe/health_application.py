@@ -1,4 +1,5 @@
-"""`HealthApplication`: `/healthz`, `/readyz` and `/metrics` as one WSGI application, in the words of Kubernetes.
+"""`HealthApplication`: `/healthz`, `/readyz`, `/metrics` and `/debug` as one WSGI application, in the words of
+Kubernetes.
 
     GET /healthz                200 "ok"; 500 and a line for each check, if one of them fails
     GET /healthz?verbose        a line for each check in any case: `[+]ping ok`, `[-]name failed: reason withheld`
@@ -6,6 +7,7 @@
     GET /healthz/NAME           this one alone; 404 when there is none
     GET /readyz...              the same with the checks of readiness
     GET /metrics                prometheus-client's own application; 404 without metrics
+    GET /debug...               see `DebugPage`; 404 without one
     HEAD                        the same without the body
     anything else               405, or 404
 
@@ -17,6 +19,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qs
 
+from kubectl_runtime.runtime.observe.debug_application import DebugApplication
 from kubectl_runtime.runtime.observe.health_checks import HealthChecks
 from kubectl_runtime.runtime.usercode import described, guarded_logger, pass_interrupt
 
@@ -38,9 +41,11 @@ class Scraped(Protocol):
 class HealthApplication:
     """See the module. Safe to use from any thread."""
 
-    def __init__(self, live: HealthChecks, ready: HealthChecks, metrics: Scraped | None = None) -> None:
+    def __init__(self, live: HealthChecks, ready: HealthChecks, metrics: Scraped | None = None,
+                 debug: DebugApplication | None = None) -> None:
         self._checks = {"healthz": live, "readyz": ready}
         self._metrics = None if metrics is None else metrics.application()
+        self._debug = debug
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         try:
@@ -60,6 +65,8 @@ class HealthApplication:
             return status, [*headers, ("Allow", "GET, HEAD")], body
         if first == "metrics" and not rest and self._metrics is not None:
             return _of(self._metrics, environ)
+        if first == "debug" and self._debug is not None and (found := self._debug.answer(rest, environ)) is not None:
+            return found
         checks = self._checks.get(first)
         if checks is None:
             return _text(NOT_FOUND, "there are /healthz, /readyz and /metrics here\n")

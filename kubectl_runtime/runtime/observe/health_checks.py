@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.runtime.usercode import described, guarded_logger, pass_interrupt
@@ -22,6 +22,19 @@ Check = Callable[[], object]
 
 PATIENCE = 1.0
 """Seconds that a request waits for another one that asks the same check: one that never returns holds one thread."""
+
+
+class Watched(Protocol):
+    """A running controller, or anything else that can say how it is."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def why_not_ready(self) -> str: ...
+
+    @property
+    def why_not_alive(self) -> str: ...
 
 
 class CheckResult(NamedTuple):

@@ -1,6 +1,6 @@
-"""`HealthServer`: `/healthz`, `/readyz` and `/metrics` over HTTP, from a small server of a program's own.
+"""`HealthServer`: `/healthz`, `/readyz`, `/metrics` and `/debug` over HTTP, from a small server of a program's own.
 
-    with HealthServer(":8080", metrics=metrics) as server:
+    with HealthServer(":8080", metrics=metrics, debug=DebugPage()) as server:
         server.watch(running)                       # a controller; a Manager does all this by itself
         server.add_check("database", database.ping)
 
@@ -8,6 +8,7 @@
                kubelet does when this fails
     /readyz    is it ready? `watch` and `add_check` add to it
     /metrics   see `Metrics`
+    /debug     with `debug=DebugPage()`: what the controllers do at this moment. `watch` adds to it
 
 What is answered is in `HealthApplication`, how in `WsgiListener`: who is slow is cut after `limit` seconds. There is no
 encryption and no authentication, as with the kubelet's probes; nothing secret is shown, but with `":8080"` everybody
@@ -20,14 +21,17 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Protocol
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.runtime.controller.running import Running
+from kubectl_runtime.runtime.observe.debug_application import DebugApplication
+from kubectl_runtime.runtime.observe.debug_page import DebugPage
+from kubectl_runtime.runtime.observe.debug_snapshot import Debugged, Inspected
 from kubectl_runtime.runtime.observe.health_application import HealthApplication, Scraped
-from kubectl_runtime.runtime.observe.health_checks import Check, HealthChecks, Unhealthy
+from kubectl_runtime.runtime.observe.health_checks import Check, HealthChecks, Unhealthy, Watched
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.observe.wsgi_listener import WsgiListener
 from kubectl_runtime.runtime.usercode import guarded_logger
@@ -35,34 +39,27 @@ from kubectl_runtime.runtime.usercode import guarded_logger
 log = guarded_logger(__name__)
 
 
-class Watched(Protocol):
-    """A running controller, or anything else that can say how it is."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def why_not_ready(self) -> str: ...
-
-    @property
-    def why_not_alive(self) -> str: ...
-
-
 class HealthServer:
     """See the module. Safe to use from any thread. As a context manager it listens within the block."""
 
     def __init__(self, address: str | tuple[str, int], *, metrics: Scraped | None = None,
                  checks: Mapping[str, Check] | None = None, live_checks: Mapping[str, Check] | None = None,
-                 limit: Duration = 10) -> None:
+                 debug: DebugPage | None = None, debugged: Debugged | None = None, limit: Duration = 10) -> None:
         """`address` is `":8080"`, `"127.0.0.1:8080"`, `"[::1]:8080"`, or host and port; port 0 is a free one. `checks`
         say whether it is ready, `live_checks` whether it is alive: functions that return False or raise if not, by
-        name. `limit`: how long a client may take for everything; the default is a scrape's own timeout in Prometheus.
-        Raises RequestError for an address, a name or a function that is none. Listens only after `start`.
+        name. `debug`: whether there is a page at `/debug`, and for whom; `debugged`: what it is about, if not what
+        `watch` is told. `limit`: how long a client may take for everything; the default is a scrape's own timeout in
+        Prometheus. Raises RequestError for an address, a name or a function that is none. Listens only after `start`.
         """
         self._address = ListenAddress.parse(address) if isinstance(address, str) else ListenAddress(*address)
         self._limit = seconds(limit)
         self._live, self._ready = HealthChecks("healthz", live_checks), HealthChecks("readyz", checks)
-        self.application = HealthApplication(self._live, self._ready, metrics)
+        if debug is not None and not isinstance(debug, DebugPage):
+            raise RequestError(f"debug={debug!r} is no DebugPage: DebugPage(), or None for no page")
+        self._watched = _Controllers()
+        self.application = HealthApplication(
+            self._live, self._ready, metrics,
+            None if debug is None else DebugApplication(debug, self._watched if debugged is None else debugged))
         """What it serves, for a web server that the program has already."""
         self._change = threading.Lock()
         self._stopping = threading.Event()
@@ -95,6 +92,8 @@ class HealthServer:
         name = running.name.replace("/", "-")
         self._ready.add(name, lambda: expect_none(running.why_not_ready))
         self._live.add(name, lambda: expect_none(running.why_not_alive))
+        if isinstance(running, Running):
+            self._watched.running.append(running)
 
     def start(self) -> None:
         """Listen, and return. Raises OSError when the address is taken or not this host's; RequestError the second
@@ -151,6 +150,19 @@ class HealthServer:
                     return
                 log.error("%s: %s", self.name, error, exc_info=error)
                 self._stopping.wait(0.1)
+
+
+class _Controllers:
+    """What a page is about without a manager."""
+
+    def __init__(self) -> None:
+        self.running: list[Inspected] = []
+
+    def controllers(self) -> Sequence[Inspected]:
+        return [*self.running]
+
+    def manager(self) -> None:
+        """There is none."""
 
 
 def expect_none(reason: str) -> None:

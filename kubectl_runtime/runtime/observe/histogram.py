@@ -29,18 +29,29 @@ BACKOFF = (.01, .1, 1, 10, 60, 300, 1000)
 class Histogram:
     """`bounds` are upper ones, inclusive, in rising order; what is above them all counts as well."""
 
-    __slots__ = ("bounds", "counts", "total")
+    __slots__ = ("bounds", "counts", "examples", "total")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
+        self.examples: dict[int, tuple[str, float]] = {}
+        """By bucket: the trace of the last value there that has one, and the value."""
 
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
+    def add(self, value: float, trace_id: str = "") -> None:
+        """`trace_id`: of the trace that the value belongs to, if it can be looked up."""
+        place = bisect_left(self.bounds, value)
+        self.counts[place] += 1
         self.total += value
+        if trace_id:
+            self.examples[place] = trace_id, value
 
-    def buckets(self, bounds: tuple[float, ...]) -> list[tuple[str, float]]:
-        """Bound and cumulative count, as `HistogramMetricFamily.add_metric` takes them, of these of the bounds."""
+    def buckets(self, bounds: tuple[float, ...]) -> list[tuple[str, float, tuple[str, float] | None]]:
+        """Upper bound, cumulative count, and trace and value of an example, if there is one, of these of the bounds."""
         counts = dict(zip((*self.bounds, inf), accumulate(self.counts), strict=True))
-        return [("+Inf" if bound == inf else str(float(bound)), float(counts[bound])) for bound in (*bounds, inf)]
+        examples: dict[float, tuple[str, float]] = {}
+        for example in self.examples.values():
+            shown = bisect_left(bounds, example[1])
+            examples[bounds[shown] if shown < len(bounds) else inf] = example
+        return [("+Inf" if bound == inf else str(float(bound)), float(counts[bound]), examples.get(bound))
+                for bound in (*bounds, inf)]

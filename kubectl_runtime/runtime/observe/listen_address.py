@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from dataclasses import dataclass
 
@@ -52,7 +53,9 @@ class ListenAddress:
                         raise
             return socket.create_server(("", self.port), backlog=BACKLOG)  # IPv6 is turned off
         except OSError as error:
-            raise OSError(error.errno, f"cannot listen at {self}: {error.strerror or error}") from error
+            # Not its own text, which has the address, too; the system has none for a name that has no address.
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
+            raise OSError(error.errno, f"cannot listen at {self}: {why}") from error
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -15,6 +15,9 @@ Dashboards made for controllers in Go work as they are; `dashboard()` has one wi
 the name of an object, so the number of series does not grow with a cluster. What happens is counted under one short
 lock a controller or watch; everything else is left to the scrape, which shows each of them as it was at one moment.
 
+Where runs are traced (see `Tracing`), the durations of runs and requests have exemplars: traces of such a value, for
+scrapers that ask for OpenMetrics.
+
 With prometheus-client's multi-process mode (PROMETHEUS_MULTIPROC_DIR) each process shows only its own series.
 """
 from __future__ import annotations
@@ -33,6 +36,7 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import Observer, RunResult
+from kubectl_runtime.runtime.logs import this_trace
 from kubectl_runtime.runtime.observe import client_series, controller_series, watch_series
 from kubectl_runtime.runtime.observe.client_series import METHODS, ClientSeries, code_of
 from kubectl_runtime.runtime.observe.controller_series import ControllerSeries
@@ -125,7 +129,8 @@ class Metrics(Observer):
 
     def run_ended(self, controller: str, key: Key, result: RunResult, seconds: float,
                   error: BaseException | None) -> None:
-        (self._controllers.get(controller) or self._controller(controller)).run_ended(key, result, seconds, error)
+        (self._controllers.get(controller) or self._controller(controller)).run_ended(
+            key, result, seconds, error, _trace_id((controller, key)))
 
     def watch_phase_changed(self, watch: str, phase: str, now: float) -> None:
         self._watch(watch).phase_changed(phase, now)
@@ -144,7 +149,7 @@ class Metrics(Observer):
 
     def request_attempted(self, host: str, method: str, verb: str, resource: str,  # noqa: ARG002
                           code: int, seconds: float) -> None:
-        self._clients.attempted(host, method, code, seconds)
+        self._clients.attempted(host, method, code, seconds, _trace_id())
 
     def request_retried(self, host: str, verb: str, resource: str, code: int,  # noqa: ARG002
                         attempt: int, delay: float) -> None:  # noqa: ARG002
@@ -182,6 +187,15 @@ class Metrics(Observer):
             with self._change:
                 found = self._watches.setdefault(name, WatchSeries(self._clock.monotonic()))
         return found
+
+
+def _trace_id(ended: tuple[str, Key] | None = None) -> str:
+    """Of the trace of this thread's run, if it has one that is kept. `ended`: the run that ends at this moment; whoever
+    traces it may have been told so before."""
+    trace = this_trace.get()
+    if trace is None or not trace.sampled:
+        return ""
+    return trace.trace_id if (not trace.over if ended is None else trace.run == ended) else ""
 
 
 def dashboard() -> str:

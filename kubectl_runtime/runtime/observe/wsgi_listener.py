@@ -73,8 +73,8 @@ class WsgiListener(ThreadingMixIn, WSGIServer):
                 self._open[request] = float("inf")
         for request in slow:
             log.debug("%s: a client was too slow", self._name)
-            with contextlib.suppress(OSError):
-                request.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):  # that of TLS would take the connection apart under its reader
+                socket.socket.shutdown(request, socket.SHUT_RDWR)
 
     def get_request(self) -> tuple[Any, Any]:
         try:

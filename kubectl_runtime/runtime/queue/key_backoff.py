@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Generic, TypeVar
 
 import msgspec
@@ -101,6 +102,10 @@ class Failures(Generic[K]):
     def keys(self) -> Iterable[K]:
         """Those that fail."""
         return self._states
+
+    def first(self, most: int) -> list[tuple[K, FailureState]]:
+        """Up to `most` of them, those that have failed longest."""
+        return list(islice(self._states.items(), most))
 
     def get(self, key: K) -> FailureState | None:
         return self._states.get(key)

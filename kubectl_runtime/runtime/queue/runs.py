@@ -84,7 +84,7 @@ _NO_WRITES = RunWrites()
 class Run:
     """A key that runs now. The queue makes it; while it runs, it belongs to the running thread."""
 
-    __slots__ = ("bulk", "causes", "depth", "failures", "forgotten", "in_a_row", "key", "known", "request",
+    __slots__ = ("_begun", "bulk", "causes", "depth", "failures", "forgotten", "in_a_row", "key", "known", "request",
                  "restarted", "retry", "started", "stop", "strangers", "subject", "thread_id", "told", "waited",
                  "waits_beyond", "writes")
 
@@ -115,6 +115,7 @@ class Run:
         self.stop: StopToken | None = None
         """Where it has a time of its own: set when that is up, or with the shutdown."""
         self.writes = _NO_WRITES
+        self._begun: tuple[Key | None, Record | None] | None = None
         self.known: Known = _nothing
         self.restarted = False
         """The object is not what failed: the count began anew."""
@@ -141,10 +142,18 @@ class Run:
         """How often the runs just before this one ended like that."""
         return self.in_a_row[1] if self.in_a_row is not None and self.in_a_row[0] is streak else 0
 
+    def begins_write(self, ref: ObjectRef | None) -> None:
+        """A write of the object `ref` (None: of a new one) is going to be sent: what is stored now is what it changes.
+        When it is answered, the watch may have stored its outcome already."""
+        self._begun = (None, None) if ref is None else (ref.key, self.known(ref))
+
     def wrote(self, write: Write) -> None:
+        """The server answered a write of this run."""
         if self.writes is _NO_WRITES:  # most runs write nothing, so that costs them nothing
             self.writes = RunWrites()
-        self.writes.add(write, self.known(write.ref))
+        begun, self._begun = self._begun, None
+        known = begun is not None and begun[0] in (None, write.ref.key)
+        self.writes.add(write, begun[1] if known and begun is not None else self.known(write.ref))
         record, subject = write.record, self.subject
         if record is not None and subject is not None and record.uid == subject.uid:
             self.subject = Subject(record.uid, record.head.generation)
@@ -171,6 +180,13 @@ def enter_run(run: Run | None, known: Known = _nothing) -> None:
 def is_in_run() -> bool:
     """Whether this thread works for a run."""
     return _this_thread.run is not None
+
+
+def begin_write(ref: ObjectRef | None) -> None:
+    """For `WriteObservers.begun`: this thread is going to write."""
+    run = _this_thread.run
+    if run is not None:
+        run.begins_write(ref)
 
 
 def record_write(write: Write) -> None:

@@ -34,6 +34,8 @@ from typing import Generic, TypeVar
 
 from kubectl_runtime.runtime.queue.lane import FEW, Lane
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
+from kubectl_runtime.runtime.queue.scheduled_entry import BRAKED, GONE, HELD, READY, WAITING, Entry
+from kubectl_runtime.runtime.queue.soonest import soonest
 
 K = TypeVar("K", bound=Hashable)
 M = TypeVar("M")
@@ -44,31 +46,8 @@ MAX_DELAY = 180 * 24 * 3600.0
 MAX_WAIT_FACTOR = 10
 """The default maximum wait of a debounced key, in debounces."""
 
-
 BULK_TURN = 8
 """Of so many runs one is of the bulk class, however many fresh keys are due."""
-
-
-class Entry(Generic[K, M]):
-    """A key that is to run: its message (the request that decided the time), when, and of which class.
-
-    Private to the scheduler until popped.
-    """
-
-    __slots__ = ("at", "bulk", "key", "limit", "message", "place", "retry")
-
-    def __init__(self, key: K, message: M, at: float, limit: float, bulk: bool, retry: bool) -> None:
-        self.key = key
-        self.message = message
-        self.at = at
-        self.limit = limit
-        self.bulk = bulk
-        self.retry = retry
-        """Nothing but a failure asked for this run."""
-        self.place = WAITING
-
-
-WAITING, BRAKED, READY, HELD, GONE = range(5)
 
 
 class Scheduler(Generic[K, M]):
@@ -90,6 +69,8 @@ class Scheduler(Generic[K, M]):
         self._braked: Lane[Entry[K, M]] = Lane(lambda entry: entry.place == BRAKED)
         self._fresh_in_a_row = 0
         self._order = count()
+        self.waiting_retries = 0
+        """How many of those that wait for their time are retries."""
 
     def __len__(self) -> int:
         """How many keys have an entry."""
@@ -112,10 +93,21 @@ class Scheduler(Generic[K, M]):
         entry = self._entries.get(key)
         return None if entry is None else entry.message
 
+    def entry(self, key: K) -> Entry[K, M] | None:
+        """`key`'s entry, to look at; None when nothing is scheduled for it."""
+        return self._entries.get(key)
+
     @property
     def held_back(self) -> int:
         """How many retries are due and wait for the brake."""
         return len(self._braked)
+
+    def first(self, most: int) -> tuple[list[Entry[K, M]], list[Entry[K, M]]]:
+        """Up to `most` that are ready, fresh ones first; up to `most` that wait and are no retries (see `soonest`)."""
+        fresh = self._fresh.first(most)
+        waiting = soonest(self._heap, most,
+                          lambda at, entry: entry.place == WAITING and entry.at == at and not entry.retry)
+        return fresh + self._bulk.first(most - len(fresh)), waiting
 
     def trigger(self, key: K, message: M, now: float, *, bulk: bool = False) -> None:
         """Something changed: run `key` now, or after the debounce."""
@@ -189,7 +181,9 @@ class Scheduler(Generic[K, M]):
         if entry is None:
             return False
         place, entry.place = entry.place, GONE
-        if place == READY:
+        if place == WAITING:
+            self.waiting_retries -= entry.retry
+        elif place == READY:
             self._lane_of(entry).leave()
         elif place == BRAKED:
             self._braked.leave()
@@ -201,6 +195,7 @@ class Scheduler(Generic[K, M]):
         dropped = len(self._entries)
         self._entries.clear()
         self._heap.clear()
+        self.waiting_retries = 0
         for lane in (self._fresh, self._bulk, self._braked):
             lane.clear()
         return dropped
@@ -223,10 +218,12 @@ class Scheduler(Generic[K, M]):
 
     def _insert(self, entry: Entry[K, M], now: float) -> None:
         self._entries[entry.key] = entry
+        self.waiting_retries += entry.retry and entry.at > now
         self._place(entry, now)
 
     def _join(self, entry: Entry[K, M], message: M, bulk: bool) -> None:
         """A request that is no retry came to an entry."""
+        self.waiting_retries -= entry.retry and entry.place == WAITING
         entry.retry = False
         if entry.bulk and not bulk:
             if entry.place == READY:
@@ -243,6 +240,7 @@ class Scheduler(Generic[K, M]):
         entry.message = message
         if at != entry.at:
             entry.at = at
+            self.waiting_retries -= entry.retry and at <= now
             self._place(entry, now)
             self._compact()
 
@@ -262,6 +260,7 @@ class Scheduler(Generic[K, M]):
         while heap and heap[0][0] <= now:
             at, _, entry = heapq.heappop(heap)
             if entry.place == WAITING and entry.at == at:
+                self.waiting_retries -= entry.retry
                 self._due(entry)
         if self._braked.items:
             self._admit(now)

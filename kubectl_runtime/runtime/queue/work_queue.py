@@ -38,6 +38,7 @@ from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.runtime.queue.echoes import Echoes
 from kubectl_runtime.runtime.queue.key_backoff import Failures, is_own
 from kubectl_runtime.runtime.queue.own_writes import Version
+from kubectl_runtime.runtime.queue.queue_look import QueueLook, looked_at
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
 from kubectl_runtime.runtime.queue.runs import MOST_STRANGERS, Outcome, Run, Streak
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
@@ -176,6 +177,10 @@ class WorkQueue:
     def next_due(self) -> float | None:
         """When the next key becomes due that is not yet; None when none waits."""
         return self._scheduler.next_due()
+
+    def look(self, now: float, most: int) -> QueueLook:
+        """What is in it, in numbers, and up to `most` keys of each state."""
+        return looked_at(now, most, self._scheduler, self._running, self._failures)
 
     def close(self) -> int:
         """Shutdown begins: no new runs. How many pending keys were dropped."""

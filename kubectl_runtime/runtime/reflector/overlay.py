@@ -17,7 +17,9 @@ An entry says of one key what a write was answered:
                                  new; a deletion stays while an older list still shows the object
 
 A written object that such a list lacks, or has under another uid, was deleted without anybody having seen it: `listed`
-names it, unless it was stored, so that the difference tells it as any other deletion.
+names it, unless it was stored, so that the difference tells it as any other deletion. A write that progress passes over
+without an event of the key, or of which such a list shows the state before, is not in the history that the watch sees:
+the server went back to a copy from before it. It is `unseen`: whoever made it has to hear that it is no more.
 
 Versions are compared as Kubernetes compares them since 1.35: digits only, of one kind on one server, as numbers. Of
 others nothing is concluded, and no entry is made that only a comparison could end. The answer to a deletion has no
@@ -78,6 +80,8 @@ class Overlay:
         """Writes that were heard of. Who begins a list remembers it, and says it when the list is complete."""
         self.shown = ""
         """The version up to which the watch has shown everything. Looked at only where something was written."""
+        self.unseen: list[Own] = []
+        """What was written and is undone; to be taken by the watch's thread."""
         self._due: list[tuple[int, Key]] = []
         """Versions of entries, smallest first; of some that are no more, too."""
         self._deleted: dict[str, str] = {}
@@ -182,6 +186,8 @@ class Overlay:
             if own is not None and not own.gone and number_of(own.version) == version:
                 del entries[key]
                 dropped = True
+                if own.last is not None and not own.live:
+                    self.unseen.append(own)
         if not entries:
             due.clear()
         return dropped
@@ -215,8 +221,11 @@ class Overlay:
                    if self._is_covered(own, new.get(key), version, mark)]
         for key, own in covered:
             del self.entries[key]
-            if key not in new:
+            item = new.get(key)
+            if item is None:
                 self._remember(own.uid, version)
+            elif own.last is not None and not own.live and _is_before(item, own):
+                self.unseen.append(own)
         for record in vanished:
             self._remember(record.uid, version)
         self.shown = version
@@ -251,6 +260,12 @@ def _inherit(own: Own, before: Own | None) -> None:
         own.last = own.last or before.last
     elif before.last is not None:
         own.predecessors = (*before.predecessors, before.last)
+
+
+def _is_before(item: Record, own: Own) -> bool:
+    """Whether a list from after the write shows the object as it was before it."""
+    known, listed = number_of(own.version), number_of(item.resource_version)
+    return item.uid == own.uid and (own.gone or (known is not None and listed is not None and listed < known))
 
 
 def _ends(own: Own, deleted: Record) -> bool:

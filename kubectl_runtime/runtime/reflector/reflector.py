@@ -22,6 +22,9 @@ its content is the same, and each makes an Apply. A Delete within a list, as a s
 out of the side buffer. An object without a name cannot be stored; it is logged and left out. After a defect another one
 takes its place, whose first list also makes up for what was written and not passed on (`untold`).
 
+A write of this process that the server has undone by going back to older data passes on a Delete, or an Apply of what
+is stored, once the versions have overtaken it.
+
 Records go in and out; `reflector` is the form for streams of readers. For one thread at a time.
 """
 from __future__ import annotations
@@ -32,6 +35,7 @@ from typing import Any, NamedTuple, TypeVar
 from kubectl_runtime.core.base.keys import Key, key_of
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.codec.sameness import same_content
+from kubectl_runtime.runtime.reflector.overlay import Own
 from kubectl_runtime.runtime.reflector.store_writer import Observers, StoreWriter
 from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.usercode import described, guarded_logger
@@ -200,6 +204,15 @@ class Reflector:
             self._pending, self._changes, self._gone = {}, [], []
         elif version:
             self._writer.progressed(version)
+        unseen, observers = self._writer.unseen()
+        if unseen:
+            done.append(Commit([*map(self._undone, unseen)], observers))
+
+    def _undone(self, own: Own) -> Event[Record]:
+        """The server went back to before this write: what has become of the object by that."""
+        assert own.last is not None
+        stored = self._writer.get(own.last.key)
+        return Apply(stored, own.last) if stored is not None and stored.uid == own.uid else Delete(own.last)
 
 
 def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,

@@ -24,6 +24,8 @@ class StoreState:
         self.lock = threading.RLock()
         self.condition = threading.Condition(self.lock)
         self.records: dict[Key, Record] = {}
+        self.bytes = 0
+        """Of JSON in `records`; declared fields have none."""
         self.ready = False
         self.ended: str | None = None
         self.watch_state: Callable[[], WatchState] | None = None

@@ -24,6 +24,7 @@ from kubectl_runtime.runtime.reflector.overlay import Own
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.reflector.store_state import StoreState
 from kubectl_runtime.runtime.watcher.readers import reader_of
+from kubectl_runtime.runtime.watcher.verifier import Held, Identity
 from kubectl_runtime.runtime.watcher.watch_state import WatchState
 
 K = TypeVar("K")
@@ -66,12 +67,17 @@ class StoreWriter(Generic[K]):
                 if state.indexes.epoch != epoch:
                     continue
                 problems = self._set_indexes(changes, values)
-                records = state.records
+                records, size = state.records, state.bytes
                 for key, record in changes.items():
+                    old = records.get(key)
+                    if old is not None:
+                        size -= len(old.raw)
                     if record is None:
                         records.pop(key, None)
                     else:
                         records[key] = record
+                        size += len(record.raw)
+                state.bytes = size
                 overlay, caught_up = state.overlay, False
                 if gone or overlay.entries:
                     caught_up = overlay.changed(changes, gone, version)
@@ -89,7 +95,7 @@ class StoreWriter(Generic[K]):
 
         `version` of the list; `mark`: what `mark()` said when its request began, None when the list may be older.
         """
-        state = self.state
+        state, size = self.state, sum(len(record.raw) for record in records.values())
         while True:
             epoch, values = self._index(changes)
             with state.condition:
@@ -99,7 +105,7 @@ class StoreWriter(Generic[K]):
                 lost = state.overlay.lost(records, old, version, mark)
                 vanished = (old[key] for key, record in changes.items() if record is None)
                 caught_up = state.overlay.listed(records, vanished, version, mark)
-                state.records, state.ready = records, True
+                state.records, state.bytes, state.ready = records, size, True
                 problems = self._set_indexes(changes, values)
                 callbacks, state.on_ready = state.on_ready, ()
                 state.condition.notify_all()
@@ -114,6 +120,28 @@ class StoreWriter(Generic[K]):
         with self.state.condition:
             caught_up = self.state.overlay.progressed(version)
         self._after((), caught_up)
+
+    def unseen(self) -> tuple[list[Own], Observers]:
+        """What this process wrote and the history that the watch sees does not have (see `Overlay`), each once; and who
+        has to be told of it. Only for the thread that writes."""
+        overlay = self.state.overlay
+        if not overlay.unseen:
+            return [], ()
+        with self.state.condition:
+            found, overlay.unseen = overlay.unseen, []
+            return found, self._observers
+
+    def held(self) -> dict[Key, Held]:
+        """Uid and version of every object, as stored and as readers see it."""
+        with self.state.condition:
+            records, entries = self.state.records, self.state.overlay.entries
+            stored: dict[Key, Identity] = {
+                key: (record.uid, record.resource_version) for key, record in records.items()}
+            held: dict[Key, Held] = {key: (identity, identity) for key, identity in stored.items()}
+            for key, own in entries.items():
+                if own.known:
+                    held[key] = stored.get(key), None if own.record is None else (own.uid, own.version)
+        return held
 
     # Writes of this process
 

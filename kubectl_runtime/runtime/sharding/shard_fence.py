@@ -41,8 +41,8 @@ _work: ContextVar[_Work | None] = ContextVar("kubectl_runtime_shard", default=No
 class ShardFence:
     """One replica's. Safe to use from any thread."""
 
-    def __init__(self, state: Callable[[], ShardState], identity: str, group: str) -> None:
-        """`state()`: what is known now. `identity` of this replica and `group`, `namespace/name`, are for errors."""
+    def __init__(self, state: Callable[[], ShardState], identity: Callable[[], str], group: str) -> None:
+        """`state()`: what is known now. `identity()` of this replica and `group`, `namespace/name`, are for errors."""
         self._state = state
         self._identity = identity
         self._group = group
@@ -70,5 +70,5 @@ class ShardFence:
     def _describe(self) -> str:
         work = _work.get()
         if work is not None and work.fence is self:
-            return f"shard {work.shard} of {self._group} is not, or no more, that of {self._identity}"
-        return f"{self._identity} has no Lease of its own in sharding {self._group}"
+            return f"shard {work.shard} of {self._group} is not, or no more, that of {self._identity()}"
+        return f"{self._identity()} has no Lease of its own in sharding {self._group}"

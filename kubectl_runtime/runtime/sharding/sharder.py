@@ -19,11 +19,11 @@ from functools import partial
 from math import inf
 
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.manager.leader_election import own_identity
 from kubectl_runtime.runtime.manager.lease_events import Now, Tick, Wait
-from kubectl_runtime.runtime.manager.lease_machine import Phase as LeasePhase
 from kubectl_runtime.runtime.queue.runs import Outcome
 from kubectl_runtime.runtime.reconcile.partition import Listener
 from kubectl_runtime.runtime.sharding.shard_events import OWN, Action, Ask, Input, Join, Look, Quit
@@ -54,15 +54,11 @@ class Sharder:
         """Nothing is requested before `join`. `grace`: seconds that runs have when a shard is given up. `failed` hears
         of a defect, which ends this replica's part; it must not block."""
         self.sharding = sharding
-        self.identity = sharding.identity or own_identity()
         self.namespace = sharding.namespace or client.default_namespace
         self._client, self._clock, self._observer = client, client.clock, client.observer
-        self._rng = rng or random.Random()
-        self._failed = failed
-        self._rules = ShardRules.of(sharding, self.identity, grace)
-        self._leases = ShardLeases(client, sharding, self.namespace, self._rules.own_name)
-        self._state = ShardState.first(self._rules)
-        self._fence = ShardFence(lambda: self._state, self.identity, f"{self.namespace}/{sharding.name}")
+        self._rng, self._failed, self._grace = rng or random.Random(), failed, grace
+        self._begin_as_another()
+        self._fence = ShardFence(lambda: self._state, lambda: self.identity, f"{self.namespace}/{sharding.name}")
         self._view: tuple[frozenset[int], float] = frozenset(), inf
         """The shards at work, and until when that is so by the clock alone: what each trigger asks for."""
         self._busy = [0] * sharding.shards
@@ -76,6 +72,18 @@ class Sharder:
         self._changed = threading.Condition()
         self._changes = 0
         self._threads: list[threading.Thread] = []
+        renewed_in_children(self)
+
+    def renew(self) -> None:
+        """In the child of a fork, which is another replica: what this one works for is the parent's."""
+        self._changed, self._view = threading.Condition(), (frozenset(), inf)
+        self._begin_as_another()
+
+    def _begin_as_another(self) -> None:
+        self.identity = self.sharding.identity or own_identity()
+        self._rules = ShardRules.of(self.sharding, self.identity, self._grace)
+        self._leases = ShardLeases(self._client, self.sharding, self.namespace, self._rules.own_name)
+        self._state = ShardState.first(self._rules)
 
     # What one can ask
 
@@ -282,13 +290,9 @@ class Sharder:
                 self._clock.wait(self._changed, left)
 
     def _request_timeout(self, which: int | None) -> float:
-        """As the elector's: half the renew deadline, so that a second attempt fits in; never past a deadline."""
-        longest = max(1.0, self._rules.lease.renew_deadline / 2)
         state = self._state
         lease = None if which is None else state.own if which == OWN else state.shards[which]
-        if lease is None or lease.phase not in (LeasePhase.LEADING, LeasePhase.RELEASING):
-            return longest
-        return max(0.0, min(longest, lease.deadline - self._clock.boottime()))
+        return self._rules.lease.request_timeout(lease, self._clock.boottime())
 
 
 def _names(what: str, shards: frozenset[int]) -> str:

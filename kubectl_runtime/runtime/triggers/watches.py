@@ -32,7 +32,7 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.requests.params import IDLE_MARGIN
-from kubectl_runtime.runtime.reflector.reflector import Reflector
+from kubectl_runtime.runtime.reflector.reflector import Commit, Reflector
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
 from kubectl_runtime.runtime.triggers.subscribers import Subscriber
@@ -90,7 +90,7 @@ class Watch(Generic[K]):
         self._relist_triggers = relist_triggers
         self._reflector = Reflector(self._writer, relist_triggers=relist_triggers)
         verifier = None if config.verify is None else Verifier(
-            given, config, seconds(config.verify), self._writer.records, stop, clock.monotonic())
+            given, config, seconds(config.verify), self._writer.held, stop, clock.monotonic())
         self._driver = WatchDriver(api, config, stop, clock, rng, verifier)
         self._config = config
         self.writes = WatchedWrites(api, config, modify, self._writer)
@@ -199,7 +199,7 @@ class Watch(Generic[K]):
         if out:
             self._publish(out, began)  # type: ignore[arg-type]  # a failure is always the last output of a step
         elif frame and (version := self._version):
-            self._writer.progressed(version)
+            self._deliver(self._reflector.commits([], version))
         now = self._clock.monotonic()
         if frame:
             self._observer.frame_arrived(self._name, frame, now)
@@ -219,7 +219,16 @@ class Watch(Generic[K]):
             events = [validated(event, self._read) for event in events]
         if self._modify is not None:
             events = [modified(event, self._modify, self._read) for event in events]
-        commits = self._reflector.commits(events, self._version)
+        self._deliver(self._reflector.commits(events, self._version))
+        last = events[-1]
+        if last is INIT_DONE:
+            self._relists += 1
+            took = self._clock.monotonic() - self._list_began
+            self._observer.list_completed(self._name, len(self._writer.records()), self._relists, took)
+        if self._state.consecutive_failures:
+            self._failures.succeeded(last, self._clock.monotonic())
+
+    def _deliver(self, commits: list[Commit]) -> None:
         if commits:
             self._observer.store_changed(self._name, len(self._writer.records()))
         for commit in commits:
@@ -228,13 +237,6 @@ class Watch(Generic[K]):
                 observer.deliver(commit.changes)
                 if commit.completes:
                     observer.complete()
-        last = events[-1]
-        if last is INIT_DONE:
-            self._relists += 1
-            took = self._clock.monotonic() - self._list_began
-            self._observer.list_completed(self._name, len(self._writer.records()), self._relists, took)
-        if self._state.consecutive_failures:
-            self._failures.succeeded(last, self._clock.monotonic())
 
     @property
     def _version(self) -> str:

@@ -6,19 +6,20 @@
     the same still differs, unchanged here   the finding: no event will ever mend it
     it failed                                after the whole interval; logged
 
-Of each object key, uid and version are compared, for equality. An object differs "still" when its entry in the store is
-the one that differed before; one that an event has reached meanwhile begins anew. This finds what no other sign shows:
-data that was restored from an older copy and has already overtaken the versions that are known here.
+Of each object key, uid and version are compared, for equality, with what is stored and with what readers see (of a
+write that the watch has not shown yet, its answer): the event of a write may be lost as any other. An object differs
+"still" when its entry here is the one that differed before; one that an event has reached meanwhile begins anew. This
+finds what no other sign shows: data that was restored from an older copy and has already overtaken the versions that
+are known here.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from kubectl_runtime.client.api.paging import walk
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.core.requests.request import Retry
 from kubectl_runtime.runtime.usercode import described, guarded_logger
@@ -31,15 +32,20 @@ CONFIRM_SECONDS = 10.0
 """The time that events get to mend a difference."""
 _NAMED = 3
 
-_Known = tuple[str, str] | None
-"""Uid and version of an object here; None: it is not here."""
+Identity = tuple[str, str] | None
+"""Uid and version of an object; None: there is none."""
+
+Held = tuple[Identity, Identity]
+"""What is stored, and what readers see."""
+
+_NOTHING: Held = None, None
 
 
 class Verifier:
-    """For the thread of its watch. `known` gives what the store holds."""
+    """For the thread of its watch. `known` gives what the store holds, new each time."""
 
     def __init__(self, api: WatchApi[Any], config: WatcherConfig, interval: float,
-                 known: Callable[[], Mapping[Key, Record]], stop: StopToken, now: float) -> None:
+                 known: Callable[[], dict[Key, Held]], stop: StopToken, now: float) -> None:
         with_metadata_only = getattr(api, "with_metadata_only", None)
         self._api: WatchApi[Any] = with_metadata_only() if with_metadata_only is not None else api
         self._params = ListParams(label_selector=config.label_text, field_selector=config.field_text,
@@ -48,7 +54,7 @@ class Verifier:
         self._known = known
         self._stop = stop
         self._due = now + interval
-        self._differed: dict[Key, _Known] = {}
+        self._differed: dict[Key, Held] = {}
 
     @property
     def due(self) -> float:
@@ -76,17 +82,17 @@ class Verifier:
             self._due = now + min(CONFIRM_SECONDS, self._interval)
         return ""
 
-    def _compare(self) -> dict[Key, _Known]:
+    def _compare(self) -> dict[Key, Held]:
         """What is known here of each object of which the server says something else."""
-        known = {key: (record.uid, record.resource_version) for key, record in self._known().items()}
-        differing: dict[Key, _Known] = {}
+        known = self._known()
+        differing: dict[Key, Held] = {}
         operation = f"list {self._api.resource.full_name} to verify the store"
         for _, records in walk(self._fetch, self._params, operation):
             for record in records:
-                here = known.pop(record.key, None)
-                if here != (record.uid, record.resource_version):
+                here, there = known.pop(record.key, _NOTHING), (record.uid, record.resource_version)
+                if here != (there, there):
                     differing[record.key] = here
-        return {**differing, **known}
+        return {**differing, **{key: here for key, here in known.items() if here != _NOTHING}}
 
     def _fetch(self, params: ListParams) -> Any:
         return self._api.list_page(params, stop=self._stop, retry=Retry.SAFE)

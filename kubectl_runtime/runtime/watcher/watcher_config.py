@@ -4,6 +4,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
@@ -63,8 +64,8 @@ class WatcherConfig:
         keep_selections(self)
         if self.page_size is not None and self.page_size < 1:
             raise RequestError(f"page_size must be at least 1 or None, not {self.page_size}")
-        if seconds(self.timeout) < 1:
-            raise RequestError(f"a watch's timeout must be at least 1 s, not {self.timeout}")
+        if not 1 <= seconds(self.timeout) < inf:
+            raise RequestError(f"a watch's timeout must be at least 1 s, and finite, not {self.timeout}")
         if self.verify is not None and not seconds(self.verify) >= 1:
             raise RequestError(f"verify must be at least 1 s or None, not {self.verify}")
 

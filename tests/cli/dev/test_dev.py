@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import requests
 
 from kubectl_runtime import Api, ApiResource, Client, Config, Patch, TransportError
 from kubectl_runtime.cli.dev.operator_process import OperatorProcess
@@ -77,10 +78,13 @@ def test_the_operator_follows_its_source_and_the_server_keeps_its_objects(source
         program.until("--- the operator has ended with status 1; it starts anew when a source changes ---")
         source.write_text(OPERATOR)
         program.until("installed greetings.example.com: kubectl get greetings.example.com --all-namespaces")
+        page = program.until("what it does at this moment: http://127.0.0.1:").split()[-1]
         with Client(Config.from_kubeconfig(kubeconfig(source))) as client:
             greetings = Api.default_namespaced(client, GREETINGS)
             uid = greetings.create(ADA).uid
             program.until("said Hello Ada!")
+            state = requests.get(f"{page}/debug/state.json", timeout=LIMIT).json()
+            assert (state["details"], state["controllers"][0]["kind"]) == (True, "greetings.example.com")
 
             source.write_text(OPERATOR.replace("Hello", "Good day"))
             program.until("--- greeting_operator.py changed: starting anew ---")

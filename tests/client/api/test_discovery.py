@@ -27,6 +27,7 @@ from kubectl_runtime.resources import (
     Role,
     RoleBinding,
 )
+from kubectl_runtime.runtime.wait import delete_and_finalize
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +144,7 @@ def jo(server: ApiServer, client: Client) -> Iterator[Client]:
         "roleRef": {"kind": "Role", "name": "r", "apiGroup": "rbac.authorization.k8s.io"}})
     with server.client("jo") as made:
         yield made
-    Api.all(client, Namespace).delete("team")
+    delete_and_finalize(Api.all(client, Namespace), "team", timeout=60)  # the next test makes it anew
 
 
 def test_whoever_has_the_rights_gets_the_resource(jo: Client) -> None:

@@ -155,6 +155,8 @@ class Spec(msgspec.Struct):
     parts: list[Part] = []
     part: Part | None = None
     text: str = ""
+    seconds: float = 30.0
+    flag: int = 1
 
 
 class Thing(Resource, group="g.example.com", version="v1", kind="Thing"):
@@ -166,10 +168,16 @@ def test_an_apply_leaves_out_the_defaults_of_the_class_at_every_depth() -> None:
     sparse = sent(lambda api: api.apply(thing, field_manager="m"), kind=Thing)
     assert json.loads(sparse.body)["spec"] == {"replicas": 2, "parts": [{"on": True}, {}], "part": {"size": 4}}
     whole = {"replicas": 2, "parts": [{"on": True, "size": 3}, {"on": False, "size": 3}],
-             "part": {"on": False, "size": 4}, "text": ""}
+             "part": {"on": False, "size": 4}, "text": "", "seconds": 30.0, "flag": 1}
     for use in (lambda api: api.apply(thing, field_manager="m", defaults=True), lambda api: api.create(thing),
                 lambda api: api.replace(thing)):
         assert json.loads(sent(use, kind=Thing).body)["spec"] == whole
+
+
+def test_a_whole_number_is_the_default_of_a_float_and_true_is_no_one() -> None:
+    thing = Thing(name="a", spec=Spec(seconds=30, flag=True))
+    applied = sent(lambda api: api.apply(thing, field_manager="m"), kind=Thing)
+    assert json.loads(applied.body)["spec"] == {"flag": True}
 
 
 def test_a_dict_owns_a_default_and_so_does_what_was_set_by_its_key() -> None:

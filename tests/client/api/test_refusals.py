@@ -22,10 +22,10 @@ from kubectl_runtime import (
     TransportError,
 )
 from kubectl_runtime.client.config.config import Impersonation
-from kubectl_runtime.client.http.adapters import ApiAdapter
-from kubectl_runtime.client.http.connections import request_head
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.client.http.tls import TlsSource
+from kubectl_runtime.client.wire.adapters import ApiAdapter
+from kubectl_runtime.client.wire.connections import request_head
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import ConfigMap, Secret
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status

@@ -374,6 +374,15 @@ class TestExecPlugin:
     def test_output_may_be_yaml(self, plugin: Plugin) -> None:
         (plugin.folder / "stdout").write_text(f"apiVersion: {V1}\nkind: ExecCredential\nstatus:\n  token: abc\n")
         assert plugin.credentials().header() == "Bearer abc"
+        with (plugin.folder / "stdout").open("a") as more:
+            more.write("  expirationTimestamp: 2999-01-01T00:00:00Z\n")
+        assert plugin.credentials().header() == "Bearer abc"
+
+    @pytest.mark.parametrize("moment", ["2999-01-01T00:00:00", "2999-01-01", "soon", 5, True, ""])
+    def test_an_expiry_that_is_no_moment_is_no_credential(self, plugin: Plugin, moment: Any) -> None:
+        plugin.prints("t", expirationTimestamp=moment)
+        with pytest.raises(AuthError, match="printed no ExecCredential"):
+            plugin.credentials().header()
 
     def test_a_certificate_comes_instead_of_a_token(self, plugin: Plugin) -> None:
         own = Authority().client("jane")

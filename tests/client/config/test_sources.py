@@ -195,6 +195,9 @@ class TestOverrides:
         assert config.impersonate == Impersonation("jane", ("a", "b"))
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
+    def test_another_url_does_not_get_what_must_not_leave_in_clear(self, tmp_path: Path) -> None:
+        assert self.infer(tmp_path, OVERRIDE_URL="http://other").withholds_credentials
+
     @pytest.mark.parametrize(("name", "value"), [
         ("OVERRIDE_URL", "other:6443"), ("OVERRIDE_URL", "ftp://other"), ("IMPERSONATE_USER", "jane\n"),
         ("IMPERSONATE_USER", "jane ")])

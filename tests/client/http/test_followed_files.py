@@ -80,6 +80,31 @@ def test_a_new_ca_is_trusted_at_the_next_connection(old: Authority, new: Authori
         get(client)
 
 
+@pytest.mark.parametrize("way", ["in place", "renamed", "by a link", "in place with its old time and size"])
+def test_however_the_ca_file_is_replaced_it_is_followed(
+    way: str, old: Authority, new: Authority, tmp_path: Path
+) -> None:
+    ca, other = tmp_path / "ca.crt", tmp_path / "other"
+    length = max(len(old.pem), len(new.pem))
+    ca.write_bytes(old.pem.ljust(length))
+    with Server(old) as server, server.client(ca_file=str(ca), client={"retry": RetryPolicy.never()}) as client:
+        get(client)
+        server.moves_to(new)
+        before = ca.stat()
+        if way == "renamed":
+            other.write_bytes(new.pem)
+            other.replace(ca)
+        elif way == "by a link":
+            (tmp_path / "v2").write_bytes(new.pem)
+            other.symlink_to(tmp_path / "v2")
+            other.replace(ca)
+        else:
+            ca.write_bytes(new.pem.ljust(length))
+            if "old time" in way:
+                os.utime(ca, ns=(before.st_atime_ns, before.st_mtime_ns))
+        get(client)
+
+
 def test_while_the_ca_file_cannot_be_used_the_last_one_stays_and_one_warning_names_it(
     old: Authority, new: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -92,6 +92,12 @@ def test_the_name_that_is_verified_is_the_bare_host_of_a_url_with_port_and_path(
         assert server.requests[0].target.startswith("/k8s/clusters/c-1/api/")
 
 
+def test_no_time_limit_is_no_limit_and_no_error(authority: Authority) -> None:
+    unlimited: dict[str, Any] = {"timeout": float("inf"), "connect_timeout": float("inf")}
+    with serving(authority) as server:
+        get(server.client(ca_data=authority.pem, **unlimited))
+
+
 def test_a_client_certificate_with_its_chain_is_shown_and_its_key_touches_no_disk(
     authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,8 @@
 """One websocket of a client: `Client.connect`, pings, the end, credentials and proxies."""
 from __future__ import annotations
 
+import base64
+import json
 import socket
 import struct
 import subprocess
@@ -11,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kubectl_runtime import Api, ApiError, RequestTimeout, TransportError
+from kubectl_runtime import Api, ApiError, Client, Config, RequestTimeout, TransportError
 from kubectl_runtime.client.streaming import websocket, websocket_thread
 from kubectl_runtime.client.streaming.handshake import Opened
 from kubectl_runtime.core.requests.request import Request
@@ -119,6 +121,46 @@ def test_credentials_that_are_refused_are_renewed_for_a_websocket_too(tmp_path):
     with WireServer(serve) as server, server.client(token_file=str(token)) as client:
         assert Api.namespaced(client, Pod, "default").exec("web", ["ls"]).run(timeout=10).returncode == 0
     assert [request.header("Authorization") for request in server.requests] == ["Bearer old", "Bearer new"]
+
+
+def test_a_websocket_comes_with_all_that_an_exec_plugin_gives_and_it_runs_once_for_all_calls(tmp_path):
+    from kubectl_runtime.certificates.authority import Authority
+    from kubectl_runtime.certificates.contexts import server_context
+
+    authority, runs, shown = Authority(), tmp_path / "runs", []
+    own = authority.client("jane")
+    (tmp_path / "answer").write_text(json.dumps({
+        "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+        "status": {"token": "t", "clientCertificateData": own.certificate.decode(),
+                   "clientKeyData": own.key.decode()}}))
+    plugin = tmp_path / "plugin"
+    plugin.write_text(f"#!/bin/sh\necho run >> {runs}\ncat {tmp_path / 'answer'}\n")
+    plugin.chmod(0o755)
+
+    def serve(peer):
+        shown.append(peer._socket.getpeercert()["subject"])
+        request = peer.receive()
+        if request.header("Upgrade"):
+            SocketPeer(peer, request).end(SUCCESS)
+        else:
+            peer.answer(200, b'{"major": "1"}')
+
+    with WireServer(serve, tls=server_context(authority.server(("127.0.0.1",)), authority.pem)) as server:
+        config = Config.from_kubeconfig({
+            "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+            "clusters": [{"name": "k", "cluster": {
+                "server": server.url, "certificate-authority-data": base64.b64encode(authority.pem).decode()}}],
+            "users": [{"name": "u", "user": {"as": "joe", "exec": {
+                "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never",
+                "command": str(plugin)}}}]})
+        with Client(config) as client:
+            assert not runs.exists(), "making a client runs nothing"
+            assert Api.namespaced(client, Pod, "default").exec("web", ["ls"]).run(timeout=10).returncode == 0
+            client.server_version()
+    assert {request.header("Authorization") for request in server.requests} == {"Bearer t"}
+    assert {request.header("Impersonate-User") for request in server.requests} == {"joe"}
+    assert all((("commonName", "jane"),) in subject for subject in shown)
+    assert runs.read_text().split() == ["run"]
 
 
 def test_a_layer_of_the_user_sees_the_handshake():

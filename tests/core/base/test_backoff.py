@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -109,3 +110,11 @@ def test_the_rules_refuse_them_as_well(kind: Any) -> None:
         kind(initial=1, maximum=0.1)
     with pytest.raises(RequestError, match=r"maximum 0\.1,"):
         RetryPolicy(base=1, maximum=0.1)
+
+
+@pytest.mark.parametrize("kind", [KeyBackoff, WatchBackoff, ExponentialBackoff])
+@pytest.mark.parametrize("wrong", ["1", "", None, True, [1], b"1"])
+@pytest.mark.parametrize("name", ["initial", "maximum", "factor"])
+def test_what_is_no_number_is_refused_even_where_python_would_make_one_of_it(kind: Any, wrong: Any, name: str) -> None:
+    with pytest.raises(RequestError, match=f"not {re.escape(repr(wrong))}$"):
+        kind(**{"initial": 1, "factor": 2, "maximum": 30, name: wrong})

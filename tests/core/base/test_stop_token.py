@@ -7,10 +7,13 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from datetime import timedelta
+from fractions import Fraction
 
 import pytest
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, seconds
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
 
 
@@ -142,4 +145,10 @@ def test_the_system_clock_is_real() -> None:
         assert SYSTEM_CLOCK.wait(condition, 0.001) is False
     assert SYSTEM_CLOCK.monotonic() > before
     assert SYSTEM_CLOCK.now().tzinfo is not None
-    assert seconds(2) == 2.0
+
+
+def test_a_duration_is_seconds_or_a_timedelta_and_nothing_that_could_be_taken_for_one() -> None:
+    assert [seconds(duration) for duration in (2, 0.5, timedelta(minutes=1), Fraction(1, 4))] == [2.0, 0.5, 60.0, 0.25]
+    for wrong in ("1", "", b"1", True, None, [1]):
+        with pytest.raises(RequestError, match="a duration is seconds or a timedelta, not "):
+            seconds(wrong)  # type: ignore[arg-type]

@@ -1,8 +1,11 @@
-"""A log handler that raises on every line, of whatever part of the library, costs the lines and nothing else."""
+"""A log handler that raises on every line, of whatever part of the library, costs the lines and nothing else; one that
+blocks keeps who stands in it, and no stop."""
 from __future__ import annotations
 
 import logging
 import queue
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -96,3 +99,56 @@ def test_a_call_whose_line_cannot_be_written_answers_all_the_same(handler: Any) 
         with pytest.raises(ApiError, match="401"):
             maps.get("a")
     assert handler.asked
+
+
+class BlockingHandler(logging.NullHandler):
+    """Once told to, keeps every line until it is let go. Without a lock: each thread blocks for itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks, self.free = threading.Event(), threading.Event()
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        if self.blocks.is_set():
+            self.free.wait(LIMIT)
+        return True
+
+
+@pytest.fixture
+def blocking() -> Iterator[BlockingHandler]:
+    own, library = BlockingHandler(), logging.getLogger("kubectl_runtime")
+    level = library.level
+    library.setLevel(logging.INFO)
+    library.addHandler(own)
+    yield own
+    own.free.set()
+    library.removeHandler(own)
+    library.setLevel(level)
+
+
+@pytest.mark.parametrize("in_the_run", [False, True], ids=["idle", "a run logs"])
+def test_a_handler_that_blocks_is_not_waited_for_beyond_the_time_of_the_stop(
+        blocking: BlockingHandler, *, in_the_run: bool) -> None:
+    ran, go_on = threading.Event(), threading.Event()
+
+    def reconcile(obj: ConfigMap, ctx: Context[Any]) -> Action:
+        ran.set()
+        go_on.wait(LIMIT)
+        if in_the_run:
+            ctx.logger.info("a line that nobody gets")
+        return Action.await_change()
+
+    with ApiServer() as server, server.client() as client:
+        maps = Api.namespaced(client, ConfigMap, "default")
+        maps.create(ConfigMap(name="a"))
+        running = Controller(maps).start(reconcile)
+        assert ran.wait(LIMIT)
+        blocking.blocks.set()
+        go_on.set()
+        begun = time.monotonic()
+        stuck = running.stop(timeout=2)
+        took = time.monotonic() - begun
+        blocking.free.set()
+    assert [ref.name for ref in stuck] == (["a"] if in_the_run else [])
+    assert took < 2.7
+    assert running.has_ended

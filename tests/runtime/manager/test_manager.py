@@ -543,6 +543,51 @@ def test_it_serves_health_and_what_the_metrics_of_its_client_know(server: ApiSer
             requests.get(f"http://{address}/healthz", timeout=5)
 
 
+def test_it_serves_a_page_of_its_controllers_and_of_itself(server: ApiServer, client: Client) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    manager = Manager(client, leader=LeaderElection("shown", **QUICK), serve=address)
+    manager.add(maps(client), lambda obj, ctx: Action.await_change())
+    manager.add_runnable(lambda stop: stop.wait(), "waiter")
+    with manager.start() as running:
+        until(lambda: running.is_ready and running.is_leader, "it leads")
+
+        def state() -> Any:
+            return requests.get(f"http://{address}/debug/state.json", timeout=5).json()
+
+        until(lambda: state()["controllers"][0].get("runs"), "it runs")
+        told = state()
+        assert told["manager"] == {"phase": "leading", "leader": True, "lease": "default/shown"}
+        (controller,) = told["controllers"]
+        assert controller["kind"] == "configmaps"
+        assert "default/a" in {row["name"] for row in controller["recent"]}
+        assert [row["controllers"] for row in told["watches"]] == [[controller["name"]]]
+        assert "<!doctype html>" in requests.get(f"http://{address}/debug", timeout=5).text
+
+
+def test_a_manager_that_stands_by_shows_the_stores_that_fill(server: ApiServer, client: Client) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with elect(client, LeaderElection("held", **QUICK)) as lock, lock.client:
+        assert lock.wait(LIMIT)
+        manager = Manager(client, leader=LeaderElection("held", identity="other", **QUICK), serve=address)
+        manager.add(maps(client), lambda obj, ctx: Action.await_change())
+        with manager.start() as running:
+            until(lambda: running.is_ready, "its stores are complete")
+            told = requests.get(f"http://{address}/debug/state.json", timeout=5).json()
+            assert told["manager"] == {"phase": "standing by", "leader": False, "lease": "default/held"}
+            assert told["watches"][0]["complete"]
+            assert told["controllers"][0]["counts"]["due"] >= 1
+
+
+def test_without_a_page_it_serves_none(client: Client) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with Manager(client, serve=address, debug=None).start():
+        for path in ("debug", "debug/state.json"):
+            assert requests.get(f"http://{address}/{path}", timeout=5).status_code == 404
+
+
 def test_a_controller_that_is_stuck_makes_it_dead_and_one_that_waits_does_not(
         client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -114,6 +114,7 @@ def test_an_occupied_port_is_an_error_of_start_that_names_the_address(server: He
     with pytest.raises(OSError, match=rf"cannot listen at 127\.0\.0\.1:{server.port}") as caught:
         second.start()
     assert caught.value.errno == errno.EADDRINUSE
+    assert str(caught.value).count(str(server.port)) == 1, "the address is said once"
     with HealthServer(":0") as everywhere, pytest.raises(OSError, match="cannot listen at"):
         HealthServer(f":{everywhere.port}").start()
 

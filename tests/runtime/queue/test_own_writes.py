@@ -12,6 +12,8 @@ from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.queue.own_writes import RunWrites, stood_there
+from kubectl_runtime.runtime.queue.runs import Run
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 
 KIND = ApiResource("", "v1", "ConfigMap", "configmaps")
 
@@ -91,3 +93,36 @@ def test_a_write_whose_answer_names_no_object_is_nobodys() -> None:
     writes.add(write("", uid="", record=False, verb="create"), None)
     writes.add(write("", record=False, verb="create"), None)
     assert len(writes) == 0
+
+
+def run_that(known: dict[str, Record]) -> Run:
+    run = Run(("", "ConfigMap", "default", "a"), ReconcileRequest(ObjectRef(KIND, "a", "default")), None, 0.0)
+    run.known = lambda ref: known.get(ref.name)
+    return run
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_a_change_that_the_watch_shows_before_it_is_answered_is_ones_own_all_the_same(new: bool) -> None:
+    known = {} if new else {"a": stored("5")}
+    run = run_that(known)
+    run.begins_write(None if new else ObjectRef(KIND, "a", "default"))
+    known["a"] = stored("6")  # its watch was faster than the answer
+    run.wrote(write("6"))
+    assert list(run.own_changes()) == [("u", "6")]
+
+
+def test_a_write_that_changed_nothing_is_nobodys_also_when_it_was_announced() -> None:
+    run = run_that({"a": stored("5")})
+    run.begins_write(ObjectRef(KIND, "a", "default"))
+    run.wrote(write("5"))
+    assert not len(run.writes)
+
+
+def test_what_was_stored_before_one_write_says_nothing_of_the_next() -> None:
+    known = {"a": stored("5")}
+    run = run_that(known)
+    run.begins_write(ObjectRef(KIND, "a", "default"))
+    run.wrote(write("6"))
+    known["a"] = stored("6")
+    run.wrote(write("6"))  # of somebody who announces nothing
+    assert list(run.own_changes()) == [("u", "6")]

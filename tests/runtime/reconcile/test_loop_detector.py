@@ -39,7 +39,7 @@ class World:
         controller = Controller(self.cluster.api(Parent), name=name)
         if owns:
             controller.owns(self.cluster.api(Child))
-        self.simulation.start(controller, counted)
+        self.started = self.simulation.start(controller, counted)
 
     def write(self, kind: Any, name: str, value: int, *, managers: dict[str, str] | None = None, **more: Any) -> None:
         """As a write of a controller here; `managers`: who owns which field of the spec from now on."""
@@ -64,6 +64,9 @@ def test_a_reconciler_that_writes_its_own_status_each_time_is_named_once_with_th
     line, = warnings(caplog)
     assert "Parent default/a runs in a loop: 10 runs within" in line
     assert line.endswith("what differed between the last two versions: spec.value")
+    loop, = world.started.assembly.loops.found()
+    assert (loop.ref.name, loop.paths) == ("a", ("spec.value",))
+    assert loop.what in line
 
 
 def test_a_reconciler_that_asks_for_0_without_end_is_named_once(caplog: pytest.LogCaptureFixture) -> None:

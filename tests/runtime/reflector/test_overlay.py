@@ -134,6 +134,59 @@ def test_a_watch_that_is_past_it_ends_it_even_without_an_event_of_the_object(wor
     assert world.pending == 0
 
 
+@pytest.mark.parametrize("by_a_bookmark", [False, True], ids=["by an event", "by a bookmark"])
+def test_a_write_that_the_watch_passes_over_is_no_more_and_that_is_said_once(
+        world: World, *, by_a_bookmark: bool) -> None:
+    world.write(thing("new", 7), "create")
+    world.write(thing("a", 8))
+    other = [] if by_a_bookmark else [Apply(thing("other", 9))]
+    lost, undone = world.events(9, *other)[len(other):]
+    assert isinstance(lost, Delete)
+    assert (lost.obj.head.name, lost.obj.resource_version) == ("new", "7")
+    assert isinstance(undone, Apply)
+    assert undone.previous is not None
+    assert (undone.obj.resource_version, undone.previous.resource_version) == ("3", "8")
+    assert (world.pending, world.read("a"), world.read("new")) == (0, "3", None)
+    assert world.events(10) == []
+
+
+def test_a_write_of_which_a_later_list_shows_the_state_before_is_undone_and_that_is_said_once(world: World) -> None:
+    world.write(thing("a", 8))
+    *_, undone = world.list(9, thing("a", 3))
+    assert isinstance(undone, Apply)
+    assert undone.previous is not None
+    assert (undone.obj.resource_version, undone.previous.resource_version) == ("3", "8")
+    assert [type(event).__name__ for event in world.list(10, thing("a", 3))] == ["InitDone"]
+    world.delete("a", "uid-a")
+    *_, back = world.list(11, thing("a", 3))
+    assert isinstance(back, Apply)
+    assert (back.obj.resource_version, world.read("a"), world.pending) == ("3", "3", 0)
+
+
+def test_a_list_that_is_older_than_the_write_or_as_new_undoes_nothing(world: World) -> None:
+    world.write(thing("a", 8))
+    assert [type(event).__name__ for event in world.list(7, thing("a", 3), mark=0)] == ["InitDone"]
+    assert world.pending == 1
+    assert [type(event).__name__ for event in world.list(9, thing("a", 8))] == ["Apply", "InitDone"]
+
+
+def test_a_write_that_the_watch_shows_is_not_passed_over(world: World) -> None:
+    world.write(thing("new", 7), "create")
+    world.write(thing("a", 8))
+    assert len(world.events(9, Apply(thing("new", 7)), Apply(thing("a", 8)), Apply(thing("other", 9)))) == 3
+    world.delete("new", "uid-new")
+    world.write(thing("a", 12))
+    assert len(world.events(12, Delete(thing("new", 11)), Apply(thing("a", 12)))) == 2
+    assert world.events(20) == []
+
+
+def test_what_never_was_one_of_the_stores_is_not_missed_when_it_is_passed_over() -> None:
+    world = World(WatcherConfig(label_selector="app=web"))
+    world.list(5)
+    world.write(thing("hidden", 7, labels={"app": "other"}), "create")
+    assert world.events(9) == []
+
+
 def test_no_entry_is_made_for_what_the_watch_was_faster_with(world: World) -> None:
     world.events(9, Apply(thing("a", 9)))
     world.write(thing("a", 7))

@@ -4,6 +4,8 @@ from __future__ import annotations
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.record import Record
@@ -311,3 +313,19 @@ def test_indexes_of_one_user_are_not_those_of_another_and_go_with_it(writer: Sto
     assert [scope is other for scope, _ in writer.state.indexes.functions] == [True]
     writer.commit({("default", "c"): thing("c")})
     assert "c" in names(other, "by", "all")
+
+
+KEYS = st.sampled_from("abc")
+
+
+@given(st.lists(st.tuples(st.sampled_from(["apply", "delete", "list"]), st.lists(st.tuples(KEYS, st.integers(0, 10**6)),
+                                                                                max_size=4)), max_size=20))
+def test_the_bytes_of_a_store_are_those_of_what_it_holds(steps: list[tuple[str, list[tuple[str, int]]]]) -> None:
+    writer = StoreWriter(THING, Thing.from_record, clock=SimClock())
+    for action, objects in steps:
+        records = {record.key: record for record in (thing(name, value) for name, value in objects)}
+        if action == "list":
+            writer.replace(records, {**dict.fromkeys(writer.records(), None), **records})
+        else:
+            writer.commit(records if action == "apply" else dict.fromkeys(records))
+        assert writer.state.bytes == sum(len(record.raw) for record in writer.store.records())

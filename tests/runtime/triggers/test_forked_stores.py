@@ -124,6 +124,15 @@ def test_a_controllers_store_is_no_trap_in_the_child_either() -> None:
                     assert running.store.get("a", "default").name == "a"
                     running.store.wait_until_ready(1)
                     assert running.watch_state.phase is Phase.STOPPED
+                    assert not running.is_ready and "forked" in running.why_not_ready
+                    assert running.wait(1)
+                    for use in (running.trigger_all, lambda: running.trigger("a"), running.wait_until_ready):
+                        try:
+                            use()
+                        except ControllerError as error:
+                            assert "forked" in str(error)
+                        else:
+                            raise AssertionError("it looks alive")
                     maps.create(body("b"))
                     assert len(running.store) == 1
                     assert running.stop() == []

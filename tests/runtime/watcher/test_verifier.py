@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
+from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.errors import TransportError
+from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.requests.params import ListParams
-from kubectl_runtime.runtime.watcher.verifier import CONFIRM_SECONDS, Verifier
+from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
+from kubectl_runtime.runtime.watcher.event import Delete, Event
+from kubectl_runtime.runtime.watcher.verifier import CONFIRM_SECONDS, Held, Verifier
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 from tests.runtime.watcher.test_outages import World
 from tests.runtime.watcher.watch_fakes import page, thing
@@ -43,7 +48,10 @@ class Verified:
     def __init__(self, *records: Record) -> None:
         self.server: Any = Lists(*records)
         self.known = {record.key: record for record in records}
-        self.verifier = Verifier(self.server, WatcherConfig(page_size=2), EVERY, lambda: self.known, StopToken(), 0.0)
+        self.verifier = Verifier(self.server, WatcherConfig(page_size=2), EVERY, self.held, StopToken(), 0.0)
+
+    def held(self) -> dict[Key, Held]:
+        return {key: ((record.uid, record.resource_version),) * 2 for key, record in self.known.items()}
 
     def check(self) -> str:
         return self.verifier.check(self.verifier.due)
@@ -137,3 +145,54 @@ def test_verifying_lists_metadata_punctually_and_does_no_harm() -> None:
     assert 9 <= len(lists) <= 10
     assert all("PartialObjectMetadataList" in entry.request.header("accept") for entry in lists)
     assert world.watches[0].state.relists == 0
+
+
+def test_writes_of_this_process_that_a_rewind_undoes_are_found_though_no_event_ever_told_of_them() -> None:
+    world = World(2, WatcherConfig(verify=60))
+    world.put("n0", "kept", "old")
+    world.run(5)
+    before = world.server.snapshot()
+    maps = Api.namespaced(world.client, ConfigMap, "n0")
+    maps.delete("kept")  # answered, and undone before the watch reads of it
+    maps.create(ConfigMap(name="made"))
+    gone = world.go_away()
+    world.server.restore(before, rewind=True)
+    for number in range(20):
+        world.put("n1", f"other{number}")  # the versions have overtaken what is known
+    gone.remove()
+    store = world.watches[0].store
+    assert [obj.name for obj in store] == ["made"]
+    world.run(200)
+    assert [obj.name for obj in store] == ["kept"]
+
+
+def test_a_deletion_by_this_process_whose_event_never_comes_is_found_and_told() -> None:
+    world = World(2, WatcherConfig(verify=60))
+    heard: list[str] = []
+
+    def hear(event: Event[ConfigMap]) -> list[ReconcileRequest]:
+        if isinstance(event, Delete):
+            heard.append(event.obj.name)
+        return []
+
+    def busy_with(number: int) -> None:
+        for other in range(number):
+            world.put("n1", f"other{other}")
+        world.put("n0", "b", "changed")
+
+    [watch, _] = world.watches
+    watch.subscribe(hear, lambda _: None)
+    world.put("n0", "a")
+    world.put("n0", "b")
+    before = world.server.snapshot()
+    busy_with(3)
+    world.run(5)
+    gone = world.go_away()
+    world.server.restore(before, rewind=True)
+    gone.remove()
+    Api.namespaced(world.client, ConfigMap, "n0").delete("a")  # at a version that the watch has passed
+    busy_with(2)  # which brings "b" to the very version that is known
+    assert [obj.name for obj in watch.store] == ["b"]
+    world.run(200)
+    assert heard == ["a"]
+    assert [obj.name for obj in watch.store] == ["b"]

@@ -274,7 +274,8 @@ def test_another_thread_that_sets_the_token_ends_a_waiting_watcher_at_once() -> 
     assert ended == [[]]
 
 
-@pytest.mark.parametrize("wrong", [{"page_size": 0}, {"timeout": 0.5}, {"verify": 0.5}])
+@pytest.mark.parametrize("wrong", [{"page_size": 0}, {"timeout": 0.5}, {"timeout": float("nan")},
+                                   {"timeout": float("inf")}, {"timeout": "10"}, {"verify": 0.5}, {"verify": "300"}])
 def test_a_senseless_configuration_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(RequestError):
         WatcherConfig(**wrong)

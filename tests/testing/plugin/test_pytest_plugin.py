@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 import kubectl_runtime
+from kubectl_runtime import Api
+from kubectl_runtime.resources import Namespace
+from kubectl_runtime.testing import ApiServer, eventually
 
 pytest_plugins = ("pytester",)
 
@@ -143,3 +146,81 @@ def test_importing_it_is_light_and_needs_no_pytest(before) -> None:
             "print([name for name in sys.modules if name.startswith(heavy)])")
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
     assert shown.strip() == "['kubectl_runtime.testing.pytest_plugin']"
+
+
+_SAME_TEST = """
+    import pytest
+    from kubectl_runtime import Api
+    from kubectl_runtime.resources import Namespace, Pod
+    from kubectl_runtime.testing import eventually
+
+    def test_a_pod_runs(cluster):
+        pods = cluster.api(Pod)
+        pods.create({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "a", "image": "a"}]}})
+        eventually(lambda: pods.get("a"), lambda pod: pod["status"]["phase"] == "Running")
+        assert cluster.kubeconfig.exists()
+        assert cluster.unique("x") != "x"
+        print("real" if cluster.is_real else "embedded", cluster.namespace)
+
+    def test_with_faults(cluster):
+        assert cluster.server.faults is not None
+"""
+
+
+def test_the_cluster_is_embedded_and_runs_pods(project) -> None:
+    project.makepyfile(_SAME_TEST)
+    result = passes(project, "-s", passed=2)
+    result.stdout.fnmatch_lines(["*embedded test-*"])
+
+
+def test_the_same_tests_run_in_a_real_cluster(project) -> None:
+    project.makepyfile(_SAME_TEST)
+    with ApiServer(controllers=["*"]) as server, server.client() as client:
+        server.write_kubeconfig(project.path / "config")
+        result = passes(project, "-s", "--cluster", "config", passed=1, skipped=1)
+        result.stdout.fnmatch_lines(["cluster: config", "*real test-*"])
+        namespaces = Api.all(client, Namespace)
+        eventually(lambda: not [each.name for each in namespaces.list() if each.name.startswith("test-")], timeout=60)
+        assert len(server.requests.select("create", resource="namespaces")) == 2
+
+
+def test_a_cluster_that_is_none_is_an_error_with_its_path(project) -> None:
+    project.makepyfile("def test_it(cluster): pass")
+    result = project.runpytest_subprocess(*_LOAD, "--cluster", "nowhere")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*nowhere*"])
+
+
+def test_a_simulation_has_the_seed_that_is_asked_for(project) -> None:
+    project.makepyfile("""
+        import pytest
+        from kubectl_runtime import Api
+        from kubectl_runtime.resources import Pod
+
+        def test_pods_run_without_threads(simulation):
+            pods = Api.namespaced(simulation.client(simulation.serve(controllers=["*"])), Pod, "default")
+            pods.create({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "a", "image": "a"}]}})
+            simulation.eventually(lambda: pods.get("a"), lambda pod: pod["status"]["phase"] == "Running")
+            print("seed", simulation.seed)
+
+        @pytest.mark.simulation(seed=7)
+        def test_marked(simulation):
+            print("marked", simulation.seed)
+    """)
+    result = passes(project, "-s", "--strict-markers", passed=2)
+    result.stdout.fnmatch_lines(["*seed 0", "*marked 7"])
+    result = passes(project, "-s", "--simulation-seed", "9", passed=2)
+    result.stdout.fnmatch_lines(["*seed 9", "*marked 9"])
+
+
+def test_a_simulation_takes_nothing_but_a_seed(project) -> None:
+    project.makepyfile("""
+        import pytest
+
+        @pytest.mark.simulation(7)
+        def test_it(simulation):
+            pass
+    """)
+    result = project.runpytest_subprocess(*_LOAD)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*takes one argument, seed=*"])

@@ -1,4 +1,4 @@
-"""Defaults of webhook configurations and admission policies; the server stores them and calls no webhook."""
+"""Defaults of webhook configurations, and of admission policies, which are stored and not evaluated."""
 
 from __future__ import annotations
 

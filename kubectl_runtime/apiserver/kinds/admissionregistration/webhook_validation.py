@@ -1,4 +1,5 @@
-"""Validation of webhook configurations and admission policies, but for their expressions, which are not compiled."""
+"""Validation of webhook configurations and admission policies; of policies, which are not evaluated, no expression is
+compiled."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds.base import PORT_RANGE, one_of, selector_causes
 from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors, qualified_name_errors
 from kubectl_runtime.apiserver.strategy import Object
+from kubectl_runtime.schema.cel import MISSING_EXTRA, CelError
+from kubectl_runtime.schema.celconditions import condition as match_condition
 
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 REVIEW_VERSIONS = ("v1", "v1beta1")
@@ -44,8 +47,8 @@ def webhook_causes(webhook: Object, path: str, names: set[str]) -> Iterator[Caus
                                    "the timeout value must be between 1 and 30 seconds")
     for key in ("namespaceSelector", "objectSelector"):
         yield from selector_causes(webhook.get(key) or {}, f"{path}.{key}")
-    yield from _client_causes(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
-    yield from condition_causes(webhook, path)
+    yield from client_causes(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
+    yield from condition_causes(webhook, path, compiled=True)
     yield from one_of(webhook.get("reinvocationPolicy"), ("IfNeeded", "Never"), f"{path}.reinvocationPolicy")
 
 
@@ -59,21 +62,33 @@ def _review_causes(versions: list[str], path: str) -> Iterator[Cause]:
         yield errors.invalid_value(path, versions, f"must include at least one of {', '.join(REVIEW_VERSIONS)}")
 
 
-def _client_causes(config: Object, path: str) -> Iterator[Cause]:
+def client_causes(config: Object, path: str) -> Iterator[Cause]:
+    """What is wrong with where a webhook is: a URL, or a Service."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         yield errors.required(path, "exactly one of url or service is required")
     elif url is not None:
-        parts = urlsplit(url)
-        if parts.scheme != "https":
-            yield errors.invalid_value(f"{path}.url", parts.scheme, f"'https' is the only allowed URL scheme; {_FORM}")
-        if not parts.netloc:
-            yield errors.invalid_value(f"{path}.url", parts.netloc, f"host must be specified; {_FORM}")
-        for part, title in ((parts.fragment, "fragments"), (parts.query, "query parameters")):
-            if part:
-                yield errors.invalid_value(f"{path}.url", part, f"{title} are not permitted in the URL")
+        yield from _url_causes(url, f"{path}.url")
     else:
         yield from service_causes(service or {}, f"{path}.service")
+
+
+def _url_causes(url: str, path: str) -> Iterator[Cause]:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        yield errors.required(path, f"url must be a valid URL: parse {errors.go_quoted(url)}: {error}; {_FORM}")
+        return
+    if parts.scheme != "https":
+        yield errors.invalid_value(path, parts.scheme, f"'https' is the only allowed URL scheme; {_FORM}")
+    if not parts.netloc:
+        yield errors.invalid_value(path, parts.netloc, f"host must be specified; {_FORM}")
+    user = parts.netloc.rpartition("@")[0]
+    for part, title, verb in ((user, "user information", "is"), (parts.fragment, "fragments", "are"),
+                              (parts.query, "query parameters", "are")):
+        if part:
+            yield errors.invalid_value(path, part, f"{title} {verb} not permitted in the URL")
 
 
 def service_causes(service: Object, path: str) -> Iterator[Cause]:
@@ -84,7 +99,7 @@ def service_causes(service: Object, path: str) -> Iterator[Cause]:
     port, target = service.get("port"), service.get("path")
     if port is not None and not 1 <= port <= 65535:
         yield errors.invalid_value(f"{path}.port", port, f"port is not valid: {PORT_RANGE}")
-    if target is None or target == "/":
+    if target in (None, "", "/"):
         return
     if not target.startswith("/"):
         yield errors.invalid_value(f"{path}.path", target, "must start with a '/'")
@@ -122,13 +137,26 @@ def _starred(values: list[str] | tuple[()], path: str, why: str) -> Iterator[Cau
         yield errors.invalid_value(path, values, f"if '*' is present, {why}")
 
 
-def condition_causes(owner: Object, path: str) -> Iterator[Cause]:
+def _compilation_problem(expression: str) -> str:
+    try:
+        match_condition(expression)
+    except ImportError:
+        return MISSING_EXTRA
+    except CelError as error:
+        return str(error)
+    return ""
+
+
+def condition_causes(owner: Object, path: str, *, compiled: bool = False) -> Iterator[Cause]:
     """Names and expressions of match conditions."""
     seen = set()
     for index, condition in enumerate(owner.get("matchConditions") or ()):
         at, name = f"{path}.matchConditions[{index}]", condition.get("name") or ""
-        if not (condition.get("expression") or "").strip():
+        expression = condition.get("expression") or ""
+        if not expression.strip():
             yield errors.required(f"{at}.expression")
+        elif compiled and (wrong := _compilation_problem(expression)):
+            yield errors.invalid_value(f"{at}.expression", expression, wrong)
         if not name:
             yield errors.required(f"{at}.name")
         else:

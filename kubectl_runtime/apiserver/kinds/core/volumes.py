@@ -60,13 +60,17 @@ class ClaimStrategy(BuiltinStrategy):
         put_default(obj["spec"], "volumeMode", "Filesystem")
         put_default(obj.setdefault("status", {}), "phase", "Pending")
 
-    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+    def admit(self, obj: Object, ctx: StrategyContext) -> None:
         """The protection; the default storage class, if there is one."""
-        obj["status"] = {"phase": "Pending"}
-        _normalize_data_source(obj["spec"], created=True)
         protect(obj, "kubernetes.io/pvc-protection")
         if obj["spec"].get("storageClassName") is None and (default := _default_class(ctx)):
             obj["spec"]["storageClassName"] = default
+
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """A fresh status, the data source in both fields, and what admission adds."""
+        obj["status"] = {"phase": "Pending"}
+        _normalize_data_source(obj["spec"], created=True)
+        self.admit(obj, ctx)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
         """The data source in both fields."""
@@ -177,10 +181,14 @@ class VolumeStrategy(BuiltinStrategy):
         put_default(spec, "volumeMode", "Filesystem")
         default_volume_source(spec)
 
-    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """The protection, and when the phase began."""
-        obj["status"] = {"phase": "Pending", _SINCE: format_time(ctx.now)}
+    def admit(self, obj: Object, ctx: StrategyContext) -> None:
+        """The protection."""
         protect(obj, "kubernetes.io/pv-protection")
+
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """What admission adds, and when the phase began."""
+        obj["status"] = {"phase": "Pending", _SINCE: format_time(ctx.now)}
+        self.admit(obj, ctx)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
         """A change of the phase is dated, unless the client does it."""

@@ -41,8 +41,12 @@ class IngressStrategy(BuiltinStrategy):
     has_generation = True
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Admission names the default class, if there is one."""
+        """What admission adds."""
         super().prepare_create(obj, ctx)
+        self.admit(obj, ctx)
+
+    def admit(self, obj: Object, ctx: StrategyContext) -> None:
+        """The default class, if there is one."""
         annotated = CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {})
         if obj["spec"].get("ingressClassName") is None and not annotated and (name := _default_class(ctx)):
             obj["spec"]["ingressClassName"] = name

@@ -72,11 +72,15 @@ class PodStrategy(BuiltinStrategy):
                 for port in container.get("ports") or ():
                     fill(port, hostPort=port.get("containerPort"))
 
-    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Admission's resources, tolerations and priority; a fresh status."""
+    def admit(self, obj: Object, ctx: StrategyContext) -> None:
+        """Default resources, tolerations and priority, and what the runtime class wants."""
         limit_ranger.fill_in(obj, ctx)
         _admit(obj, ctx)
         admit_runtime_class(obj, ctx)
+
+    def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
+        """What admission adds; a fresh status."""
+        self.admit(obj, ctx)
         if obj["spec"]["terminationGracePeriodSeconds"] < 0:
             obj["spec"]["terminationGracePeriodSeconds"] = 1
         obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(obj["spec"])}

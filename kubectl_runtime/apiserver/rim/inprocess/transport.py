@@ -44,7 +44,7 @@ class ApiTransport(BaseAdapter):
         Blocks, on the clock, for delays and at most for the read timeout of a stall. Raises requests.ConnectionError
         and ReadTimeout where a fault breaks the connection or keeps the answer back.
         """
-        wanted, service = _read(request), self._service
+        wanted, service = read_request(request), self._service
         line = Line(service, _read_timeout(timeout))
         try:
             line.wait_for(service.faults.connect(), b"")
@@ -104,7 +104,8 @@ class ApiTransport(BaseAdapter):
             if answer.stream is not None:
                 answer.stream.close()
         while (wakeup := core.next_wakeup()) is not None and wakeup <= self._service.clock.monotonic():
-            core.tick()
+            if not core.tick():
+                return
 
     def _response(self, request: requests.PreparedRequest, exchange: Exchange, answer: HttpResponse,
                   line: Line) -> requests.Response:
@@ -143,7 +144,8 @@ def _read_timeout(timeout: Any) -> float | None:
     return float(timeout) if isinstance(timeout, int | float) else None
 
 
-def _read(request: requests.PreparedRequest) -> HttpRequest:
+def read_request(request: requests.PreparedRequest) -> HttpRequest:
+    """A request as the server reads it."""
     parts = urlsplit(request.url or "")
     body: Any = request.body or b""  # bytes and text, or what iterates over them
     if isinstance(body, str):

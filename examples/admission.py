@@ -1,0 +1,55 @@
+"""Admission webhooks for Pods: some are refused, some warned of, and each says which team it belongs to.
+
+    cd examples && kubectl-runtime run admission:main --dev          on an API server of its own, for kubectl to try
+    SERVICE=shop/pod-policy kubectl-runtime run admission:main       in a Pod behind the Service of that name
+
+It makes its own certificates, applies its configurations, and is ready when the API server trusts it. A cluster that
+is to stay usable without it asks it in namespaces with a label only, as here.
+"""
+from __future__ import annotations
+
+import os
+
+from kubectl_runtime import Client, Manager
+from kubectl_runtime.resources import Pod
+from kubectl_runtime.runtime.webhooks import SelfSigned, WebhookServer
+from kubectl_runtime.webhooks import Admission, AdmissionRequest, Denied, application
+
+TEAM = "demo.kubectl-runtime.dev/team"
+
+
+class PodPolicy(Admission[Pod], name="pods.policy.kubectl-runtime.dev", failure_policy="Fail", timeout=5,
+                namespace_selector="pod-policy=on",
+                match_conditions={"no-nodes": "!('system:nodes' in request.userInfo.groups)"}):
+    """Memory has a limit, images have a tag that says something, and a label says whose Pod it is."""
+
+    def validate(self, request: AdmissionRequest[Pod]) -> None:
+        old = {container.name for container in request.old.spec.containers} if request.old else set()
+        for container in request.object.spec.containers:
+            limits = (container.resources.limits or {}) if container.resources else {}
+            if "memory" not in limits and container.name not in old:  # what runs already is not held up
+                raise Denied(f"container {container.name} has no limit of memory: spec.containers[].resources.limits")
+            name, _, tag = (container.image or "").rpartition("/")[2].partition(":")
+            if tag in ("", "latest"):
+                request.warn(f"container {container.name}: which {name} that is changes by itself; name a version")
+
+    def mutate(self, request: AdmissionRequest[Pod]) -> Pod | None:
+        if TEAM in request.object.labels:
+            return None
+        pod = request.object
+        pod.metadata.labels = {**pod.labels, TEAM: request.namespace or ""}
+        return pod
+
+
+app = application({"/pods": PodPolicy()})
+
+
+def webhook_server(client: Client, *, host: str = "", port: int = 9443) -> WebhookServer:
+    """Called through the Service that the environment names; without one, at this host's own address."""
+    service = os.environ.get("SERVICE")
+    return WebhookServer(app, certificates=SelfSigned(service), client=client, host=host, port=port,
+                         configuration="pod-policy", url=None if service else f"https://127.0.0.1:{port}")
+
+
+def main(client: Client) -> Manager:
+    return Manager(client).add_server(webhook_server(client))

@@ -1,0 +1,203 @@
+"""`KubeletLoop`: the scheduler and all kubelets of the cluster in one controller, named ``kubelet``; no container runs.
+
+It gives each Pod a node (node_choice.py), leads it through its life as the rules of a test say (pod_machine.py), and
+reports every Node that nobody reports (node_status.py); a cluster without Nodes gets one at the start. There are no
+heartbeats: a Node stays as it is, and whoever makes it NotReady is believed. Pods on a Node that does not exist are
+left alone, but for their deletion; so are Pods of other schedulers until they are bound.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from ipaddress import IPv4Address
+
+from kubectl_runtime.apiserver.kubelet.behaviour import Plan
+from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
+from kubectl_runtime.apiserver.kubelet.node_status import FIRST_NODE, address_of, new_node
+from kubectl_runtime.apiserver.kubelet.pod_actions import KUBELET, NODES, PODS, carry_out, report_node, schedule
+from kubectl_runtime.apiserver.kubelet.pod_machine import Surroundings, advance
+from kubectl_runtime.apiserver.kubelet.pod_memory import PodMemory, PodTimers
+from kubectl_runtime.apiserver.kubelet.pod_status import ENDED
+from kubectl_runtime.apiserver.loopback import submit
+from kubectl_runtime.apiserver.storage.cluster import Cluster
+from kubectl_runtime.apiserver.storage.storage import Bucket, Change, Version
+from kubectl_runtime.core.base.guarded_log import guarded_logger
+
+log = guarded_logger(__name__)
+
+PER_STEP = 20  # Pods; between two steps requests get their turn
+POD_NETWORK, HOST_NETWORK = int(IPv4Address("10.244.0.1")), int(IPv4Address("172.18.0.1"))
+NETWORK_SIZE = (1 << 16) - 3
+
+
+class KubeletLoop:
+    """See the module. A `ControlLoop`."""
+
+    name = "kubelet"
+
+    def __init__(self, kubelet: Kubelet) -> None:
+        """`kubelet` is what a test gives: rules, and what becomes of logs."""
+        self._kubelet = kubelet
+        self._rules_seen = -1
+        self._pods: dict[str, None] = {}  # keys to look at, in order
+        self._nodes: dict[str, None] = {}
+        self._homeless: dict[str, None] = {}  # Pods that got no node
+        self._timers: list[tuple[float, str]] = []  # (when, Pod), a heap
+        self._first: dict[str, float] = {}  # the first timer of each Pod; later ones are not set beside it
+        self._next: float | None = None
+        self._memories: dict[str, PodMemory] = {}  # by uid
+        self._counts: Counter[str] = Counter()  # Pods by node
+        self._pod_number = self._host_number = 0  # the last addresses that were given
+        self._observing = False
+
+    def start(self, cluster: Cluster) -> None:
+        """Look at every Pod and Node, and observe; the first Node is there, and ready, when this returns."""
+        pods, nodes = cluster.storage.bucket(PODS), cluster.storage.bucket(NODES)
+        self._pods, self._nodes = dict.fromkeys(pods.keys), dict.fromkeys(nodes.keys)
+        self._homeless.clear()
+        self._timers.clear()
+        self._first.clear()
+        self._memories.clear()
+        self._counts = Counter(node for pod in pods.scan("") if (node := _node_of(pod)))
+        used = [_number(pod.fields.get("status.podIP", ""), POD_NETWORK) for pod in pods.scan("")]
+        self._pod_number = max([self._pod_number, *used])
+        hosts = [_number(address_of(node.decode()), HOST_NETWORK) for node in nodes.scan("")]
+        self._host_number = max([self._host_number, *hosts])
+        if not self._observing:
+            cluster.storage.observers.append(self._observe)
+            self._observing = True
+        if not nodes.objects:
+            submit(cluster, "POST", "/api/v1/nodes", new_node(FIRST_NODE), agent=KUBELET)
+        self._look_at_nodes(cluster)
+        self._reckon()
+
+    def look_again(self, cluster: Cluster) -> None:
+        """Look at every Pod and Node."""
+        self._pods |= dict.fromkeys(cluster.storage.bucket(PODS).keys)
+        self._nodes |= dict.fromkeys(cluster.storage.bucket(NODES).keys)
+        self._reckon()
+
+    def _observe(self, bucket: Bucket, change: Change) -> None:
+        new = change.new
+        if bucket.key == NODES:
+            self._nodes[new.key] = None
+        elif bucket.key == PODS:
+            before = _node_of(change.old) if change.old else ""
+            after = "" if change.deleted else _node_of(new)
+            if before != after:
+                self._counts[before] -= 1
+                self._counts[after] += 1
+            if change.deleted:
+                for known in (self._pods, self._homeless):
+                    known.pop(new.key, None)
+                self._memories.pop(new.uid, None)
+                self._kubelet.forget_pod(new.namespace, new.name)
+            else:
+                self._pods[new.key] = None
+        self._reckon()
+
+    def due(self) -> float | None:
+        """At once if there is something to look at, else when the first Pod is to be looked at again."""
+        return 0.0 if self._rules_seen != self._kubelet.rules.version else self._next
+
+    def step(self, cluster: Cluster) -> None:
+        """Look at some Pods. What the rules ask of a test's functions is asked without the lock."""
+        with cluster.locked():
+            self._look_at_nodes(cluster)
+            versions = self._take(cluster)
+        plans = [(version, self._kubelet.rules.plan(version.decode())) for version in versions]
+        with cluster.locked():
+            for version, plan in plans:
+                current = cluster.storage.get(PODS, version.namespace, version.name)
+                if current is not None and current.uid == version.uid:
+                    try:
+                        self._look_at(cluster, current, plan)
+                    except Exception:  # one Pod must not keep the others from running
+                        log.exception("Pod %s cannot be run as it is: it stays so until it changes", current.key)
+                elif current is not None:
+                    self._pods[current.key] = None
+            self._reckon()
+
+    def _reckon(self) -> None:
+        """Note when there is work next: `due` is asked without the lock."""
+        self._next = 0.0 if self._pods or self._nodes else self._timers[0][0] if self._timers else None
+
+    def _take(self, cluster: Cluster) -> list[Version]:
+        """The Pods that this step looks at."""
+        bucket, now = cluster.storage.bucket(PODS), cluster.clock.monotonic()
+        if self._rules_seen != (version := self._kubelet.rules.version):
+            self._rules_seen = version
+            self._pods |= dict.fromkeys(bucket.keys)
+        while self._timers and self._timers[0][0] <= now:
+            when, key = heapq.heappop(self._timers)
+            self._pods[key] = None
+            if self._first.get(key) == when:
+                del self._first[key]
+        found: list[Version] = []
+        while self._pods and len(found) < PER_STEP:
+            key = next(iter(self._pods))
+            del self._pods[key]
+            pod = bucket.objects.get(key)
+            if pod is not None and (pod.deleting or pod.fields.get("status.phase") not in ENDED):
+                found.append(pod)
+        return found
+
+    def _look_at_nodes(self, cluster: Cluster) -> None:
+        """Report new Nodes; Pods that wait for a node, and those on one that changed, are looked at again."""
+        nodes = cluster.storage.bucket(NODES)
+        while self._nodes:
+            changed, self._nodes = self._nodes, {}
+            for name in changed:
+                node = nodes.objects.get(name)
+                if node is not None and report_node(cluster, node, self._host_address):
+                    self._host_number += 1
+            self._pods |= self._homeless
+            self._homeless.clear()
+            for pod in cluster.storage.bucket(PODS).scan(""):
+                if _node_of(pod) in changed and (pod.deleting or pod.fields.get("status.phase") not in ENDED):
+                    self._pods[pod.key] = None
+
+    def _look_at(self, cluster: Cluster, version: Version, plan: Plan) -> None:
+        node = _node_of(version)
+        if not node:
+            if not schedule(cluster, version, plan, self._counts):
+                self._homeless[version.key] = None
+            return
+        home = cluster.storage.get(NODES, "", node)
+        if home is None and not version.deleting:
+            return
+        memory = self._memories.setdefault(version.uid, PodMemory())
+        around = Surroundings(cluster.clock.now(), address_of(home.decode()) if home else "", self._pod_address,
+                              lambda: f"{cluster.random.getrandbits(256):064x}")
+        move = advance(version.decode(), plan, PodTimers(memory, cluster.clock.monotonic()), around)
+        for container in move.failed_pulls:
+            memory.failed_pulls[container] = memory.failed_pulls.get(container, 0) + 1
+        if move.wait is not None:
+            when = cluster.clock.monotonic() + move.wait
+            if when < self._first.get(version.key, when + 1):
+                self._first[version.key] = when
+                heapq.heappush(self._timers, (when, version.key))
+        carry_out(cluster, version, move, plan, self._kubelet)
+
+    @property
+    def _host_address(self) -> str:
+        return str(IPv4Address(HOST_NETWORK + 1 + self._host_number % NETWORK_SIZE))
+
+    def _pod_address(self) -> str:
+        """The next address. None is given twice while there are fewer than 65,000 Pods."""
+        self._pod_number += 1
+        return str(IPv4Address(POD_NETWORK + self._pod_number % NETWORK_SIZE))
+
+
+def _node_of(version: Version) -> str:
+    return version.fields.get("spec.nodeName", "")
+
+
+def _number(address: str, network: int) -> int:
+    """The number that an address was given; 0 for one of another network."""
+    try:
+        number = int(IPv4Address(address)) - network
+    except ValueError:
+        return 0
+    return number if 0 <= number <= NETWORK_SIZE else 0

@@ -1,0 +1,269 @@
+"""What one Pod that is on a node does next: a pure function of the Pod, its plan and the time (`advance`).
+
+==================================  ===================================================================================
+the Pod                             what is done
+==================================  ===================================================================================
+has no startTime                    admitted: Pending, addresses of the host, all containers waiting
+is in its turn                      init containers one after the other, then all others (see container_machine.py);
+                                    phase and conditions follow from them (pod_status.py)
+is active for too long              its containers are killed; Failed, DeadlineExceeded
+has ended                           nothing; sidecars end with it
+is being deleted                    its containers are asked to end, and killed when the grace period is over; then
+                                    Succeeded or Failed, and removed
+==================================  ===================================================================================
+
+One call makes at most one status, of which its caller hears as of any change, and calls again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from kubectl_runtime.apiserver.kubelet.behaviour import Plan
+from kubectl_runtime.apiserver.kubelet.container_machine import (
+    KILLED,
+    Container,
+    Step,
+    restarts,
+    terminated,
+    waiting,
+)
+from kubectl_runtime.apiserver.kubelet.container_machine import (
+    advance as advance_container,
+)
+from kubectl_runtime.apiserver.kubelet.pod_status import ENDED, conditions, ended_well, is_sidecar, phase_of, state_of
+from kubectl_runtime.core.meta.metav1 import format_time
+
+Object = dict[str, Any]
+
+_GROUPS = (("initContainers", "initContainerStatuses"), ("containers", "containerStatuses"),
+           ("ephemeralContainers", "ephemeralContainerStatuses"))
+
+
+class Timers(Protocol):
+    """How long things have been as they are."""
+
+    def elapsed(self, name: str, state: object) -> float:
+        """Seconds since `name` was first seen in this state; from another one on it begins anew."""
+
+    def once(self, what: str) -> bool:
+        """True the first time for this Pod."""
+
+    def pulls(self, container: str) -> int:
+        """How often the container's image could not be pulled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a node has for its Pods."""
+
+    now: datetime
+    host: str
+    """The node's address; empty if it has none."""
+    address: Callable[[], str]
+    """A new address for a Pod."""
+    new_id: Callable[[], str]
+    """The id of a new container."""
+
+
+@dataclass(slots=True)
+class Move:
+    """What is to be done: a status to write, Events to tell (type, reason, message), containers that started, ended, or
+    whose image could not be pulled, whether the Pod then goes, and after how many seconds to look again."""
+
+    status: Object | None = None
+    events: list[tuple[str, str, str]] = field(default_factory=list)
+    started: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    failed_pulls: list[str] = field(default_factory=list)
+    remove: bool = False
+    wait: float | None = None
+
+
+def advance(pod: Object, plan: Plan, timers: Timers, around: Surroundings) -> Move:
+    """What the Pod, which has a node, does now."""
+    status, deleting = pod.get("status") or {}, "deletionTimestamp" in pod["metadata"]
+    if status.get("phase") in ENDED:
+        # With finalizers it stays after its removal was asked for.
+        gone = deleting and (pod["metadata"].get("deletionGracePeriodSeconds") or not pod["metadata"].get("finalizers"))
+        return Move(remove=bool(gone))
+    if deleting:
+        return _end(pod, plan, timers, around)
+    if not status.get("startTime"):
+        return _admit(pod, around)
+    return _past_deadline(pod, around) or _turn(pod, plan, timers, around)
+
+
+def _statuses(pod: Object) -> dict[str, Object]:
+    status = pod.get("status") or {}
+    return {entry["name"]: entry for _, key in _GROUPS for entry in status.get(key) or ()}
+
+
+def _written(pod: Object, known: dict[str, Object], around: Surroundings, *, ending: bool = False,
+             sandbox: bool = True) -> Object:
+    """The Pod's status with these statuses of its containers."""
+    spec, before = pod["spec"], pod.get("status") or {}
+    status: Object = {"observedGeneration": pod["metadata"].get("generation", 1)}
+    for key, told in _GROUPS:
+        if spec.get(key):
+            status[told] = [known.get(container["name"]) or waiting(container, "PodInitializing")
+                            for container in spec[key]]
+    main, initial = status["containerStatuses"], status.get("initContainerStatuses") or []
+    status["phase"] = phase_of(spec, main, initial, ending=ending)
+    now = format_time(around.now)
+    status["startTime"] = before.get("startTime") or now
+    if around.host:
+        status.update(hostIP=around.host, hostIPs=[{"ip": around.host}])
+    if not before.get("podIP") and (sandbox or spec.get("hostNetwork")):
+        address = around.host if spec.get("hostNetwork") else around.address()
+        status.update(podIP=address, podIPs=[{"ip": address}])
+    status["conditions"] = conditions(pod, status, now, sandbox=sandbox)
+    return status
+
+
+def _admit(pod: Object, around: Surroundings) -> Move:
+    reason = "PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating"
+    known = {container["name"]: waiting(container, reason) for key, _ in _GROUPS for container in pod["spec"].get(key)
+             or ()}
+    return Move(_written(pod, known, around, sandbox=False))
+
+
+def _turn(pod: Object, plan: Plan, timers: Timers, around: Surroundings) -> Move:
+    known, move, changed = _statuses(pod), Move(), False
+    waits = []
+    for container, policy in _whose_turn(pod["spec"], known):
+        step = _step(pod, container, policy, known.get(container["name"]) or {}, plan, timers, around)
+        if step.status is not None:
+            changed = True
+            _note(move, container["name"], known.get(container["name"]) or {}, step)
+            known[container["name"]] = step.status
+        if step.wait is not None:
+            waits.append(step.wait)
+    if _has_ended(pod["spec"], known):
+        for container in pod["spec"].get("initContainers") or ():
+            if state_of(known.get(container["name"]) or {}) == "running":
+                known[container["name"]] = terminated(known[container["name"]], 0, around.now)
+                move.ended.append(container["name"])
+    if changed or _is_outdated(pod, known, around):
+        move.status = _written(pod, known, around)
+    if (limit := _deadline(pod)) is not None:
+        waits.append(limit - around.now.timestamp())
+    move.wait = min(waits, default=None)
+    return move
+
+
+def _whose_turn(spec: Object, known: dict[str, Object]) -> Iterator[tuple[Object, str]]:
+    """The containers that may do something, each with whether it is started again."""
+    policy = spec.get("restartPolicy", "Always")
+    for container in spec.get("initContainers") or ():
+        status = known.get(container["name"]) or {}
+        if is_sidecar(container):
+            yield container, "Always"
+            if not status.get("started"):
+                return
+        elif not ended_well(status):
+            yield container, "OnFailure" if policy == "Always" else policy
+            return
+    for container in spec["containers"]:
+        yield container, policy
+    for container in spec.get("ephemeralContainers") or ():
+        yield container, "Never"
+
+
+def _step(pod: Object, container: Object, policy: str, status: Object, plan: Plan, timers: Timers,
+          around: Surroundings) -> Step:
+    meta, name = pod["metadata"], container["name"]
+    state = status.get("state") or {}
+    told = state.get("waiting") or state.get("terminated") or state.get("running") or {}
+    # A container that was waiting for others begins to wait for itself at its turn.
+    reason = told.get("reason", "")
+    signature = (state_of(status), "" if reason in ("PodInitializing", "ContainerCreating") else reason,
+                 status.get("restartCount", 0))
+    return advance_container(Container(
+        container, status, plan.of(name), timers.elapsed(name, signature),
+        timers.pulls(name), policy, f"{meta['name']}_{meta['namespace']}({meta['uid']})", around.now, around.new_id))
+
+
+def _note(move: Move, name: str, before: Object, step: Step) -> None:
+    move.events += step.events
+    if step.started:
+        move.started.append(name)
+    if step.failed_pull:
+        move.failed_pulls.append(name)
+    if step.status is not None and state_of(before) == "running" and state_of(step.status) != "running":
+        move.ended.append(name)
+
+
+def _has_ended(spec: Object, known: dict[str, Object]) -> bool:
+    """Whether all containers but sidecars have ended for good."""
+    policy = spec.get("restartPolicy", "Always")
+    ends = [((known.get(container["name"]) or {}).get("state") or {}).get("terminated")
+            for container in spec["containers"]]
+    return all(end is not None and not restarts(policy, end) for end in ends)
+
+
+def _is_outdated(pod: Object, known: dict[str, Object], around: Surroundings) -> bool:
+    """Whether the conditions say something else than before although no container changed: a gate was opened, say."""
+    before = pod.get("status") or {}
+    sandbox = bool(before.get("podIP")) and any(state_of(status) != "waiting" or status.get("lastState")
+                                                for status in known.values())
+    if not sandbox:
+        return False
+    fresh = _written(pod, known, around)
+    return bool(fresh["phase"] != before.get("phase") or [
+        (entry["type"], entry["status"]) for entry in fresh["conditions"]] != [
+        (entry["type"], entry["status"]) for entry in before.get("conditions") or ()])
+
+
+def _deadline(pod: Object) -> float | None:
+    """When the Pod has been active for too long, as a timestamp."""
+    limit = pod["spec"].get("activeDeadlineSeconds")
+    return None if limit is None else datetime.fromisoformat(pod["status"]["startTime"]).timestamp() + float(limit)
+
+
+def _past_deadline(pod: Object, around: Surroundings) -> Move | None:
+    limit = _deadline(pod)
+    if limit is None or around.now.timestamp() < limit:
+        return None
+    known, move = _statuses(pod), Move()
+    _kill(known, move, around)
+    move.status = {**_written(pod, known, around, ending=True), "phase": "Failed", "reason": "DeadlineExceeded",
+                   "message": "Pod was active on the node longer than the specified deadline"}
+    move.status["conditions"] = conditions(pod, move.status, format_time(around.now), sandbox=True)
+    return move
+
+
+def _kill(known: dict[str, Object], move: Move, around: Surroundings) -> None:
+    for name, status in known.items():
+        if state_of(status) == "running":
+            known[name] = terminated(status, KILLED, around.now)
+            move.ended.append(name)
+
+
+def _end(pod: Object, plan: Plan, timers: Timers, around: Surroundings) -> Move:
+    """The deletion: each container has until the end of the grace period."""
+    known, move = _statuses(pod), Move()
+    grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+    elapsed = timers.elapsed("", "deletion")
+    running = [name for name, status in known.items() if state_of(status) == "running"]
+    if running and timers.once("Killing"):
+        move.events = [("Normal", "Killing", f"Stopping container {name}") for name in running]
+    waits = []
+    for name in running:
+        own = plan.of(name).stop
+        limit = grace if own is None else min(own, grace)
+        if elapsed >= limit:
+            known[name] = terminated(known[name], 0 if own is not None and own <= grace else KILLED, around.now)
+            move.ended.append(name)
+        else:
+            waits.append(limit - elapsed)
+    if waits:
+        move.wait = min(waits)
+    else:
+        move.remove = True
+    if move.ended or move.remove:
+        move.status = _written(pod, known, around, ending=move.remove)
+    return move

@@ -1,0 +1,1 @@
+"""How the server reaches webhooks: over HTTPS, or in process."""

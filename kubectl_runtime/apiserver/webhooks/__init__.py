@@ -1,0 +1,1 @@
+"""Admission and conversion webhooks, as the server calls them."""

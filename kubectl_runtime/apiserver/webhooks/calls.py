@@ -1,0 +1,101 @@
+"""One webhook asked about one operation: the review sent, the answer verified, and what it means.
+
+=================================  =========================================  =======================================
+what happened                      failurePolicy Fail                         failurePolicy Ignore
+=================================  =========================================  =======================================
+no answer, or none that counts     500, ``failed calling webhook "x": …``     as if it had not been asked (logged)
+denied                             the webhook's own Status                   the same
+a dry run, and it has side effects 400                                        the same
+=================================  =========================================  =======================================
+
+Blocks for at most the webhook's timeout, and what is left of the request's; no lock is held.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.context import RequestContext
+from kubectl_runtime.apiserver.webhooks.admission_attributes import Attributes
+from kubectl_runtime.apiserver.webhooks.admission_review import (
+    InvalidAnswer,
+    Verdict,
+    request_of,
+    review_of,
+    verified,
+)
+from kubectl_runtime.apiserver.webhooks.attempts import time_left, timed_out
+from kubectl_runtime.apiserver.webhooks.hooks import Hook
+from kubectl_runtime.apiserver.webhooks.matching import Invocation
+from kubectl_runtime.apiserver.webhooks.outgoing import REVIEW_VERSIONS
+from kubectl_runtime.apiserver.webhooks.posting import PostError, send
+from kubectl_runtime.core.base.guarded_log import guarded_logger
+
+Object = dict[str, Any]
+
+log = guarded_logger(__name__)
+
+MAX_CODE = 999
+
+
+class CallingFailed(Exception):
+    """A webhook could not be asked, or gave no answer that counts."""
+
+    def __init__(self, hook: Hook, why: str) -> None:
+        super().__init__(f'failed calling webhook "{hook.name}": {why}')
+
+
+def ask(ctx: RequestContext, called: Invocation, asked: Attributes, shown: Object | None, old: Object | None, *,
+        mutating: bool) -> Verdict:
+    """What the webhook says. Raises CallingFailed, and the 400 of a dry run that it does not support."""
+    hook = called.hook
+    if asked.dry_run and not hook.may_run_dry:
+        raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
+    version = next((version for version in hook.review_versions if version in REVIEW_VERSIONS), "")
+    if not version:
+        raise CallingFailed(hook, "could not create admission objects: webhook does not accept known AdmissionReview "
+                                  f"versions ({', '.join(REVIEW_VERSIONS)})")
+    with ctx.cluster.locked():
+        uid = ctx.cluster.new_uid()
+    review = review_of(uid, request_of(ctx, called.kind, called.resource, asked), shown, old, version)
+    timeout = min(hook.timeout, time_left(ctx))
+    try:
+        content = send(ctx.hooks.caller, hook.target, review, "admission.v1.AdmissionReview", timeout=timeout)
+    except PostError as error:
+        raise CallingFailed(hook, f"failed to call webhook: {error}") from None
+    try:
+        verdict = verified(uid, content, version, mutating=mutating)
+    except InvalidAnswer as error:
+        raise CallingFailed(hook, f"received invalid webhook response: {error}") from None
+    return verdict
+
+
+def accept(ctx: RequestContext, hook: Hook, verdict: Verdict) -> None:
+    """Tell what a verdict warns of; raises the StatusError of one that denies."""
+    ctx.warnings += verdict.warnings
+    if not verdict.allowed:
+        raise denied(hook, verdict.status or {})
+
+
+def denied(hook: Hook, status: Object) -> errors.StatusError:
+    """The refusal that a webhook's Status is."""
+    by, code = f'admission webhook "{hook.name}" denied the request', status.get("code") or 0
+    reason = status.get("reason") or ""
+    why = status.get("message") or reason
+    if not 400 <= code <= MAX_CODE:
+        code = 400 if code < 400 else 500  # HTTP has no such code: the real server breaks the connection off
+    error = errors.StatusError(code, reason, f"{by}: {why}" if why else f"{by} without explanation",
+                               details=status.get("details"), metadata=status.get("metadata"))
+    seconds = (status.get("details") or {}).get("retryAfterSeconds")
+    if seconds:
+        error.headers.append(("Retry-After", str(seconds)))
+    return error
+
+
+def failed(ctx: RequestContext, hook: Hook, error: CallingFailed) -> errors.StatusError | None:
+    """What a failed call means: the refusal, or None if it is ignored."""
+    if hook.fails_closed:
+        return errors.internal(str(error))
+    log.warning("%s %s: %s: ignored, as its failurePolicy says", ctx.request.method, ctx.request.path, error)
+    return timed_out() if time_left(ctx) <= 0 else None

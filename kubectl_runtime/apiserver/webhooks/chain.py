@@ -1,0 +1,81 @@
+"""What a write asks of webhooks: `admit` before the object is prepared and validated, `approve` when it is ready to be
+stored. Both cost nothing but a look at two dicts while no webhook is configured.
+
+The cluster's lock is held, and free while a webhook is asked: what was read before may be old then (see attempts.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kubectl_runtime.apiserver.context import RequestContext
+from kubectl_runtime.apiserver.errors import StatusError
+from kubectl_runtime.apiserver.webhooks.admission_attributes import CREATE, DELETE, attributes
+from kubectl_runtime.apiserver.webhooks.matching import is_exempt
+from kubectl_runtime.apiserver.webhooks.mutating import keep_managers, mutate
+from kubectl_runtime.apiserver.webhooks.validating import validate
+from kubectl_runtime.core.codec.jsonvalues import json_copy
+
+Object = dict[str, Any]
+
+
+def admit(ctx: RequestContext, operation: str, new: Object, old: Object | None) -> Object:
+    """The object as mutating webhooks leave it; itself if there are none. Raises StatusError."""
+    if not ctx.hooks or not (hooks := ctx.hooks.mutating()):
+        return new
+    asked = attributes(ctx, operation, json_copy(new), old)
+    if is_exempt(asked):
+        return new
+    with _refusing():
+        mutate(ctx, asked, hooks)
+    changed = asked.object
+    assert changed is not None
+    if "metadata" in new:
+        keep_managers(ctx, changed, new["metadata"].get("managedFields"))
+    return changed
+
+
+def approve(ctx: RequestContext, operation: str, new: Object, old: Object | None) -> None:
+    """Ask the validating webhooks. Raises StatusError."""
+    if not ctx.hooks or not (hooks := ctx.hooks.validating()):
+        return
+    asked = attributes(ctx, operation, new, old)
+    if not is_exempt(asked):
+        with _refusing():
+            validate(ctx, asked, hooks)
+
+
+def admit_deletion(ctx: RequestContext, old: Object) -> None:
+    """Ask both kinds about a deletion. Raises StatusError."""
+    hooks = ctx.hooks
+    if not hooks:
+        return
+    # In a deletion of a collection the real server names no object.
+    asked = attributes(ctx, DELETE, None, old, name=ctx.info.name)
+    if not is_exempt(asked):
+        with _refusing():
+            mutate(ctx, asked, hooks.mutating())
+            validate(ctx, asked, hooks.validating())
+
+
+def admit_unstored(ctx: RequestContext, obj: Object, operation: str = CREATE) -> Object:
+    """An object that is a request itself (a review, a Binding, the options of an exec), as webhooks leave it, if they
+    approve of it. Raises StatusError. The lock need not be held."""
+    if not ctx.hooks:
+        return obj
+    with ctx.cluster.locked():
+        obj = admit(ctx, operation, obj, None)
+        approve(ctx, operation, obj, None)
+    return obj
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """What is refused inside may be let through another time."""
+    try:
+        yield
+    except StatusError as error:
+        error.from_webhook = True
+        raise

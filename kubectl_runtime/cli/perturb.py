@@ -1,0 +1,82 @@
+"""`kubectl-runtime perturb MODULE:BUILD MODULE:STORY`: whether controllers end alike, whatever happens on the way.
+
+It is `kubectl_runtime.testing.perturb` from the command line, and what a report of that says to type.
+"""
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from kubectl_runtime.cli.log_setup import set_up_logs
+from kubectl_runtime.cli.places import CommandError, Place, hint, imported, place, users_traceback
+from kubectl_runtime.cli.program import program_in
+from kubectl_runtime.testing.perturbation.perturb import Divergence, perturb
+from kubectl_runtime.testing.perturbation.points import Fault, Point
+
+EPILOG = """\
+examples:
+  kubectl-runtime perturb widgets:main stories:two_widgets                        every fault, at every write
+  kubectl-runtime perturb widgets:main stories:two_widgets --only crash-after-3   that run alone, with its logs
+
+exit status: 0 when every run ends as the undisturbed one; 1 when one does not, or it cannot be played; 2 when the
+command line is wrong.
+"""
+
+
+def _point(text: str) -> Point:
+    try:
+        return Point.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.epilog, parser.formatter_class = EPILOG, argparse.RawDescriptionHelpFormatter
+    parser.add_argument("build", type=place, metavar="MODULE:BUILD", help="a function that takes a client and returns "
+                        "a Manager or Controller(...).bind(reconciler), as for `kubectl-runtime run`")
+    parser.add_argument("story", type=place, metavar="MODULE:STORY", help="a function that takes a client and does "
+                        "what the controllers have to answer to")
+    parser.add_argument("--fault", action="append", choices=[str(fault) for fault in Fault], default=[],
+                        help="only these, may be repeated (default: all)")
+    parser.add_argument("--only", type=_point, metavar="POINT", help="one run alone, such as crash-after-3, with the "
+                        "library's logs")
+    parser.add_argument("--seed", type=int, default=0, help="decides the order of everything (default: 0)")
+    parser.add_argument("--log-level", metavar="LEVELS", help="with --only: as for `kubectl-runtime run`")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play it; the exit status. Blocks."""
+    try:
+        build = program_in(imported(options.build.module), options.build)
+        story = _story_in(options.story)
+        if options.only is not None:
+            set_up_logs("text", options.log_level, options.build.module.partition(".")[0])
+        report = perturb(build, story, faults=[Fault(word) for word in options.fault] or list(Fault),
+                         seed=options.seed, only=options.only)
+    except CommandError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except Exception as error:  # noqa: BLE001 - the story is the user's, as is what it says of itself
+        print(f"error: {type(error).__name__}: {error}\n{users_traceback(error)}", file=sys.stderr)
+        return 1
+    print(report)
+    for divergence in report.divergences if options.only is not None else ():
+        _tell_error(divergence)
+    return 0 if report.ok else 1
+
+
+def _tell_error(divergence: Divergence) -> None:
+    if divergence.error is not None:
+        print(users_traceback(divergence.error), file=sys.stderr)
+
+
+def _story_in(named: Place) -> Callable[[Any], object]:
+    module = imported(named.module)
+    story: Any = getattr(module, named.name, None)
+    if not callable(story):
+        functions = [name for name, value in vars(module).items() if callable(value)]
+        raise CommandError(f"{named.module} has no function {named.name}{hint(named.name, functions, 'functions')}")
+    return story  # type: ignore[no-any-return]

@@ -1,0 +1,72 @@
+"""`kubectl-runtime replay FILE MODULE:NAME`: the runs of a recording once more, to the one that failed.
+
+FILE is what `Controller(..., record=FILE)` wrote, MODULE:NAME the program that was recorded, as for `run`.
+"""
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from kubectl_runtime.cli.log_setup import set_up_logs
+from kubectl_runtime.cli.places import CommandError, imported, place, users_traceback
+from kubectl_runtime.cli.program import program_in
+from kubectl_runtime.runtime.usercode import described
+from kubectl_runtime.testing.recordings.flight_reader import RecordingError
+from kubectl_runtime.testing.recordings.replay import Replayed, replay
+
+EPILOG = """\
+The program runs in this process, on a simulated clock, with recorded stores and answers: `breakpoint()` in its source
+stops in the run that failed. Not in a recording are the data of Secrets, and what a program draws at random or reads
+elsewhere.
+
+exit status: 0 when the run ends as it was recorded, or in the same class of exception; 1 when it does not, or nothing
+can be played; 2 when the command line is wrong.
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.epilog, parser.formatter_class = EPILOG, argparse.RawDescriptionHelpFormatter
+    parser.add_argument("file", type=Path, metavar="FILE", help="the recording")
+    parser.add_argument("program", type=place, metavar="MODULE:NAME", help="a function that takes a client and returns "
+                        "a Manager or Controller(...).bind(reconciler), as for `kubectl-runtime run`")
+    parser.add_argument("--run", type=int, dest="number", metavar="ID",
+                        help="stop at this run (default: the last that failed)")
+    parser.add_argument("--log-level", metavar="LEVELS", help="as for `kubectl-runtime run`")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Play it; the exit status. Blocks."""
+    try:
+        build = program_in(imported(options.program.module), options.program)
+        set_up_logs("text", options.log_level, options.program.module.partition(".")[0])
+        replayed = replay(options.file, build, run=options.number)
+    except (CommandError, RecordingError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except Exception as error:  # noqa: BLE001 - the program is the user's
+        print(f"error: {options.program} raised {described(error)}\n{users_traceback(error)}", file=sys.stderr)
+        return 1
+    for line in _told(replayed):
+        print(line)
+    return 0 if replayed.alike else 1
+
+
+def _told(replayed: Replayed) -> list[str]:
+    lines = [f"note: {note}" for note in replayed.notes]
+    lines += [f"departs: {departure}" for departure in replayed.departures]
+    lines.append(f"{replayed.runs} runs, to {replayed.target}")
+    now = None if replayed.error is None else described(replayed.error)
+    if replayed.same:
+        lines.append("it ends well, as recorded" if now is None else f"the same exception as recorded: {now}")
+    elif replayed.alike:
+        lines.append(f"the same class of exception as recorded, with another text: {now}")
+        lines.append(f"recorded is {replayed.recorded}")
+    else:
+        lines.append(f"recorded is {replayed.recorded or 'a good end'}, and now it is {now or 'a good end'}")
+        if replayed.recorded:
+            lines += ["recorded:", replayed.recorded_trace.rstrip()]
+    if replayed.error is not None:
+        lines += ["", users_traceback(replayed.error)]
+    return lines

@@ -1,0 +1,221 @@
+"""What `kubectl-runtime top` shows: lines of text made of a `DebugState`. Pure.
+
+    the process and its manager
+    a line for each watch, those in trouble first
+    for each controller    a line about it, a line of counts, and a table of its keys:
+                           loops, failing, running, due, delayed, slowest, recent, some of each
+
+In a window the groups of the tables share the lines that there are: each gets as many as the others, and what one does
+not need is left to those that do. What is not shown is counted. Names and texts come from somebody else's process:
+characters that would move a terminal are replaced.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kubectl_runtime.runtime.observe.debug_state import ControllerState, DebugState, KeyRow, RunRow, WatchRow
+
+WORDS = {"backing_off": "backing off", "held_back": "held back", "waits_for_change": "waits for a change",
+         "requeue_after": "success", "terminal_error": "terminal error"}
+
+BOLD, SOFT, RED, GREEN, YELLOW, BLUE, MAGENTA, CYAN = "1", "2", "31", "32", "33", "34", "35", "36"
+COLOURS = {"running": BLUE, "due": CYAN, "delayed": SOFT, "backing_off": YELLOW, "held_back": MAGENTA,
+           "waits_for_change": RED, "failing": RED, "watching": GREEN, "listing": CYAN, "waiting": RED, "stopped": SOFT,
+           "success": GREEN, "requeue_after": GREEN, "error": RED, "terminal_error": RED, "loop": YELLOW}
+
+
+class Line(NamedTuple):
+    """A row of a controller's table: what the key does, since or until when, its name, more."""
+
+    state: str
+    time: str
+    name: str
+    more: str
+    colour: str
+
+
+@dataclass(slots=True)
+class Group:
+    """Rows of one kind, which is called `what`; `total`: how many there are of it, shown or not."""
+
+    lines: list[Line]
+    what: str
+    total: int = 0
+
+
+class Screen:
+    """Lines for a terminal that is so wide. `colours`: with escape sequences."""
+
+    def __init__(self, width: int, *, colours: bool) -> None:
+        self._width = max(40, width)
+        self._colours = colours
+
+    def lines(self, report: DebugState, height: int | None = None, rates: dict[str, float] | None = None) -> list[str]:
+        """All of it, at most `height` lines where that is given. `rates`: runs a second by controller, if known."""
+        watches = self._watches(report.watches, report.watches_left_out, height)
+        head = [self.paint(BOLD, title(report)), "", *watches, ""]
+        parts = [(self._head(one, (rates or {}).get(one.name)), groups_of(one)) for one in report.controllers]
+        rows = None
+        if height is not None:
+            fixed = len(head) + sum(len(lines) + 1 for lines, _ in parts)
+            rows = shares([len(group.lines) for _, groups in parts for group in groups], max(0, height - fixed))
+        found, place = head, 0
+        for lines, groups in parts:
+            found += lines
+            for group in groups:
+                shown = len(group.lines) if rows is None else rows[place]
+                found += self._table(group, shown)
+                place += 1
+            found.append("")
+        if report.controllers_left_out:
+            found.append(f"and {report.controllers_left_out:,} controllers more")
+        while found and not found[-1]:
+            found.pop()
+        return found if height is None else found[:height]
+
+    def paint(self, colour: str, text: str) -> str:
+        """`text`, cut to the width, in a colour where there are any."""
+        text = cut(text, self._width)
+        return f"\x1b[{colour}m{text}\x1b[0m" if self._colours and colour and text else text
+
+    def _head(self, one: ControllerState, rate: float | None) -> list[str]:
+        said = one.not_alive or one.not_ready
+        runs = f"{one.runs:,} runs, {one.failed:,} failed" + (f", {rate:,.1f} a second" if rate else "")
+        counts = one.counts
+        numbers = (f"running {counts.running} of {one.concurrency}", f"due {counts.due:,}",
+                   f"backing off {counts.backing_off:,}", f"held back {counts.held_back:,}",
+                   f"delayed {counts.delayed:,}", f"failing {counts.failing:,}")
+        return [self.paint(BOLD, f"{one.name}  {one.kind}  {runs}"), "  " + cut("   ".join(numbers), self._width - 2),
+                *([self.paint(RED, f"  not {'alive' if one.not_alive else 'ready'}: {said}")] if said else [])]
+
+    def _watches(self, watches: Sequence[WatchRow], left_out: int, height: int | None) -> list[str]:
+        most = len(watches) if height is None else max(1, height // 4)
+        shown = watches[:most]
+        found = []
+        wide = min(max((len(row.name) for row in shown), default=0), self._width // 3)
+        for row in shown:
+            heard = "never heard of" if row.last_event is None else f"heard of {time(row.last_event)} ago"
+            text = (f"{cut(row.name, wide):<{wide}}  {row.phase:<8}  {row.objects:>7,} objects {size(row.bytes):>8}  "
+                    f"{row.error or heard}")
+            found.append(self.paint(COLOURS.get("waiting" if row.error else row.phase, ""), text))
+        rest = len(watches) - len(shown) + left_out
+        return [*found, *([f"and {rest:,} watches more"] if rest else [])]
+
+    def _table(self, group: Group, shown: int) -> list[str]:
+        rest = max(group.total, len(group.lines)) - shown
+        if rest and shown and shown < len(group.lines):
+            shown, rest = shown - 1, rest + 1
+        name = max(20, min(48, (self._width - 36) // 2))
+        found = [self.paint(line.colour, f"  {line.state:<18} {line.time:>12}  {fit(line.name, name)}  {line.more}")
+                 for line in group.lines[:shown]]
+        if rest:
+            found.append(self.paint(SOFT, f"  and {rest:,} more {group.what}".rstrip()))
+        return found
+
+
+def title(report: DebugState) -> str:
+    """What the process is."""
+    parts = [report.time.replace("T", " ").replace("Z", " UTC")]
+    if (manager := report.manager) is not None:
+        parts.append(f"manager {manager.phase}" + (f": {manager.reason}" if manager.reason else ""))
+        if manager.lease:
+            parts.append(f"{'leads by' if manager.leader else 'does not lead:'} {manager.lease}")
+        if manager.shards is not None:
+            parts.append(f"shards {','.join(map(str, manager.shards)) or 'none'}")
+    return "  ".join([*parts, f"process {report.process}", f"up {time(report.uptime)}"])
+
+
+def groups_of(one: ControllerState) -> list[Group]:
+    """The rows of a controller's table, by kind."""
+    counts = one.counts
+    return [
+        Group([Line("loop", f"{time(row.ago)} ago", row.name,
+                    row.what + (f"; differed: {', '.join(row.fields)}" if row.fields else ""), YELLOW)
+               for row in one.loops], "loops"),
+        Group([_failing(row) for row in one.failing], "failing", counts.failing),
+        Group([_key(row, f"for {time(row.age)}") for row in one.running], "running", counts.running),
+        Group([_key(row, f"for {time(row.age)}") for row in one.due], "due", counts.due),
+        Group([_key(row, until(row)) for row in one.delayed], "delayed", counts.delayed),
+        Group([_slow(row) for row in one.slowest[:5]], "slow keys"),
+        Group([_ended(row) for row in one.recent], "recent runs"),
+    ]
+
+
+def shares(wanted: Sequence[int], available: int) -> list[int]:
+    """How many lines each group gets of those that are `available`: equal ones, as far as they are wanted."""
+    got = [0] * len(wanted)
+    while available > 0 and (open_ := [place for place, most in enumerate(wanted) if got[place] < most]):
+        each = max(1, available // len(open_))
+        for place in open_[:available]:
+            more = min(each, wanted[place] - got[place])
+            got[place] += more
+            available -= more
+    return got
+
+
+def _key(row: KeyRow, when: str) -> Line:
+    attempt = f", attempt {row.attempt}" if row.attempt > 1 else ""
+    return Line(WORDS.get(row.state, row.state), when, row.name, f"{row.reason}{attempt}{_and(row.error)}",
+                COLOURS.get(row.state, ""))
+
+
+def _failing(row: KeyRow) -> Line:
+    times = f"{row.failures:,} times in {time(row.failing_for)}" if row.failures > 1 else "once"
+    return Line(WORDS.get(row.state, row.state), until(row), row.name, f"failed {times}{_and(row.error)}",
+                COLOURS.get(row.state, RED))
+
+
+def _ended(row: RunRow) -> Line:
+    return Line(WORDS.get(row.result, row.result), f"{time(row.ago)} ago", row.name,
+                f"took {time(row.took)}{_and(row.error)}", COLOURS.get(row.result, SOFT))
+
+
+def _slow(row: RunRow) -> Line:
+    return Line("slowest", f"took {time(row.took)}", row.name, f"{time(row.ago)} ago{_and(row.error)}",
+                RED if row.error else "")
+
+
+def _and(error: str) -> str:
+    return f": {error}" if error else ""
+
+
+def until(row: KeyRow) -> str:
+    """When the next run of a key is due."""
+    if row.due_in is None:
+        return ""
+    return f"in {time(row.due_in)}" if row.due_in > 0 else f"{time(-row.due_in)} ago"
+
+
+def time(seconds: float) -> str:
+    """`12 ms`, `3.4 s`, `5 min`, `2 h`, `3 d`."""
+    for below, unit, text in ((1, 0.001, "ms"), (120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
+        if seconds < below:
+            return f"{seconds / unit:.1f} {text}" if text == "s" and seconds < 10 else f"{seconds / unit:.0f} {text}"
+    return f"{seconds / 86400:.0f} d"
+
+
+def size(count: float) -> str:
+    """`0 B`, `4.1 KiB`, `12 MiB`."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.1f} {unit}" if unit != "B" and count < 10 else f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def fit(text: str, width: int) -> str:
+    """`text` in exactly so many columns."""
+    return f"{cut(text, width):<{width}}"
+
+
+def cut(text: str, width: int) -> str:
+    """At most so many columns, without what would move a terminal."""
+    text = "".join(letter if letter.isprintable() else "·" for letter in text[:width + 1])
+    return text if len(text) <= width else f"{text[:width - 1]}…"
+
+
+def joined(lines: Iterable[str]) -> str:
+    """For a file or a pipe."""
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,97 @@
+"""`kubectl-runtime webhooks MODULE:NAME --service NAMESPACE/NAME`: the configurations of webhooks, as YAML.
+
+MODULE:NAME is the application, as WSGI servers name it: `app = webhooks.application({...})`. Printed are the
+configurations that its classes say, and of each conversion between classes that part of the CustomResourceDefinition
+which names it: `kubectl apply --server-side -f -` adds it to the definition that is there.
+"""
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from kubectl_runtime.cli.places import CommandError, Place, hint, imported, place
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.webhooks.application import Application
+from kubectl_runtime.webhooks.configurations import Target, configurations
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument("app", type=place, metavar="MODULE:NAME", help="the application, such as my_package.hooks:app")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--service", type=_target(Target.service), dest="target", metavar="NAMESPACE/NAME[:PORT]",
+                       help="the Service through which the API server calls it (port 443 by default)")
+    where.add_argument("--url", type=_target(Target.url), dest="target", metavar="URL",
+                       help="https://HOST:PORT, of one outside of the cluster")
+    parser.add_argument("--name", help="of the configurations (default: that of the Service, or of the module)")
+    parser.add_argument("--ca-file", type=Path, metavar="FILE", help="PEM: whom the API server is to trust (default: "
+                        "left to the server itself, or to cert-manager)")
+    parser.add_argument("--annotation", action="append", default=[], type=_annotation, metavar="KEY=VALUE",
+                        help="of the configurations, such as cert-manager.io/inject-ca-from=shop/hooks")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the manifests; returns the exit status."""
+    from kubectl_runtime.manifests.writer import documents_to_yaml
+
+    try:
+        found = manifests(options)
+    except CommandError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(documents_to_yaml(found, sort_keys=False, width=120), end="")
+    return 0
+
+
+def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """What is printed. Raises CommandError."""
+    app = _application(imported(options.app.module), options.app)
+    target: Target = options.target
+    name = options.name or target.name or options.app.module.rpartition(".")[2].replace("_", "-")
+    try:
+        ca_bundle = options.ca_file.read_bytes() if options.ca_file is not None else b""
+    except OSError as error:
+        raise CommandError(f"{options.ca_file}: {error.strerror}") from None
+    if options.ca_file is not None and b"-----BEGIN CERTIFICATE-----" not in ca_bundle:
+        raise CommandError(f"{options.ca_file} holds no PEM certificate")
+    try:
+        found = configurations(app, name, target, ca_bundle=ca_bundle, annotations=dict(options.annotation))
+    except RequestError as error:
+        raise CommandError(str(error)) from None
+    for mount, handler in app.handlers.items():
+        if getattr(handler, "crd_name", "") is None:
+            print(f"note: {mount} is not in it: its versions are named by texts, so nobody knows of which definition",
+                  file=sys.stderr)
+    return found
+
+
+def _application(module: ModuleType, where: Place) -> Application:
+    found = getattr(module, where.name, None)
+    if isinstance(found, Application):
+        return found
+    known = [name for name, value in vars(module).items() if isinstance(value, Application)]
+    if found is None:
+        raise CommandError(f"{where.module} has no {where.name}{hint(where.name, known, 'applications')}")
+    of = "a dict: put webhooks.application(...) around it" if isinstance(found, Mapping) else type(found).__name__
+    raise CommandError(f"{where} is no application of webhooks, which is app = webhooks.application({{...}}), but {of}")
+
+
+def _target(make: Any) -> Any:
+    def parse(text: str) -> Target:
+        try:
+            found: Target = make(text)
+        except RequestError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return found
+    return parse
+
+
+def _annotation(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form KEY=VALUE")
+    return key, value

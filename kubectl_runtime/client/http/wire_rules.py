@@ -1,0 +1,99 @@
+"""`WireRules`: by what one client's requests are carried: whether by a proxy, whom TLS trusts, who we are to it.
+
+They are complete, and checked, when the client is made; the wire itself (client/wire), which needs requests, is made by
+them at the first call.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from kubectl_runtime.client.config.auth import ClientCertificate
+from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.client.config.files import FollowedFile
+from kubectl_runtime.client.config.proxies import check_proxy, environment_proxy, without_password
+from kubectl_runtime.client.http.tls import TlsSource
+from kubectl_runtime.core.base.errors import ConfigError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
+
+if TYPE_CHECKING:
+    import requests
+    from requests.adapters import BaseAdapter
+    from requests.models import PreparedRequest
+
+log = guarded_logger(__name__)
+
+
+@dataclass
+class WireRules:
+    """Fixed, but for `connections`, how many idle ones to keep for calls. What stands below `certificate` only a
+    session has (client/wire/session.py)."""
+
+    config: Config
+    """With the proxy that is used."""
+    connections: int
+    proxy: str | None = field(default=None, repr=False)
+    verify: bool | str | os.PathLike[str] | None = True
+    """False: nothing is verified. A path: trust these CAs, not those of the Config."""
+    certificate: ClientCertificate | None = None
+    """Outranks those of the Config and the credentials."""
+    session: requests.Session | None = None
+    through_session: bool = False
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    auth: Callable[[PreparedRequest], PreparedRequest] | None = field(default=None, repr=False)
+    hooks: tuple[Callable[..., Any], ...] = ()
+    mounted: BaseAdapter | None = None
+    """Carries everything instead of the library's own adapters."""
+    arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What its `send` is given with each request."""
+
+    @classmethod
+    def of(cls, config: Config, *, connections: int, proxy: str | None = None, trust_env: bool = True) -> Self:
+        """`proxy`: outranks the Config's, and that the environment's. Raises ConfigError for one that is none."""
+        used = _proxy(config, proxy, trust_env)
+        if used != config.proxy_url and not config.withholds_credentials:
+            # An explicit proxy may lead away from loopback, where credentials would have been near.
+            config = replace(config, proxy_url=used)
+        return cls(config, connections, used)
+
+    def tls(self, certificate: ClientCertificate | None) -> TlsSource | None:
+        """Trust and identity of new connections, `certificate` unless there is one that outranks it; None where the
+        library makes no TLS. Raises ConfigError."""
+        if self.mounted is not None or not self.config.cluster_url.startswith("https"):
+            return None
+        ca: FollowedFile | bytes | None = self.config.ca()
+        source = f"the CA data of {self.config.origin}" if ca else "the system's CAs"
+        if isinstance(self.verify, str | os.PathLike):
+            path, source = Path(self.verify), f"the session's verify={str(self.verify)!r}"
+            ca = _folder(path) if path.is_dir() else FollowedFile(path, "session's CA bundle")
+        return TlsSource(ca=ca, ca_source=source, certificate=self.certificate or certificate,
+                         insecure=self.verify is False or self.config.insecure_skip_tls_verify)
+
+
+def _proxy(config: Config, explicit: str | None, trust_env: bool) -> str | None:
+    if explicit:
+        proxy, source = check_proxy(explicit, "the session"), "the session"
+    elif config.proxy_url:
+        proxy, source = config.proxy_url, config.origin
+    elif config.trust_env and trust_env:
+        environ: Mapping[str, str] = os.environ
+        if config.no_proxy is not None:
+            environ = {**environ, "no_proxy": config.no_proxy}
+        found = environment_proxy(config.cluster_url, environ)
+        if found is None:
+            return None
+        proxy, source = found, "the environment"
+    else:
+        return None
+    log.debug("%s is reached through the proxy %s, given by %s", config.cluster_url, without_password(proxy), source)
+    return proxy
+
+
+def _folder(path: Path) -> bytes:
+    try:
+        return b"\n".join(file.read_bytes() for file in sorted(path.iterdir()) if file.is_file())
+    except OSError as error:
+        raise ConfigError(f"cannot read the session's verify={str(path)!r}: {error.strerror}") from None

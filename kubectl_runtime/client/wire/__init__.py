@@ -1,0 +1,1 @@
+"""How a request travels the wire: sessions, adapters, connections, answers, streams. With requests and urllib3."""

@@ -1,0 +1,119 @@
+"""`RequestsCarrier`: the wire of one process with one client certificate; each call goes through one of two adapters.
+
+A prepared request is built directly, not by `Session.prepare_request`, and handed to the adapter's `send`.
+"""
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+from requests.adapters import BaseAdapter
+from requests.cookies import RequestsCookieJar
+from requests.models import PreparedRequest, Response
+from requests.structures import CaseInsensitiveDict
+
+from kubectl_runtime.client.http.middleware import Answer, Call
+from kubectl_runtime.client.http.tls import TlsSource
+from kubectl_runtime.client.http.wire_rules import WireRules
+from kubectl_runtime.client.wire.adapters import ApiAdapter
+from kubectl_runtime.client.wire.bodies import whole_body
+from kubectl_runtime.client.wire.transport_errors import transport_error
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.errors import RequestError
+
+STREAM_CONNECTIONS = 16
+"""Idle connections that the streams' adapter keeps: only those of watches that were refused ever become idle."""
+
+
+class RequestsCarrier:
+    """As `Carrier` says. Opens no connection before it is used; safe to use from any thread."""
+
+    def __init__(self, rules: WireRules, tls: TlsSource | None, clock: Clock) -> None:
+        self._rules = rules
+        self._clock = clock
+        self._server = urlsplit(rules.config.cluster_url).netloc
+        self.calls: BaseAdapter
+        self.streams: BaseAdapter
+        if rules.mounted is not None:
+            self.calls = self.streams = rules.mounted
+        else:
+            self.calls, self.streams = (
+                ApiAdapter(rules.config.cluster_url, size=size, tls=tls, proxy=rules.proxy,
+                           server_hostname=rules.config.tls_server_name)
+                for size in (rules.connections, STREAM_CONNECTIONS))
+
+    def carry(self, call: Call, connect: float, read: float | None) -> Answer:
+        """As `Carrier`. Raises RequestError for what a layer has put there and HTTP cannot carry."""
+        rules, adapter = self._rules, self.streams if call.streaming else self.calls
+        arguments = {"stream": True, "timeout": (connect, read), **rules.arguments}
+        try:
+            if rules.session is None:
+                response = adapter.send(_prepared(call, plain=True), **arguments)
+            else:
+                response = _sent_as_the_session_says(rules, adapter, _prepared(call, plain=False), arguments)
+            opened = call.streaming and response.status_code < 300
+            body = b"" if opened else whole_body(response, call, self._clock, whole=rules.hooks != ())
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise transport_error(error, call.request.operation, self._server, rules.config.origin, read) from None
+        except (ValueError, TypeError) as error:
+            if rules.session is not None:  # the user's adapter or hook
+                raise
+            # A layer's work: what the client itself puts there was checked before. Headers are not shown.
+            unsendable = isinstance(error, UnicodeError) or "header" in str(error).lower()
+            raise RequestError(f"{call.request.operation}: it cannot be sent as a layer has changed it: "
+                               f"{'a header is no text that a header can carry' if unsendable else error}") from None
+        return Answer(response.status_code, response.headers, body, response if opened else None)
+
+    def grow(self, size: int) -> None:
+        """Keep at least `size` idle connections for calls from now on."""
+        if isinstance(self.calls, ApiAdapter):
+            self.calls.grow(size)
+
+    def close(self) -> None:
+        """Close idle connections; those in use are closed when their answer has been read. The user's adapter is his
+        to close."""
+        if self._rules.mounted is None:
+            self.calls.close()
+            self.streams.close()
+
+
+def _sent_as_the_session_says(rules: WireRules, adapter: BaseAdapter, request: PreparedRequest,
+                              arguments: dict[str, Any]) -> Response:
+    if rules.auth is not None:
+        request = rules.auth(request)
+    if rules.through_session:
+        assert rules.session is not None
+        request._cookies = RequestsCookieJar()  # type: ignore[attr-defined] # Session.send expects one
+        return rules.session.send(request, allow_redirects=False, **arguments)
+    response = adapter.send(request, **arguments)
+    for hook in rules.hooks:  # as requests calls them: each may replace the response
+        response = hook(response, **arguments) or response
+    return response
+
+
+def _prepared(call: Call, *, plain: bool) -> PreparedRequest:
+    """The request as requests knows it. `plain`: nobody but urllib3 will look at its headers, so a dict will do."""
+    prepared = PreparedRequest()
+    prepared.method = call.request.method
+    prepared.url = call.url
+    prepared.body = body = call.request.body
+    if body is not None:
+        call.headers["Content-Length"] = str(len(body))
+    headers: Any = call.headers
+    if any(type(value) is tuple for value in headers.values()):
+        headers = _repeated(headers)
+    elif not plain:
+        headers = CaseInsensitiveDict(headers)
+    prepared.headers = headers
+    return prepared
+
+
+def _repeated(headers: dict[str, str | tuple[str, ...]]) -> urllib3.HTTPHeaderDict:
+    """Several values for one name, which only urllib3's own mapping can hold."""
+    repeated = urllib3.HTTPHeaderDict()
+    for name, value in headers.items():
+        for line in value if isinstance(value, tuple) else (value,):
+            repeated.add(name, line)
+    return repeated

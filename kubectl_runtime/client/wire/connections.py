@@ -1,0 +1,175 @@
+"""Connections to the API server: `dial`, which a stop token can end, and urllib3's connections, for less.
+
+    request      the head in one piece and, with the body, in one write; http.client writes them apart, and checks and
+                 encodes each line. What is not of the usual form is left to it (`request_head`).
+    getresponse  reads the head in one step (heads.py), without a second look at the headers
+    connect      can be interrupted, and takes the TLS context of that moment
+"""
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import ConnectTimeoutError, LocationParseError, NameResolutionError, NewConnectionError
+from urllib3.response import HTTPResponse
+
+from kubectl_runtime.client.http.interrupt import connects, waits_on
+from kubectl_runtime.client.http.tls import TlsSource
+from kubectl_runtime.client.wire.heads import QuickResponse
+
+Options = Sequence[tuple[int, int, int | bytes]]
+
+_WITHOUT_BODY = frozenset(("GET", "DELETE"))
+"""Methods whose requests say no length when they have no body."""
+_FRAMING = frozenset(("host", "transfer-encoding"))
+_is_usual = re.compile(r"[A-Z]+ /[\x21-\x7e]* HTTP/1\.1\r\nHost: [^\r\n]+\r\n"
+                       r"(?:[A-Za-z0-9-]+: [^\r\n\0]*\r\n)+\r\n").fullmatch
+
+
+def dial(host: str, port: int, timeout: float | None, source: tuple[str, int] | None,
+         options: Options | None) -> socket.socket:
+    """A connected socket. Blocks for `timeout` seconds at most for each address (None: as long as the system tries).
+
+    urllib3's own function does not show the socket before it is connected; otherwise this one does the same: each
+    address that the name has, in order, with the options set first. Raises what the last address raised: TimeoutError,
+    OSError; socket.gaierror for a name that has no address. The look-up of the name cannot be interrupted.
+    """
+    host = host.strip("[]")
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise LocationParseError(f"'{host}', label empty or too long") from None
+    failure: OSError = OSError("the name has no address")
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
+        connection: Any = None
+        try:
+            connection = socket.socket(family, kind, protocol)
+            for option in options or ():
+                connection.setsockopt(*option)
+            connection.settimeout(timeout)
+            if source:
+                connection.bind(source)
+            if not connects(connection):
+                raise ConnectionAbortedError("given up before it was made")
+            connection.connect(address)
+            return connection  # type: ignore[no-any-return]
+        except OSError as error:
+            failure = error
+            if connection is not None:
+                connection.close()
+    raise failure
+
+
+def request_head(method: str, url: str, host: str, headers: Mapping[str, str]) -> bytes | None:
+    """The head of a request as http.client would send it; None for what it has to look at itself: what it would add
+    something to, or refuse."""
+    if "User-Agent" not in headers or "Accept-Encoding" not in headers:
+        return None
+    for name, value in headers.items():
+        if type(value) is not str or name.lower() in _FRAMING:
+            return None
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+    head = f"{method} {url} HTTP/1.1\r\nHost: {host}\r\n{''.join(lines)}\r\n"
+    # A line break within a name or value would make a line of its own, which looks as good as the others.
+    return head.encode("latin-1") if _is_usual(head) and head.count("\n") == len(lines) + 3 else None
+
+
+class ApiConnection(HTTPConnection):
+    """One connection without TLS."""
+
+    _asked: tuple[str, str] | None = None
+    """Method and URL of a request that was sent here, and not by urllib3, until it is answered."""
+    _named: str = ""
+
+    def _new_conn(self) -> socket.socket:
+        """What urllib3's connections do to connect, in a way that can be interrupted."""
+        try:
+            made = dial(self._dns_host, self.port, self.timeout, self.source_address, self.socket_options)
+        except socket.gaierror as error:
+            raise NameResolutionError(self.host, self, error) from error
+        except TimeoutError as error:
+            raise ConnectTimeoutError(
+                self, f"Connection to {self.host} timed out. (connect timeout={self.timeout})") from error
+        except OSError as error:
+            raise NewConnectionError(self, f"Failed to establish a new connection: {error}") from error
+        sys.audit("http.client.connect", self, self.host, self.port)
+        return made
+
+    def request(self, method: str, url: str, body: Any = None, headers: Any = None, *,
+                chunked: bool = False, **options: Any) -> None:
+        """As the base class."""
+        self._asked = None
+        whole = type(body) is bytes and "Content-Length" in headers if body is not None else method in _WITHOUT_BODY
+        head = request_head(method, url, self._host_header(), headers) if whole and headers and not chunked else None
+        if head is None:
+            super().request(method, url, body=body, headers=headers, chunked=chunked, **options)
+            return
+        if self.sock is not None:  # one that is made now has this limit already
+            self.sock.settimeout(self.timeout)
+        self._asked = (method, url)
+        self.send(head + body if body else head)
+
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
+        """As the base class. Blocks until the head is there."""
+        waits_on(self.sock)
+        asked, self._asked = self._asked, None
+        if asked is None:
+            return super().getresponse()
+        connection: Any = self.sock
+        connection.settimeout(self.timeout)
+        answer: Any = QuickResponse(connection, method=asked[0])
+        try:
+            answer.begin()
+        except BaseException as error:
+            if isinstance(error, ConnectionError):
+                self.close()
+            answer.close()
+            raise
+        if answer.will_close:  # the answer keeps the socket until it is read
+            self.close()
+        return HTTPResponse(
+            body=answer, headers=answer.headers, status=answer.status, version=answer.version,
+            version_string="HTTP/1.1", reason=answer.reason, preload_content=False, decode_content=False,
+            original_response=answer, request_method=asked[0], request_url=asked[1], sock_shutdown=connection.shutdown)
+
+    def _host_header(self) -> str:
+        """As http.client has it: the host, with the port unless it is the scheme's own."""
+        if not self._named:
+            through: Any = self  # the tunnel's end is not in the stubs
+            host, port = self.host, self.port
+            if through._tunnel_host:
+                host, port = through._tunnel_host, through._tunnel_port
+            if ":" in host:
+                host = f"[{host.strip('[]').partition('%')[0]}]"
+            elif not host.isascii():
+                host = host.encode("idna").decode()
+            self._named = host if port == self.default_port else f"{host}:{port}"
+        return self._named
+
+
+class ApiTlsConnection(ApiConnection, HTTPSConnection):
+    """Takes its context from a `TlsSource` each time it connects, so that files which were replaced count."""
+
+    def __init__(self, *arguments: Any, ssl_context: TlsSource, **options: Any) -> None:
+        self._tls = ssl_context
+        super().__init__(*arguments, ssl_context=ssl_context.current(), **options)
+
+    def connect(self) -> None:
+        self.ssl_context = self._tls.current()
+        try:
+            super().connect()
+        except ssl.SSLError as error:
+            self._tls.explain(error)
+            raise
+
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
+        try:
+            return super().getresponse()
+        except ssl.SSLError as error:  # the server's view of our certificate comes only now
+            self._tls.explain(error)
+            raise

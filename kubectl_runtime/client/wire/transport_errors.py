@@ -1,0 +1,61 @@
+"""From exceptions of requests and urllib3 to the library's errors: they name operation, server and remedy."""
+from __future__ import annotations
+
+import http.client
+from typing import Any
+
+import requests
+import urllib3
+
+from kubectl_runtime.client.http.failures import ConnectionFailed
+from kubectl_runtime.client.http.retry import Failure
+from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
+
+
+def transport_error(error: Exception, operation: str, server: str, origin: str, limit: float | None) -> TransportError:
+    """What an exception of requests or urllib3 means. `server` is host:port, `limit` the seconds that were allowed."""
+    inner = _innermost(error)
+    said = _text(inner)
+    if isinstance(error, requests.exceptions.SSLError):
+        return ConnectionFailed(
+            f"{operation}: no trusted connection to {server}: {said}. Check the certificate authority and "
+            f"tls-server-name of {origin}", Failure(sent=False, permanent=True))
+    if isinstance(error, requests.exceptions.ProxyError):
+        return ConnectionFailed(f"{operation}: the proxy gives no connection to {server}: {said}. Check the proxy "
+                                f"settings (proxy-url of {origin}, HTTPS_PROXY, NO_PROXY)", Failure(sent=False))
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return ConnectionFailed(f"{operation}: cannot connect to {server} in time. Is the address right, and does no "
+                                f"firewall drop the packets? It comes from {origin}", Failure(sent=False))
+    if isinstance(error, (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)):
+        within = f" within {limit:.0f} s" if limit is not None else " in time"
+        return RequestTimeout(f"{operation}: no answer from {server}{within}")
+    if isinstance(inner, TimeoutError) and inner.errno is None:  # with one it is the system's: a dead connection
+        return RequestTimeout(f"{operation}: {server} did not take the whole request in time")
+    if isinstance(inner, (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ClosedPoolError)):
+        return ConnectionFailed(f"{operation}: cannot connect to {server} ({said}). Is the API server running there? "
+                                f"The address comes from {origin}", Failure(sent=False))
+    unread = isinstance(inner, (http.client.RemoteDisconnected, OSError, requests.exceptions.ConnectionError))
+    return ConnectionFailed(f"{operation}: the connection to {server} was lost ({said})",
+                            Failure(answered=not unread))
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """The exception at the core of what requests and urllib3 wrap around it."""
+    while True:
+        reason: Any = getattr(error, "reason", None)
+        wrapped = reason if isinstance(reason, BaseException) else next(
+            (argument for argument in reversed(error.args) if isinstance(argument, BaseException)), None)
+        if wrapped is None or isinstance(error, urllib3.exceptions.NewConnectionError):
+            return error
+        error = wrapped
+
+
+def _text(error: BaseException) -> str:
+    """What an exception says, without the object addresses that urllib3 puts in."""
+    if isinstance(error, urllib3.exceptions.NameResolutionError):
+        return str(error).rpartition("] ")[2].removesuffix(")") or str(error)
+    if isinstance(error, urllib3.exceptions.NewConnectionError):
+        return str(error).rpartition("] ")[2] or str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,179 @@
+"""`Tracing`: a span for each run, and below it one for each request that the run makes. Needs the extra `tracing`.
+
+    tracing = Tracing()                      # spans go where the program's OpenTelemetry sends them
+    client = Client(config, observer=together(metrics, tracing), layers=tracing.layers)
+
+    span                             kind      from                             until
+    reconcile CONTROLLER             internal  a run's start                    its end
+    PATCH /api/v1/…/{name}           client    the call, its first attempt      its answer, whatever was tried between;
+                                               for a stream                     until its head is there
+
+Each retry is an event of the request's span. Requests that no span is around, those of watches above all, make none: a
+trace is about a run, or about whatever a program itself puts a span around. The server is told of the trace by the
+header `traceparent`; no baggage goes there.
+
+Names of attributes are OpenTelemetry's own (https://opentelemetry.io/docs/specs/semconv/http/http-spans/ and
+`k8s.namespace.name`); what they have no word for begins with `kubectl_runtime.`. Of objects only names are told, of
+errors class and code; with `details` their text and traceback as well, which may quote an object, and the query of
+requests. The log records of a run get `trace_id` and `span_id` (see `runtime.logs`), and `Metrics` attaches the trace
+to what it counts, if it was sampled.
+"""
+from __future__ import annotations
+
+import threading
+from contextvars import Token
+from typing import Any
+from urllib.parse import urlsplit
+
+from kubectl_runtime.client.http.middleware import Answer, Call, Send
+from kubectl_runtime.client.http.stack import RETRY, Stack
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.observer import Observer, RunResult
+from kubectl_runtime.core.base.version import VERSION
+from kubectl_runtime.core.requests.names import segment
+from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.runtime.logs import Trace, this_trace
+
+try:
+    from opentelemetry import context, trace
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError as error:
+    raise ImportError('tracing needs OpenTelemetry: install it with pip install "kubectl_runtime[tracing]"') from error
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+_FIRST_FAILURE = 400
+
+
+class _Runs(threading.local):
+    """The run of this thread."""
+
+    def __init__(self) -> None:
+        self.span: trace.Span | None = None
+        self.token: Token[Any] | None = None
+
+
+class Tracing(Observer):
+    """See the module. Safe to use from any thread; one serves any number of clients and controllers."""
+
+    __slots__ = ("_details", "_runs", "_tracer")
+
+    def __init__(self, provider: trace.TracerProvider | None = None, *, details: bool = False) -> None:
+        """`provider`: None is the one that the program has set, when the first span is made at the latest. Raises
+        RequestError for what is none."""
+        if provider is not None and not isinstance(provider, trace.TracerProvider):
+            raise RequestError(f"provider={provider!r} is no TracerProvider of OpenTelemetry")
+        self._tracer = trace.get_tracer("kubectl_runtime", VERSION, provider)
+        self._details = details
+        self._runs = _Runs()
+
+    # Runs. A run begins and ends in one thread, which has no other one meanwhile
+
+    def run_started(self, controller: str, key: Key, reason: str, waited: float, depth: int,  # noqa: ARG002
+                    now: float) -> None:  # noqa: ARG002
+        namespace, name = key
+        span = self._tracer.start_span(f"reconcile {controller}", context=context.Context(), attributes={
+            "kubectl_runtime.controller": controller, "kubectl_runtime.object.name": name,
+            "kubectl_runtime.reason": str(reason), "kubectl_runtime.waited": waited,
+            **({"k8s.namespace.name": namespace} if namespace else {})})
+        self._runs.span, self._runs.token = span, context.attach(trace.set_span_in_context(span))
+        found = span.get_span_context()
+        this_trace.set(Trace(f"{found.trace_id:032x}", f"{found.span_id:016x}", (controller, key),
+                             sampled=found.trace_flags.sampled) if found.is_valid else None)
+
+    def run_ended(self, controller: str, key: Key, result: RunResult, seconds: float,  # noqa: ARG002
+                  error: BaseException | None) -> None:
+        span, token = self._runs.span, self._runs.token
+        if span is None or token is None:
+            return
+        self._runs.span = self._runs.token = None
+        context.detach(token)
+        said = this_trace.get()
+        if said is not None:  # other observers may still ask which one it was
+            said.over = True
+        span.set_attribute("kubectl_runtime.result", str(result))
+        if error is not None:
+            self._fail(span, error)
+        span.end()
+
+    # Requests
+
+    def request_retried(self, host: str, verb: str, resource: str, code: int, attempt: int,  # noqa: ARG002
+                        delay: float) -> None:
+        trace.get_current_span().add_event("retry", {
+            "kubectl_runtime.attempt": attempt, "kubectl_runtime.delay": delay,
+            **({"http.response.status_code": code} if code else {})})
+
+    def layers(self, stack: Stack) -> Stack:
+        """For `Client(layers=...)`: the stack, with this around each call. Raises ConfigError for a stack without
+        retries."""
+        return stack.outside(RETRY, self.layer)
+
+    def layer(self, send: Send) -> Send:
+        """A layer, for those who put it somewhere else: what is inside of it belongs to the request's span."""
+        def traced(call: Call) -> Answer:
+            if not trace.get_current_span().get_span_context().is_valid:
+                return send(call)
+            request = call.request
+            with self._tracer.start_as_current_span(
+                    f"{request.method} {template_of(request)}", kind=trace.SpanKind.CLIENT,
+                    attributes=self._asked(request), record_exception=False, set_status_on_exception=False) as span:
+                _PROPAGATOR.inject(call.headers)
+                try:
+                    answer = send(call)
+                except BaseException as error:
+                    self._fail(span, error)
+                    raise
+                finally:
+                    self._sent(span, call)
+                span.set_attribute("http.response.status_code", answer.status)
+                if answer.status >= _FIRST_FAILURE:
+                    span.set_attribute("error.type", str(answer.status))
+                    span.set_status(trace.StatusCode.ERROR)
+                return answer
+
+        return traced
+
+    def _asked(self, request: Request) -> dict[str, str]:
+        found = {"http.request.method": request.method, "url.template": template_of(request),
+                 "kubectl_runtime.verb": request.verb}
+        if request.resource is not None:
+            found["kubectl_runtime.resource"] = request.resource_name
+        if request.namespace:
+            found["k8s.namespace.name"] = request.namespace
+        if request.name:
+            found["kubectl_runtime.object.name"] = request.name
+        return found
+
+    def _sent(self, span: trace.Span, call: Call) -> None:
+        if call.attempt:
+            span.set_attribute("http.request.resend_count", call.attempt)
+        if not call.url:  # it never came as far as that
+            return
+        parts = urlsplit(call.url)
+        span.set_attributes({"server.address": parts.hostname or "",
+                             "server.port": parts.port or (443 if parts.scheme == "https" else 80),
+                             "url.full": call.url if self._details else parts._replace(query="").geturl()})
+
+    def _fail(self, span: trace.Span, error: BaseException) -> None:
+        kind = type(error)
+        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        span.set_attribute("error.type", name)
+        code = getattr(error, "code", None)
+        if isinstance(code, int) and code:
+            span.set_attribute("kubectl_runtime.error.code", code)
+        if self._details:
+            span.record_exception(error)
+        span.set_status(trace.StatusCode.ERROR)
+
+
+def template_of(request: Request) -> str:
+    """The request's path, of which namespace and name are left open: there are few of them, as names of spans have to
+    be."""
+    path, resource = request.path, request.resource
+    if request.namespace:
+        path = path.replace(f"/namespaces/{segment(request.namespace, 'namespace')}/", "/namespaces/{namespace}/", 1)
+    if request.name and resource is not None:
+        kind = f"/{resource.plural}/"
+        path = path.replace(f"{kind}{segment(request.name, 'name')}", f"{kind}{{name}}", 1)
+    return path

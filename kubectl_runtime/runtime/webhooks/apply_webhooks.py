@@ -1,0 +1,81 @@
+"""`apply_webhooks`: have the API server call one's webhooks, by server-side apply of what their classes say."""
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from kubectl_runtime.certificates.bundles import certificates_in, merged
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.resources import (
+    CustomResourceDefinition,
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+)
+from kubectl_runtime.runtime.webhooks.serving_certificates import AUTHORITY_NAME
+from kubectl_runtime.webhooks.answering import Converts
+from kubectl_runtime.webhooks.application import Application
+from kubectl_runtime.webhooks.configurations import Target, configurations
+from kubectl_runtime.webhooks.handler import Admission
+
+_CLASSES: dict[str, type[Resource]] = {kind.api_resource.kind: kind for kind in (
+    CustomResourceDefinition, MutatingWebhookConfiguration, ValidatingWebhookConfiguration)}
+
+
+def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any] | Converts], name: str, *,
+                   service: str | None = None, url: str | None = None, ca_bundle: bytes = b"",
+                   annotations: Mapping[str, str] | None = None, field_manager: str = "kubectl_runtime",
+                   force: bool = False) -> list[Resource]:
+    """Apply the configurations called `name` for the webhooks of `app`, and the conversion of their CRDs; the objects.
+
+    `service`: `NAMESPACE/NAME` or `NAMESPACE/NAME:PORT`; or `url`: `https://HOST:PORT`. `ca_bundle`: PEM, whom the API
+    server is to trust (`WebhookServer.ca_bundle`); what is in a bundle already stays in it. A CRD must be there before.
+    `annotations`: for the configurations. `force` takes over fields of other managers, a conversion that somebody else
+    set up included.
+
+    Blocks for the calls. Raises RequestError for what makes no sense, ApiError when the server refuses. Needs get,
+    create and patch on the three resources, where they are used.
+    """
+    if (service is None) == (url is None):
+        raise RequestError("apply_webhooks takes service='NAMESPACE/NAME' or url='https://HOST:PORT', one of them")
+    target = Target.url(url) if url is not None else Target.service(service or "")
+    applied: list[Resource] = []
+    for manifest in configurations(app, name, target, ca_bundle=ca_bundle, annotations=annotations):
+        api: Api[Any] = Api.all(client, _CLASSES[manifest["kind"]])
+        taking = force
+        if manifest["kind"] == "CustomResourceDefinition":
+            there = api.get(manifest["metadata"]["name"])  # a part of a definition makes none
+            taking = force or _does_not_convert(there.to_dict())
+        else:
+            there = api.get_opt(manifest["metadata"]["name"])
+        if ca_bundle and there is not None:
+            _keep_bundles(manifest, there.to_dict(), ca_bundle, client)
+        applied.append(api.apply(manifest, field_manager=field_manager, force=taking))
+    return applied
+
+
+def _does_not_convert(definition: dict[str, Any]) -> bool:
+    """Whether nobody has said yet how objects are converted: the default counts as a field of whoever made it."""
+    conversion = (definition.get("spec") or {}).get("conversion") or {}
+    return bool(conversion.get("strategy", "None") == "None")
+
+
+def _keep_bundles(manifest: dict[str, Any], there: dict[str, Any], ca_bundle: bytes, client: Client) -> None:
+    """Put into `manifest` the bundles that the object has, with ours: who applies owns the field, and would otherwise
+    take the authorities of other replicas out of it."""
+    held = {name: config.get("caBundle") for name, config in _client_configs(there)}
+    for name, config in _client_configs(manifest):
+        if bundle := held.get(name):
+            whole = merged(base64.b64decode(bundle), certificates_in(ca_bundle), (), name=AUTHORITY_NAME,
+                           now=client.clock.now())
+            config["caBundle"] = base64.b64encode(whole).decode()
+
+
+def _client_configs(content: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """By the webhook's name; the one of a conversion has none."""
+    found = [(hook["name"], hook["clientConfig"]) for hook in content.get("webhooks") or ()]
+    webhook = ((content.get("spec") or {}).get("conversion") or {}).get("webhook") or {}
+    return [*found, ("", webhook["clientConfig"])] if webhook.get("clientConfig") else found

@@ -1,0 +1,181 @@
+"""`RequestHandler`: the requests of one connection, in turn, handed to a WSGI application.
+
+wsgiref's, for connections that stay: HTTP/1.1, one thread, one write an answer. The API server keeps its connections to
+a webhook, and a handshake costs more than most answers.
+
+    idle       waiting for the next request, `IDLE` seconds at most; whoever stops the server may cut it
+    busy       from the first byte to the end of the answer; the body has to come within the listener's `limit`
+    closing    an answer that does not take the whole body, or has no length, is the last one of its connection
+"""
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import socket
+import sys
+import time
+from typing import Any, BinaryIO, Protocol, cast
+from wsgiref.simple_server import ServerHandler, WSGIRequestHandler
+
+from kubectl_runtime.runtime.usercode import guarded_logger
+
+log = guarded_logger(__name__)
+
+IDLE = 120.0
+"""Seconds between two requests; Go's transport closes a connection that it has not used for 90."""
+LONGEST_LINE = 65536
+_LENGTH = re.compile(r"[0-9]{1,18}")
+LINGER = 1.0
+"""Seconds in which a client that still sends may read why nobody listens any more."""
+
+
+class Listener(Protocol):
+    """What a handler needs of the server that made it. Safe to use from any thread."""
+
+    @property
+    def limit(self) -> float:
+        """Seconds in which a request has to come."""
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether every answer is the last one of its connection."""
+
+    def begin_idle(self, connection: Any, /) -> bool:
+        """The next request is waited for; whether one may come."""
+
+    def begin_busy(self, connection: Any, /) -> float:
+        """A request begins; by when its body has to be there."""
+
+    def get_app(self) -> Any: ...
+
+
+class _Body(io.RawIOBase):
+    """The body of a request: no byte more than it has, and none after its time."""
+
+    def __init__(self, connection: socket.socket, source: io.BufferedReader, length: int, until: float) -> None:
+        self.left = length
+        self._connection, self._source, self._until = connection, source, until
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self.left:
+            return 0
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the body came too slowly")
+        self._connection.settimeout(left)
+        chunk = self._source.read1(min(len(buffer), self.left))
+        buffer[:len(chunk)] = chunk
+        self.left -= len(chunk)
+        return len(chunk)
+
+
+class _Exchange(ServerHandler):
+    """One request and its answer."""
+
+    http_version = "1.1"
+    server_software = "kubectl-runtime"
+    headers: Any
+    """The application's, from when it gives them; None before."""
+
+    def __init__(self, handler: RequestHandler, listener: Listener, body: _Body, *, is_last: bool) -> None:
+        super().__init__(cast("BinaryIO", io.BufferedReader(body, 1 << 16)), cast("BinaryIO", handler.wfile),
+                         sys.stderr, handler.get_environ(), multithread=True)
+        self.request_handler = handler  # where wsgiref looks for it
+        self.is_last = is_last
+        """Whether the connection ends with the answer; known when that begins."""
+        self._listener, self._body = listener, body
+
+    def send_preamble(self) -> None:
+        # What the application left of the body stands in the way; without a length only the end tells the end.
+        self.is_last = (self.is_last or self._listener.is_draining or self._body.left > 0
+                        or "Content-Length" not in self.headers)
+        super().send_preamble()
+        if self.is_last:
+            self._write(b"Connection: close\r\n")
+
+    def log_exception(self, exc_info: Any) -> None:
+        error = exc_info[1]
+        if isinstance(error, OSError):
+            log.debug("a client has gone: %s", error)
+        else:
+            log.error("the application failed", exc_info=error)
+
+
+class RequestHandler(WSGIRequestHandler):
+    """See the module."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else the end of an answer waits for the client's word that it has the beginning
+    wbufsize = 1 << 16
+    error_content_type = "text/plain; charset=utf-8"
+    error_message_format = "%(code)d %(message)s: %(explain)s\n"
+
+    def handle(self) -> None:
+        while self._handle_next():
+            pass
+
+    def _handle_next(self) -> bool:
+        """Whether another request may follow."""
+        listener = cast("Listener", self.server)
+        if not listener.begin_idle(self.connection):
+            return False
+        self.connection.settimeout(IDLE)
+        source = cast("io.BufferedReader", self.rfile)
+        if not source.peek(1):
+            return False
+        until = listener.begin_busy(self.connection)
+        self.connection.settimeout(listener.limit)
+        self.raw_requestline = source.readline(LONGEST_LINE + 1)
+        if not self.raw_requestline:
+            return False
+        if len(self.raw_requestline) > LONGEST_LINE:
+            self.requestline = self.request_version = self.command = ""
+            self.send_error(414)
+            return self._end()
+        if not self.parse_request():  # it has answered
+            return self._end()
+        return self._exchange(listener, until)
+
+    def _exchange(self, listener: Listener, until: float) -> bool:
+        body = _Body(self.connection, cast("io.BufferedReader", self.rfile), self._length(), until)
+        exchange = _Exchange(self, listener, body, is_last=self.close_connection or self.command == "HEAD")
+        exchange.run(listener.get_app())
+        self.connection.settimeout(listener.limit)
+        self.wfile.flush()
+        return self._end() if exchange.is_last else True
+
+    def _length(self) -> int:
+        """Of the body; 0 where it is not said, or in another way, which this server does not read."""
+        said = self.headers.get_all("Content-Length", ["0"])
+        if "Transfer-Encoding" in self.headers or len(said) > 1 or not _LENGTH.fullmatch(said[0]):
+            self.close_connection = True
+            del self.headers["Content-Length"]
+            return 0
+        return int(said[0])
+
+    def handle_expect_100(self) -> bool:
+        found = super().handle_expect_100()
+        self.wfile.flush()
+        return found
+
+    def _end(self) -> bool:
+        """The client may still be sending: it is listened to for a moment, so that what it was told is not lost with a
+        reset connection."""
+        until = time.monotonic() + LINGER
+        with contextlib.suppress(OSError):
+            self.wfile.flush()
+            socket.socket.shutdown(self.connection, socket.SHUT_WR)
+            while (left := until - time.monotonic()) > 0:
+                self.connection.settimeout(left)
+                if not self.rfile.read1(1 << 16):
+                    break
+        return False
+
+    def log_message(self, format: str, *args: Any) -> None:
+        log.debug("%s: " + format, self.client_address[0], *args)
+
+

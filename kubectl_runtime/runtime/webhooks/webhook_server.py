@@ -1,0 +1,272 @@
+"""`WebhookServer`: serves a WSGI application over HTTPS, to API servers.
+
+    app = webhooks.application({"/quota": Quota()})
+    WebhookServer(app, certificates="/certs").start()                                          files, followed
+    WebhookServer(app, certificates=SelfSigned("shop/quota"), client=client).start()           its own authority
+    manager.add_server(WebhookServer(...))                                                     before and after all else
+
+    starting   listens; with a client, the configurations are applied and get the authority, in threads of its own
+    ready      the authority is in every object that names this server; without a client, at once
+    stopping   nobody new; each connection ends with the answer under way; our authority is taken out of the bundles
+
+The Pod's readiness has to depend on it (a Manager sees to that): without a webhook everything is refused, or passes,
+as its failure policy says. Between SIGTERM and the last call some seconds pass, in which the Service still leads here:
+a `preStop` that sleeps for 5 s keeps the server for them.
+"""
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.core.base.scope import CallScope
+from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.requests.rights import Right
+from kubectl_runtime.resources import CustomResourceDefinition
+from kubectl_runtime.runtime.observe.listen_address import ListenAddress
+from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.webhooks.apply_webhooks import apply_webhooks
+from kubectl_runtime.runtime.webhooks.ca_bundles import KINDS, CaBundles
+from kubectl_runtime.runtime.webhooks.serving_certificates import (
+    CertificateFolder,
+    OwnCertificates,
+    SelfSigned,
+    ServingCertificates,
+)
+from kubectl_runtime.runtime.webhooks.webhook_listener import WebhookListener
+from kubectl_runtime.webhooks.application import Application
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
+
+log = guarded_logger(__name__)
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+"""Seconds between two attempts to apply the configurations, doubling."""
+LONGEST_LOOK = 60.0
+"""Seconds between two looks whether the certificate is to be renewed: a machine that was suspended wakes late."""
+
+
+_DEFINITIONS = CustomResourceDefinition.api_resource.plural
+
+
+class WebhookServer:
+    """See the module. Safe to use from any thread. As a context manager it listens within the block."""
+
+    def __init__(self, app: WSGIApplication, *, certificates: str | os.PathLike[str] | SelfSigned,
+                 client: Client | None = None, host: str = "", port: int = 9443, configuration: str | None = None,
+                 url: str | None = None, limit: Duration = 30, clock: Clock | None = None) -> None:
+        """`app`: of `webhooks.application`, or any other. `certificates`: a folder with `tls.crt` and `tls.key`, or
+        `SelfSigned`. `client`: writes the authority of a SelfSigned where this server is named; it is not closed.
+
+        `configuration`: the name under which the configurations of the application's classes are applied at the start,
+        with the Service of the SelfSigned, or `url`, as the place to call; None: somebody else does that. `host` is
+        empty for all addresses, `port` 0 a free one. `limit`: seconds for a request to come, and as many for its
+        answer; 30 is the longest that an API server waits.
+
+        Raises RequestError for what makes no sense. Nothing is read or sent before `start`.
+        """
+        given: Any = app
+        if not callable(given) or isinstance(given, type):
+            raise RequestError(f"a WebhookServer serves a WSGI application, not {given!r}: "
+                               'webhooks.application({"/quota": Quota()})')
+        wanted: Any = certificates
+        if not isinstance(wanted, str | os.PathLike | SelfSigned):
+            raise RequestError(f"certificates={wanted!r} is neither a folder nor SelfSigned()")
+        if not isinstance(port, int) or not 0 <= port <= 65535:
+            raise RequestError(f"port={port!r} is no port")
+        if not seconds(limit) > 0:
+            raise RequestError(f"limit must be more than 0 seconds, not {limit}")
+        if configuration is not None:
+            if client is None or not isinstance(app, Application):
+                raise RequestError("configuration= needs a client, and an application of webhooks.application")
+            if url is None and not (isinstance(certificates, SelfSigned) and certificates.service):
+                raise RequestError("configuration= needs to know how the API server calls: SelfSigned(service="
+                                   "'NAMESPACE/NAME'), or url='https://HOST:PORT'")
+        self._app, self._client = app, client
+        self._wanted = certificates
+        self._address = ListenAddress(host, port)
+        self._configuration, self._url = configuration, url
+        self._limit = seconds(limit)
+        self._clock = clock or (SYSTEM_CLOCK if client is None else client.clock)
+        self._end = StopToken(clock=self._clock)
+        self._change = threading.Lock()
+        self._certificates: ServingCertificates | None = None
+        self._bundles: CaBundles | None = None
+        self._listener: WebhookListener | None = None
+        self._threads: list[threading.Thread] = []
+        self._not_applied = "" if configuration is None else "the configurations are not applied yet"
+        self._process = 0
+
+    @property
+    def name(self) -> str:
+        """For logs, threads and checks."""
+        return f"webhook server {self._address}"
+
+    @property
+    def port(self) -> int:
+        """Where it listens; before `start`, where it will: 0 for a free one."""
+        listener = self._listener
+        return self._address.port if listener is None else listener.server_port
+
+    @property
+    def ca_bundle(self) -> bytes:
+        """PEM: whom a caller has to trust. The two authorities of a SelfSigned, or `ca.crt` in the folder, empty when
+        there is none. Raises RequestError before `start`."""
+        return self._serving().ca_bundle
+
+    @property
+    def why_not_ready(self) -> str:
+        """For people; empty when it is ready. Does not block."""
+        if self._end.is_set():
+            return f"{self.name} is stopping"
+        if self._listener is None:
+            return f"{self.name} does not listen"
+        return self._not_applied or ("" if self._bundles is None else self._bundles.why_not_ready())
+
+    def rights(self) -> list[Right]:
+        """What its client has to be allowed: to keep the authority where it belongs, to apply the configurations."""
+        verbs: list[str] = []
+        if self._client is not None and isinstance(self._wanted, SelfSigned):
+            verbs = ["list", "watch", "patch"]
+        if self._configuration is not None:
+            verbs = [*dict.fromkeys([*verbs, "get", "create", "patch"])]
+        found = [Right(kind.api_resource.group, kind.api_resource.plural, verb)
+                 for kind in _callers_of(self._app) for verb in verbs]
+        return [one for one in found if one.verb != "create" or one.resource != _DEFINITIONS]
+
+    def start(self) -> None:
+        """Listen, and return. Raises OSError when the address is taken or not this host's, ConfigError for files that
+        cannot be used, MissingTlsExtra for a SelfSigned without the extra `tls`, RequestError the second time."""
+        with self._change:
+            if self._threads or self._end.is_set():
+                raise RequestError(f"the {self.name} was started or stopped already: make a new one")
+            own = None
+            if isinstance(self._wanted, SelfSigned):
+                self._certificates = own = OwnCertificates(self._wanted, self._clock)
+            else:
+                self._certificates = CertificateFolder(self._wanted)
+            listener = WebhookListener(self._address.listen(), self._app, self.name, self._limit,
+                                       self._certificates.context)
+            self._listener, self._process = listener, os.getpid()
+            try:
+                self._begin(listener, own)
+            except BaseException:  # no more threads, say
+                self._end.set("it could not be started")
+                self._listener = None
+                listener.server_close()
+                raise
+        log.info("%s listens at port %d", self.name, self.port)
+
+    def _begin(self, listener: WebhookListener, own: OwnCertificates | None) -> None:
+        self._add_thread(self.name, lambda: self._serve(listener))
+        if own is not None and isinstance(self._wanted, SelfSigned):
+            if self._client is not None:
+                self._bundles = CaBundles(self._client, self._wanted, own)
+                self._bundles.start(_callers_of(self._app), listener.server_port)
+            self._add_thread(f"{self.name} renewal", lambda: self._renew_in_time(own))
+        if self._configuration is not None:
+            self._add_thread(f"{self.name} setup", self._apply)
+
+    def stop(self, timeout: Duration = 5) -> None:
+        """Accept nobody any more, let the answers under way finish, and end; at most `timeout` seconds, then they are
+        cut. Later calls do nothing. In the child of a fork it only lets go of the parent's socket."""
+        deadline = time.monotonic() + seconds(timeout)
+        self._end.set("stop() was called")
+        with self._change:
+            listener, self._listener = self._listener, None
+            bundles, self._bundles = self._bundles, None
+        if listener is None:
+            return
+        if os.getpid() != self._process:
+            listener.socket.close()
+            return
+        with contextlib.suppress(OSError):  # wakes the thread; where it does not, the next look is near
+            listener.socket.shutdown(socket.SHUT_RDWR)
+        listener.drain()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
+        listener.wait_idle(max(0.0, deadline - time.monotonic()))
+        listener.server_close()
+        if bundles is not None:
+            bundles.stop(max(0.1, deadline - time.monotonic()))
+        log.info("%s has stopped", self.name)
+
+    def renew(self) -> None:
+        """Let the next authority of a SelfSigned take over now, and not only when it is time. Raises RequestError for
+        files, which are renewed by whoever writes them, and before `start`."""
+        own = self._serving()
+        if not isinstance(own, OwnCertificates):
+            raise RequestError(f"the {self.name} follows its files: who writes them renews them")
+        own.renew()
+        log.info("%s has a new certificate, until %s", self.name, own.expires.isoformat(timespec="seconds"))
+        if (bundles := self._bundles) is not None:
+            bundles.renewed()
+
+    def __enter__(self) -> WebhookServer:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _serving(self) -> ServingCertificates:
+        if self._certificates is None:
+            raise RequestError(f"the {self.name} has no certificate before its start")
+        return self._certificates
+
+    def _add_thread(self, name: str, body: Any) -> None:
+        thread = threading.Thread(target=body, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _serve(self, listener: WebhookListener) -> None:
+        while not self._end.is_set():
+            try:
+                listener.turn()
+            except Exception as error:
+                if self._end.is_set():  # its socket is closed
+                    return
+                log.error("%s: %s", self.name, described(error), exc_info=error)
+                self._end.wait(0.1)
+
+    def _renew_in_time(self, own: OwnCertificates) -> None:
+        while not self._end.wait(min(max(0.0, own.time_left()), LONGEST_LOOK)):
+            if own.time_left() <= 0:  # somebody may have done it meanwhile
+                self.renew()
+
+    def _apply(self) -> None:
+        pause = FIRST_PAUSE
+        service = self._wanted.service if isinstance(self._wanted, SelfSigned) and self._url is None else None
+        assert self._client is not None
+        assert isinstance(self._app, Application)
+        CallScope(self._end, self._end).enter()  # a call under way ends with this server
+        while not self._end.is_set():
+            try:
+                apply_webhooks(self._client, self._app, self._configuration or "", service=service, url=self._url,
+                               ca_bundle=self._serving().ca_bundle, field_manager=self._configuration or "", force=True)
+            except KubeError as error:
+                self._not_applied = f"the configurations of {self.name} are not applied: {error}"
+                log.warning("%s", self._not_applied)
+            else:
+                self._not_applied = ""
+                log.info("%s: the configurations called %s are applied", self.name, self._configuration)
+                return
+            self._end.wait(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _callers_of(app: Any) -> list[Any]:
+    """The kinds of objects that may name the application: all of them, if nothing is known of it."""
+    if not isinstance(app, Application):
+        return list(KINDS)
+    return [kind for verb, kind in zip(("validate", "mutate", "convert"), KINDS, strict=True) if verb in app.verbs]

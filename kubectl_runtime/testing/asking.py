@@ -1,0 +1,135 @@
+"""`eventually`: ask until it is so, and if it never is, tell what was last seen.
+
+    eventually(lambda: api.get("web"), lambda pod: pod.status.phase == "Running")
+    eventually(lambda: api.get_opt("web") is None, timeout=30)
+
+==============================================  ======================================================================
+asking                                          means
+==============================================  ======================================================================
+returns what `until` finds true                 it is so: that value is returned
+returns something else                          not yet
+raises an AssertionError, a KubeError, or what  not yet: something is missing in what was found
+looking into half an object raises (Attribute-,
+Lookup-, TypeError)
+raises anything else, a RequestError too        it comes out at once: time would not change that
+==============================================  ======================================================================
+
+Where there is something to watch, `await_condition` needs fewer requests; this asks anything.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.core.objects.resource import Resource
+
+T = TypeVar("T")
+
+NOT_YET = (AssertionError, KubeError, AttributeError, LookupError, TypeError)
+_NOTHING = object()
+MOST = 4000
+"""Characters of what was last seen that are told."""
+EVERY = 0.05
+"""Seconds between two questions; twenty a second are no load for a server, and soon enough for a person."""
+
+
+def eventually(ask: Callable[[], T], until: Callable[[T], object] | None = None, timeout: Duration = 10, *,
+               every: Duration = EVERY, clock: Clock = SYSTEM_CLOCK) -> T:
+    """What `ask` returns, as soon as `until` says that it is so; without `until`, as soon as it is true.
+
+    Blocks for at most `timeout` seconds on `clock`, and asks at least twice; `ask` is called in this thread, every so
+    many seconds. Raises AssertionError, which tells what was last seen or raised (and is raised from that), and what
+    `ask` and `until` raise as the module says. With a simulated clock that does not advance by itself another thread
+    has to move it. In a simulation of controllers use `Simulation.eventually`, which lets them work.
+    """
+    probe = Probe(ask, until)
+    for given in (timeout, every):
+        if not isinstance(given, int | float | timedelta) or isinstance(given, bool) or not seconds(given) > 0:
+            raise ValueError(f"timeout={timeout!r} and every={every!r} must be seconds, or a timedelta, and more than "
+                             "no time")
+    span, pause = seconds(timeout), seconds(every)
+    condition = threading.Condition()  # nobody notifies it: the clock does the waiting
+    end = clock.monotonic() + span
+    while True:
+        late = clock.monotonic() >= end
+        if probe.asked():
+            return probe.value
+        if late:
+            raise probe.failure(f"within {span:g} s")
+        with condition:
+            clock.wait(condition, min(pause, max(0.0, end - clock.monotonic())) or pause)
+
+
+class Probe(Generic[T]):
+    """A question that is asked again and again, and its last answer."""
+
+    def __init__(self, ask: Callable[[], T], until: Callable[[T], object] | None) -> None:
+        for function in (ask, *([] if until is None else [until])):
+            if not callable(function):
+                raise TypeError(f"{function!r} is no function that could be called again and again: write lambda: …")
+        self._ask, self._until = ask, until
+        self._times = 0
+        self._seen: Any = _NOTHING
+        self._error: BaseException | None = None
+
+    @property
+    def value(self) -> T:
+        """The last answer."""
+        found: T = self._seen
+        return found
+
+    def asked(self) -> bool:
+        """Ask; whether it is so now."""
+        self._times += 1
+        try:
+            self._seen = found = self._ask()
+            self._error = None
+            return bool(found if self._until is None else self._until(found))
+        except RequestError:
+            raise
+        except NOT_YET as error:
+            self._error = error
+            return False
+
+    def failure(self, when: str) -> AssertionError:
+        """The error that tells that it never was so."""
+        wanted = "" if self._until is None else f" as {_name(self._until)} wants it"
+        told = f"{_name(self._ask)} was not so{wanted} {when} (asked {self._times} times); last seen: "
+        told += "nothing" if self._seen is _NOTHING else shown(self._seen)
+        if self._error is not None:
+            told += f"\nthe last time it raised {type(self._error).__name__}: {self._error}"
+        failure = AssertionError(told)
+        failure.__cause__ = self._error
+        return failure
+
+
+def shown(value: Any) -> str:
+    """What a person wants to see of a value: an object's content, but nothing of a Secret, and not its managedFields.
+    """
+    if isinstance(value, list | tuple) and any(isinstance(each, Resource) for each in value):
+        text = "[" + ",\n".join(map(shown, value)) + "]"
+    elif isinstance(value, Resource) and value.api_resource.kind != "Secret":
+        content = value.to_dict()
+        content.get("metadata", {}).pop("managedFields", None)
+        text = msgspec.json.format(msgspec.json.encode(content), indent=1).decode()
+    else:
+        try:
+            text = repr(value)
+        except Exception as error:  # noqa: BLE001 - a test's own object must not hide why the test failed
+            text = f"<{type(value).__name__}, whose repr raised {type(error).__name__}>"
+    return text if len(text) <= MOST else f"{text[:MOST]}… ({len(text)} characters)"
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """How the function is called, and where it stands: lambdas have no name that says anything."""
+    code = getattr(function, "__code__", None)
+    name = getattr(function, "__qualname__", None) or type(function).__name__
+    where = f" ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})" if code is not None else ""
+    return f"{name.rpartition('<locals>.')[2]}{where}"

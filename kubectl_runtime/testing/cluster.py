@@ -1,0 +1,94 @@
+"""`Cluster`: what the fixture ``cluster`` hands out: the embedded server, or a real cluster, for the same tests.
+
+A test has a namespace of its own, in which Pods can be made at once; what it makes outside of it (definitions of kinds,
+cluster roles) it names uniquely, with `unique`, and deletes, since a real cluster keeps it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.config.config import Config
+from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.resources.core_v1 import Namespace, ServiceAccount
+from kubectl_runtime.testing.asking import eventually
+
+if TYPE_CHECKING:
+    from kubectl_runtime.apiserver.server import ApiServer
+
+K = TypeVar("K", bound=Resource)
+
+PATIENCE = 30.0
+"""Seconds for a new namespace to get its ServiceAccount, without which no Pod can be made."""
+
+
+class Cluster:
+    """A cluster, and a namespace in it that is this test's alone."""
+
+    def __init__(self, client: Client, namespace: str, kubeconfig: Path, server: ApiServer | None) -> None:
+        self.client = client
+        """An administrator's."""
+        self.namespace = namespace
+        """A namespace that only this test uses; it goes with the test."""
+        self.kubeconfig = kubeconfig
+        """For kubectl and clients in any language."""
+        self._server = server
+
+    @property
+    def is_real(self) -> bool:
+        """Whether it is the cluster of ``--cluster``."""
+        return self._server is None
+
+    @property
+    def server(self) -> ApiServer:
+        """The embedded server, for faults, snapshots and rules for Pods. With a real cluster the test is skipped here.
+        """
+        if self._server is None:
+            import pytest
+
+            pytest.skip("this test needs the embedded API server: run it without --cluster")
+        return self._server
+
+    def api(self, kind: type[K]) -> Api[K]:
+        """The kind, in the test's namespace."""
+        return Api.namespaced(self.client, kind, self.namespace)
+
+    def unique(self, name: str) -> str:
+        """A name that no other test has, for what lies in no namespace."""
+        return f"{name}-{self.namespace.rpartition('-')[2]}"
+
+
+@contextlib.contextmanager
+def embedded_cluster(server: ApiServer, kubeconfig: Path) -> Iterator[Cluster]:
+    """A running server as the cluster of one test; the kubeconfig is written."""
+    with server.client() as client:
+        server.write_kubeconfig(kubeconfig)
+        yield Cluster(client, _new_namespace(client), kubeconfig, server)
+
+
+@contextlib.contextmanager
+def real_cluster(kubeconfig: Path) -> Iterator[Cluster]:
+    """What the kubeconfig's current context is about; the namespace is deleted afterwards, without waiting for its end.
+    Raises ConfigError."""
+    with Client(Config.from_kubeconfig(kubeconfig)) as client:
+        cluster = Cluster(client, _new_namespace(client), kubeconfig, None)
+        try:
+            yield cluster
+        finally:
+            with contextlib.suppress(ApiError):
+                Api.all(client, Namespace).delete(cluster.namespace)
+
+
+def _new_namespace(client: Client) -> str:
+    name = f"test-{uuid.uuid4().hex[:10]}"
+    Api.all(client, Namespace).create(Namespace(name=name))
+    accounts = Api.namespaced(client, ServiceAccount, name)
+    eventually(lambda: accounts.get_opt("default"), timeout=PATIENCE)
+    return name

@@ -1,0 +1,1 @@
+"""A user's controller again and again, each time with something going wrong: see `perturb`."""

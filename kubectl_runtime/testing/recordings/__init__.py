@@ -1,0 +1,1 @@
+"""A recording of a controller, stepped again: see `replay`."""

@@ -1,0 +1,143 @@
+"""`context_for`: the second argument of a reconciler, for a unit test, in one line.
+
+    ctx = context_for(obj, client=server.client, data=deps, stored=[child])
+    assert reconciler.reconcile(obj, ctx) == Action.requeue(300)
+    assert ctx.events == [Recorded("BackupFailed", "no space left", warning=True)]
+
+It is the library's own `Context`, with stores that hold what was given, and a recorder that keeps what is recorded.
+Without a client every request is refused: a test says so with `RequestVerifier`, or takes one of an `ApiServer`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.runtime.events.recorder import Recorder
+from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, FailureState
+from kubectl_runtime.runtime.queue.runs import Run
+from kubectl_runtime.runtime.reconcile.context import Context, Environment
+from kubectl_runtime.runtime.reflector.store import Store
+from kubectl_runtime.runtime.reflector.store_writer import store as new_store
+from kubectl_runtime.runtime.shutdown import Shutdown
+from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
+from kubectl_runtime.runtime.usercode import guarded_logger
+from kubectl_runtime.testing.request_verifier import RequestVerifier
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One event that was recorded; only what people read is compared."""
+
+    reason: str
+    note: str
+    warning: bool = False
+    regarding: Any = field(default=None, compare=False)
+    action: str | None = field(default=None, compare=False)
+    related: Any = field(default=None, compare=False)
+
+
+class _Notes(Recorder):
+    """A recorder that sends nothing."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client, "unit-test")
+        self.events: list[Recorded] = []
+
+    def publish(self, regarding: Any, reason: str, note: str, *, warning: bool = False, action: str | None = None,
+                related: Any = None) -> None:
+        self.events.append(Recorded(reason, note, warning, regarding, action, related))
+
+
+class UnitContext(Context[T]):
+    """A `Context` that tells afterwards what a reconciler did with it, and that a test can stop."""
+
+    __slots__ = ("_notes", "_shutdown")
+
+    def __init__(self, environment: Environment[T], run: Run, uid: str, notes: _Notes) -> None:
+        super().__init__(environment, run, uid)
+        self._notes = notes
+        self._shutdown = environment.shutdown
+
+    @property
+    def events(self) -> list[Recorded]:
+        """What was recorded so far, in order."""
+        return list(self._notes.events)
+
+    def begin_stop(self) -> None:
+        """As when the grace period of a shutdown nears its end: `ctx.stop` is set."""
+        self._shutdown.abort("the test said so")
+
+
+def context_for(obj: Resource, *, client: Client | None = None, data: T = None,  # type: ignore[assignment]
+                stored: Iterable[Resource] = (), kinds: Iterable[type[Resource]] = (), attempt: int = 1,
+                reason: str = "unit test", run_timeout: float | None = None, seed: int = 0) -> UnitContext[T]:
+    """A context for reconciling `obj`.
+
+    `stored`: what the stores of the controller hold besides it, of any kinds; `kinds`: which are watched although
+    nothing of them is stored. Other kinds are refused, as in a controller. `attempt`: 1, or more after failures.
+    `run_timeout`: in seconds on the client's clock, from now on. `seed`: of what is left to chance.
+
+    Raises RequestError for what is no object of a resource class, for one without a name, and for an attempt below 1.
+    """
+    stored = list(stored)
+    strange = [each for each in (obj, *stored) if not isinstance(each, Resource) or not each.name]
+    if strange or attempt < 1:
+        raise RequestError("a context is for objects of resource classes that have a name, and an attempt from 1 on: "
+                           f"got {strange[0] if strange else attempt!r}")
+    client = RequestVerifier().client if client is None else client
+    clock, rng = client.clock, random.Random(seed)
+    resource = obj.api_resource
+    ref = ObjectRef(resource, obj.name, obj.namespace)
+    stores, records = _stores([obj, *stored], [type(obj), *kinds], clock)
+
+    def store_of(kind: HasApiResource | ApiResource) -> Store[Any]:
+        asked = api_resource_of(kind)
+        found = stores.get((asked.group, asked.kind))
+        if found is None:
+            raise RequestError(f"{asked.kind} is not watched in this test: context_for(…, stored=[…]) or kinds=[…]")
+        return found
+
+    notes = _Notes(client)
+    environment: Environment[T] = Environment(
+        controller="unit-test", client=client, data=data, logger=guarded_logger("unit-test"), shutdown=Shutdown(clock),
+        backoff=DEFAULT_KEY_BACKOFF, rng=rng, stored=records.get, store_of=store_of, clock=clock, recorder=notes,
+        run_timeout=run_timeout)
+    state = FailureState(count=attempt - 1) if attempt > 1 else None
+    run = Run(ref.key, ReconcileRequest(ref, reason), state, clock.monotonic(), retry=attempt > 1)
+    return UnitContext(environment, run, obj.uid, notes)
+
+
+def _stores(objects: Iterable[Resource], kinds: Iterable[type[Resource]],
+            clock: Clock) -> tuple[dict[tuple[str, str], Store[Any]], dict[ObjectRef, Record]]:
+    """A complete store for each kind, and all records."""
+    classes: dict[tuple[str, str], type[Resource]] = {}
+    held: dict[tuple[str, str], dict[Any, Record]] = {}
+    records: dict[ObjectRef, Record] = {}
+    for kind in kinds:
+        resource = api_resource_of(kind)
+        classes.setdefault((resource.group, resource.kind), kind)
+    for each in objects:
+        resource = each.api_resource
+        classes.setdefault((resource.group, resource.kind), type(each))
+        ref = ObjectRef(resource, each.name, each.namespace)
+        records[ref] = each.to_record()
+        held.setdefault((resource.group, resource.kind), {})[ref.key] = records[ref]
+    stores = {}
+    for name, kind in classes.items():
+        reader, writer = new_store(kind, clock=clock)
+        found = held.get(name, {})
+        writer.replace(dict(found), dict(found))
+        stores[name] = reader
+    return stores, records

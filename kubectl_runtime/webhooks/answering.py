@@ -1,0 +1,232 @@
+"""From the bytes of a review to the bytes of its answer: no HTTP, no threads.
+
+    admission_answer(handler, "validate", body, where)
+    conversion_answer(converter, body, where)
+
+    the handler returns                 allowed, with the patch that its change makes
+    Denied(reason, code)                denied: reason and code
+    DecodeError of the request's        denied, 400: the object is not what its class says; path and expectation
+    own objects
+    anything else, SystemExit too       denied, 500, without the exception's text, which is in the log: who sends a Pod
+                                        need not see what the webhook knows
+    what is no review                   BadReview: there is no uid to answer to
+    a review that is broken further in  denied, 400, to its uid
+
+Warnings and audit annotations go with every answer. Each answer names the uid of its question and has its version.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+import msgspec
+
+from kubectl_runtime.core.base.errors import KubeError
+from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
+from kubectl_runtime.core.meta.gvk import split_api_version
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
+from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.objects import admission, conversion
+from kubectl_runtime.core.objects.admission import AdmissionResponse, AdmissionReview
+from kubectl_runtime.core.objects.conversion import ConversionRequest, ConversionResponse, ConversionReview
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.webhooks.difference import patch_between
+from kubectl_runtime.webhooks.handler import Admission, Denied, Verb
+from kubectl_runtime.webhooks.options import WITH_CONTENT
+from kubectl_runtime.webhooks.request import AdmissionRequest
+
+log = guarded_logger(__name__)
+
+VERSIONS = ("v1", "v1beta1")
+
+_REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed",
+            408: "Timeout", 409: "Conflict", 410: "Gone", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType",
+            422: "Invalid", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout"}
+
+
+def reason_of(code: int) -> str:
+    """Kubernetes's word for an HTTP status, which kubectl shows in brackets; empty where it has none."""
+    return _REASONS.get(code, "")
+
+
+class Converts(Protocol):
+    """What brings objects to another version of their kind: a `Conversion`, say."""
+
+    def convert(self, obj: Any, version: Any, /) -> Any:
+        """The object, a dict, in another version of its group."""
+
+
+class BadReview(KubeError):
+    """What came is no review that could be answered; the text says why, to the API server's log."""
+
+
+def admission_answer(handler: Admission[Any], verb: Verb, body: bytes, where: str) -> bytes:
+    """The answer of `handler`; `where` names it in the log. Blocks as the handler does. Raises BadReview."""
+    try:
+        review = AdmissionReview.decode(body)
+    except DecodeError as error:
+        return _broken(_envelope(body, admission.GROUP, admission.KIND), error).encode()
+    _check_version(review.api_version, admission.GROUP, admission.KIND)
+    assert review.request is not None  # else it would not have been decoded
+    request: AdmissionRequest[Any] = AdmissionRequest(review.request, type(handler).kind())
+    answer = _decided(handler, verb, request, where)
+    if warnings := request.warnings():
+        answer = answer.with_warnings(*warnings)
+    if request.audit_annotations:
+        answer = answer.with_audit_annotations(request.audit_annotations)
+    try:
+        return answer.into_review(review).encode()
+    except (KubeError, ValueError) as error:  # a text that is no Unicode, say
+        said = _failed(f"{where}: {request!r}", error)
+        return _refused(AdmissionResponse.of(review.request), said, 500).into_review(review).encode()
+
+
+def conversion_answer(converter: Converts, body: bytes, where: str) -> bytes:
+    """The answer of `converter`; all objects are converted or none. Blocks as it does. Raises BadReview."""
+    try:
+        review = ConversionReview.decode(body)
+    except DecodeError as error:
+        envelope = _envelope(body, conversion.GROUP, conversion.KIND)
+        return ConversionResponse(uid=envelope.uid).failure(error.problem).into_review(
+            ConversionReview(api_version=envelope.api_version)).encode()
+    _check_version(review.api_version, conversion.GROUP, conversion.KIND)
+    assert review.request is not None
+    response = ConversionResponse.of(review.request)
+    try:
+        converted = [_converted(converter, obj, review.request) for obj in review.request.objects]
+        return response.success(converted).into_review(review).encode()
+    except KubeError as error:
+        log.warning("%s: %s", where, error)
+        return response.failure(_unicode(str(error))).into_review(review).encode()
+    except BaseException as error:  # noqa: BLE001 - a defect of the converter's must not end the server
+        return response.failure(_failed(where, error), code=500).into_review(review).encode()
+
+
+def _converted(converter: Converts, obj: dict[str, Any], request: ConversionRequest) -> Mapping[str, Any]:
+    if obj.get("apiVersion") == request.desired_api_version:
+        return obj
+    wanted, version = split_api_version(request.desired_api_version)
+    group, _ = split_api_version(str(obj.get("apiVersion") or ""))
+    if group != wanted:
+        raise DecodeError(None, "$.request", f"a {obj.get('kind')} of {obj.get('apiVersion')} cannot become one of "
+                          f"{request.desired_api_version}: that is another group")
+    found: Mapping[str, Any] = converter.convert(obj, version)
+    return found
+
+
+def _decided(handler: Admission[Any], verb: Verb, request: AdmissionRequest[Any], where: str) -> AdmissionResponse:
+    answer = AdmissionResponse.of(request.review)
+    try:
+        if verb == "validate":
+            handler.validate(request)
+            return answer
+        operations = _changes(handler.mutate(request), request, where)
+        return answer.with_patch(operations) if operations else answer
+    except Denied as error:
+        return _refused(answer, error.reason, error.code)
+    except BaseException as error:  # noqa: BLE001 - a defect of the handler's must not end the server
+        if isinstance(error, DecodeError) and _is_own(error.ref, request.review):
+            log.info("%s: %r: %s", where, request, error)
+            return _refused(answer, str(error), 400)
+        return _refused(answer, _failed(f"{where}: {request!r}", error), 500)
+
+
+def _is_own(ref: ObjectRef | None, review: admission.AdmissionRequest) -> bool:
+    """Whether what cannot be decoded came with the request, and is none of the objects that a handler looks up."""
+    return ref is None or (ref.resource.gvk == review.kind and ref.name == review.name)
+
+
+def _refused(answer: AdmissionResponse, reason: str, code: int) -> AdmissionResponse:
+    denied = answer.deny(reason, code=code)
+    assert denied.status is not None
+    return msgspec.structs.replace(denied, status=msgspec.structs.replace(denied.status, reason=reason_of(code)))
+
+
+def _failed(where: str, error: BaseException) -> str:
+    """Log what user code raised; what is said of it to whoever asked."""
+    pass_interrupt(error)
+    log.error("%s failed", where, exc_info=error)
+    return f"the webhook failed with {type(error).__name__}; its log says more"
+
+
+def _changes(changed: Any, request: AdmissionRequest[Any], where: str) -> list[dict[str, Any]]:
+    """The patch that makes what `mutate` returned of what came."""
+    obj = request.read_object
+    if changed is None:
+        # Whether it was looked at can be told at once; whether that changed it, only by comparing.
+        if (obj is not None and request.operation in WITH_CONTENT and obj.to_record(named=False) is not obj.record
+                and patch_between(_received(request), obj.to_dict())):
+            log.warning("%s: %r: mutate changed the object and returned None, so it stays as it was: return it", where,
+                        request)
+        return []
+    if not isinstance(changed, Resource):
+        _wrong(f"mutate returned {type(changed).__name__}; it returns the changed object, or None")
+    if changed.record is None:
+        _wrong("mutate returned an object that was made here, which lacks what the server knows of it: change "
+               "request.object, and return that")
+    if request.operation not in WITH_CONTENT:
+        _wrong(f"mutate returned an object, and a {request.operation} has none that could be changed")
+    return patch_between(_received(request), changed.to_dict())
+
+
+def _received(request: AdmissionRequest[Any]) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(request.review.raw_object)
+    return found
+
+
+def _unicode(text: str) -> str:
+    """`text` as it can be sent, whatever is in it."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _wrong(text: str) -> NoReturn:
+    raise TypeError(text)
+
+
+class _Envelope(NamedTuple):
+    """What can be told of a review before its request is read."""
+
+    api_version: str
+    uid: str
+
+
+class _Question(msgspec.Struct):
+    uid: Any = ""
+
+
+class _Review(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    request: _Question | None = None
+
+
+_decode_envelope = msgspec.json.Decoder(_Review).decode
+
+
+def _envelope(body: bytes, group: str, kind: str) -> _Envelope:
+    """Raises BadReview for what has no uid to be answered, and for versions that nobody here answers in."""
+    if not body.strip():
+        raise BadReview(f"the body is empty; it has to be a {kind}")
+    try:
+        found = _decode_envelope(body)
+    except DECODE_FAILURES as error:
+        raise BadReview(f"the body is no {kind}: {problem_of(error)[1]}") from None
+    if found.kind != kind or found.api_version.rpartition("/")[0] != group:
+        raise BadReview(f"this is {found.kind or 'something'} of {found.api_version or 'no version'}, and a {kind} of "
+                        f"{group}/{VERSIONS[0]} is answered here")
+    _check_version(found.api_version, group, kind)
+    uid = found.request.uid if found.request is not None else ""
+    if not isinstance(uid, str) or not uid:
+        raise BadReview(f"this {kind} has no request with a uid")
+    return _Envelope(found.api_version, uid)
+
+
+def _check_version(api_version: str, group: str, kind: str) -> None:
+    served = [f"{group}/{version}" for version in VERSIONS]
+    if api_version not in served:
+        raise BadReview(f"{kind} of {api_version}: {' and '.join(served)} are answered here")
+
+
+def _broken(envelope: _Envelope, error: DecodeError) -> AdmissionReview:
+    answer = _refused(AdmissionResponse(uid=envelope.uid), error.problem, 400)
+    return answer.into_review(AdmissionReview(api_version=envelope.api_version))

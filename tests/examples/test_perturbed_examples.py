@@ -1,0 +1,101 @@
+"""The examples that are controllers end alike, whatever happens to them on the way."""
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import database_operator
+import namespace_policy
+import pytest
+import secret_syncer
+from configmapgen_controller import ConfigMapGenerator, operator
+from configmapgen_controller import Spec as ContentSpec
+from elected_replicas import manager
+
+from kubectl_runtime import Api, BoundController, Client, LabelSelector, LeaderElection, Manager, Patch
+from kubectl_runtime.resources import ConfigMap, Namespace, NetworkPolicy, Secret, StatefulSet
+from kubectl_runtime.testing import perturb
+
+
+def generators(client: Client) -> None:
+    api = Api.namespaced(client, ConfigMapGenerator, "default")
+    api.create(ConfigMapGenerator(name="a", spec=ContentSpec(content="one")))
+    api.patch("a", Patch.merge({"spec": {"content": "two"}}))
+    Api.namespaced(client, ConfigMap, "default").delete("a")
+    api.delete("a")
+
+
+@pytest.mark.timeout(400)
+def test_the_configmap_generator_and_its_elected_replica() -> None:
+    report = perturb(operator, generators)
+    assert report.ok, str(report)
+
+    def elected(client: Client) -> Manager:
+        return manager(client, LeaderElection("configmapgen", "default"))
+
+    report = perturb(elected, generators)
+    assert report.ok, str(report)
+
+
+@pytest.mark.timeout(400)
+def test_the_database_operator(tmp_path: Path) -> None:
+    backups = tmp_path / "backups"
+
+    def build(client: Client) -> BoundController[database_operator.Database]:
+        return database_operator.controller(client).bind(database_operator.Operate(), context=backups)
+
+    def story(client: Client) -> None:
+        shutil.rmtree(backups, ignore_errors=True)
+        backups.mkdir()
+        databases = Api.namespaced(client, database_operator.Database, "default")
+        databases.create(database_operator.Database(name="orders", spec=database_operator.Spec()))
+        ready = {"status": {"replicas": 1, "readyReplicas": 1}}
+        Api.namespaced(client, StatefulSet, "default").patch_status("orders", Patch.merge(ready))
+        databases.patch("orders", Patch.merge({"spec": {"replicas": 2}}))
+        databases.delete("orders")
+        assert not list(backups.iterdir())
+
+    report = perturb(build, story)
+    assert report.ok, str(report)
+
+
+@pytest.mark.timeout(400)
+def test_the_namespace_policy() -> None:
+    def build(client: Client) -> BoundController[namespace_policy.NamespacePolicy]:
+        reconciler = namespace_policy.CopyPolicies()
+        return namespace_policy.controller(client, reconciler).bind(reconciler)
+
+    def story(client: Client) -> None:
+        policies, namespaces = Api.all(client, namespace_policy.NamespacePolicy), Api.all(client, Namespace)
+        namespaces.create(Namespace(name="web", labels={"team": "a"}))
+        policies.create(namespace_policy.NamespacePolicy(name="quiet", spec=namespace_policy.Spec(
+            policy={"podSelector": {}}, namespace_selector=LabelSelector(match_labels={"team": "a"}))))
+        namespaces.create(Namespace(name="shop", labels={"team": "a"}))
+        Api.namespaced(client, NetworkPolicy, "web").delete("quiet")
+        namespaces.patch("shop", Patch.merge({"metadata": {"labels": {"team": "b"}}}))
+        policies.delete("quiet")
+
+    report = perturb(build, story)
+    assert report.ok, str(report)
+
+
+@pytest.mark.timeout(400)
+def test_the_secret_syncer() -> None:
+    def build(client: Client) -> BoundController[secret_syncer.SecretSync]:
+        reconciler = secret_syncer.CopySecrets()
+        return secret_syncer.controller(client, reconciler).bind(reconciler)
+
+    def story(client: Client) -> None:
+        for name in ("web", "shop"):
+            Api.all(client, Namespace).create(Namespace(name=name))
+        secrets = Api.namespaced(client, Secret, "default")
+        secrets.create(Secret(name="password", data={"a": b"one"}))
+        syncs = Api.namespaced(client, secret_syncer.SecretSync, "default")
+        syncs.create(secret_syncer.SecretSync(name="s", spec=secret_syncer.Spec(
+            secret="password", namespaces=["web", "shop"]), status=None))
+        secrets.patch("password", Patch.merge({"stringData": {"a": "two"}}))
+        syncs.patch("s", Patch.merge({"spec": {"namespaces": ["web"]}}))
+        syncs.delete("s")
+
+    report = perturb(build, story)
+    assert report.ok, str(report)

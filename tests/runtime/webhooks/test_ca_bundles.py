@@ -1,0 +1,255 @@
+"""The authority of a webhook server, in everything that tells an API server to call it."""
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
+
+from kubectl_runtime import Api, ApiError, Client, Conversion, CustomResource, Patch, RequestError
+from kubectl_runtime.certificates.bundles import certificates_in
+from kubectl_runtime.resources import (
+    CustomResourceDefinition,
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+)
+from kubectl_runtime.runtime.webhooks import ca_bundles, webhook_server
+from kubectl_runtime.runtime.webhooks.apply_webhooks import apply_webhooks
+from kubectl_runtime.runtime.webhooks.serving_certificates import SelfSigned
+from kubectl_runtime.runtime.webhooks.webhook_server import WebhookServer
+from kubectl_runtime.testing import ApiServer
+from kubectl_runtime.webhooks import application
+from tests.runtime.webhooks.callers import LIMIT
+from tests.webhooks.hooks import Quota
+
+
+class WidgetV1(CustomResource, group="example.com", version="v1", kind="Widget", storage=False):
+    spec: dict[str, Any]
+
+
+class WidgetV2(CustomResource, group="example.com", version="v2", kind="Widget"):
+    spec: dict[str, Any]
+
+
+APP = application({"/quota": Quota(), "/convert": Conversion({
+    (WidgetV1, WidgetV2): lambda old: WidgetV2(spec=old.spec),
+    (WidgetV2, WidgetV1): lambda new: WidgetV1(spec=new.spec)})})
+OURS = SelfSigned("shop/hooks", hosts=("hooks.example.com",))
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Block until it holds. What is waited for happens in threads and in a server: real time is the only one."""
+    end = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def api_server() -> Iterator[ApiServer]:
+    with ApiServer() as running:
+        running.load([crd()])
+        yield running
+
+
+@pytest.fixture
+def client(api_server: ApiServer) -> Iterator[Client]:
+    with api_server.client() as made:
+        yield made
+
+
+def crd() -> dict[str, Any]:
+    from kubectl_runtime import merge_crds
+
+    return merge_crds([WidgetV1.crd(), WidgetV2.crd()], stored="v2")
+
+
+def serving(client: Client, wanted: SelfSigned = OURS, **more: Any) -> WebhookServer:
+    return WebhookServer(APP, certificates=wanted, client=client, host="127.0.0.1", port=0, **more)
+
+
+def configuration(name: str, *configs: dict[str, Any], kind: Any = ValidatingWebhookConfiguration) -> dict[str, Any]:
+    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind.api_resource.kind, "metadata": {"name": name},
+            "webhooks": [{"name": f"h{number}.shop.example.com", "clientConfig": config, "sideEffects": "None",
+                          "admissionReviewVersions": ["v1"], "failurePolicy": "Ignore"}
+                         for number, config in enumerate(configs)]}
+
+
+def service(name: str = "hooks", namespace: str = "shop") -> dict[str, Any]:
+    return {"service": {"namespace": namespace, "name": name, "path": "/quota/validate"}}
+
+
+def bundles(client: Client, name: str, kind: Any = ValidatingWebhookConfiguration) -> list[list[bytes]]:
+    """The certificates of each webhook."""
+    found = Api.all(client, kind).get(name).to_dict()
+    conversion = found.get("spec", {}).get("conversion", {}).get("webhook")
+    hooks = [conversion] if conversion else found.get("webhooks", [])
+    return [certificates_in(base64.b64decode(hook["clientConfig"].get("caBundle", ""))) for hook in hooks]
+
+
+def test_what_names_the_server_gets_its_authority_and_nothing_else_does(client: Client, api_server: ApiServer) -> None:
+    callers: Api[Any] = Api.all(client, ValidatingWebhookConfiguration)
+    callers.create(configuration("mixed", service(), service("other"), service(namespace="bank"),
+                                 {"url": "https://hooks.example.com:9443/x"}, {"url": "https://example.com/x"}))
+    Api.all(client, MutatingWebhookConfiguration).create(configuration("m", service(),
+                                                                       kind=MutatingWebhookConfiguration))
+    with serving(client) as server:
+        until(lambda: not server.why_not_ready)
+        ours = certificates_in(server.ca_bundle)
+        assert bundles(client, "mixed") == [ours, [], [], ours, []]
+        assert bundles(client, "m", MutatingWebhookConfiguration) == [ours]
+        callers.patch("mixed", Patch.merge({"metadata": {"labels": {"a": "b"}}}))
+        callers.create(configuration("after", service()))
+        until(lambda: bundles(client, "after") == [ours])
+        patches = api_server.requests.select("patch", "/apis/admissionregistration.k8s.io/v1/*/mixed")
+        assert len(patches) == 2  # one each: where nothing is to be done, nothing is written
+
+
+def test_one_that_comes_later_or_is_overwritten_is_mended(client: Client) -> None:
+    callers: Api[Any] = Api.all(client, ValidatingWebhookConfiguration)
+    with serving(client) as server:
+        until(lambda: not server.why_not_ready)
+        ours = certificates_in(server.ca_bundle)
+        callers.create(configuration("late", service()))
+        until(lambda: bundles(client, "late") == [ours])
+        callers.patch("late", Patch.json([{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]))
+        until(lambda: bundles(client, "late") == [ours])
+        callers.delete("late")
+        until(lambda: not server.why_not_ready)
+
+
+def test_while_an_object_lacks_it_the_server_is_not_ready(client: Client, api_server: ApiServer) -> None:
+    refused = api_server.faults.on("patch", resource="validatingwebhookconfigurations").status(403)
+    Api.all(client, ValidatingWebhookConfiguration).create(configuration("closed", service()))
+    with serving(client) as server:
+        until(lambda: "ValidatingWebhookConfiguration closed does not hold" in server.why_not_ready)
+        refused.remove()
+        until(lambda: not server.why_not_ready)
+
+
+def test_somebody_who_writes_at_the_same_time_loses_nothing(client: Client, api_server: ApiServer) -> None:
+    callers: Api[Any] = Api.all(client, ValidatingWebhookConfiguration)
+    callers.create(configuration("busy", service("other"), service()))
+    swapped = Patch.json([{"op": "move", "from": "/webhooks/1", "path": "/webhooks/0"}])
+    with api_server.client() as somebody:
+        api_server.faults.on("patch", resource="validatingwebhookconfigurations").first(1).run(
+            lambda: Api.all(somebody, ValidatingWebhookConfiguration).patch("busy", swapped))
+        with serving(client) as server:
+            until(lambda: len(bundles(client, "busy")[0]) == 2)
+            assert bundles(client, "busy") == [certificates_in(server.ca_bundle), []]
+
+
+def test_replicas_keep_their_authorities_side_by_side_and_take_them_along(client: Client) -> None:
+    Api.all(client, ValidatingWebhookConfiguration).create(configuration("shared", service()))
+    with serving(client) as first:
+        with serving(client) as second, serving(client) as third:
+            everybody = {pem for one in (first, second, third) for pem in certificates_in(one.ca_bundle)}
+            until(lambda: not any(one.why_not_ready for one in (first, second, third)))
+            assert len(everybody) == 6
+            assert set(bundles(client, "shared")[0]) == everybody
+        ours = certificates_in(first.ca_bundle)
+        until(lambda: bundles(client, "shared") == [ours])
+    assert bundles(client, "shared") == [ours]  # the last one stays: without any, nobody could say whom to trust
+
+
+def test_a_renewed_authority_takes_the_place_of_the_one_before(client: Client) -> None:
+    Api.all(client, ValidatingWebhookConfiguration).create(configuration("renewed", service()))
+    with serving(client, SelfSigned("shop/hooks", validity=timedelta(days=3))) as server:
+        until(lambda: not server.why_not_ready)
+        first, second = bundles(client, "renewed")[0]
+        server.renew()
+        until(lambda: first not in bundles(client, "renewed")[0])
+        assert bundles(client, "renewed")[0][0] == second
+        assert bundles(client, "renewed")[0] == certificates_in(server.ca_bundle)
+
+
+def test_the_configurations_are_applied_at_the_start_and_have_the_authority_at_once(client: Client) -> None:
+    with serving(client, configuration="shop") as server:
+        until(lambda: not server.why_not_ready)
+        ours = certificates_in(server.ca_bundle)
+        for kind, name in ((ValidatingWebhookConfiguration, "shop"), (MutatingWebhookConfiguration, "shop"),
+                           (CustomResourceDefinition, "widgets.example.com")):
+            assert bundles(client, name, kind) == [ours]
+        made = Api.all(client, ValidatingWebhookConfiguration).get("shop")
+        assert made.webhooks[0].client_config.service is not None
+        assert made.webhooks[0].client_config.service.path == "/quota/validate"
+        definition = Api.all(client, CustomResourceDefinition).get("widgets.example.com")
+        assert [version.name for version in definition.spec.versions] == ["v2", "v1"]
+        assert definition.spec.conversion is not None
+        assert definition.spec.conversion.strategy == "Webhook"
+
+
+def test_what_is_applied_again_keeps_the_authorities_of_others(client: Client) -> None:
+    with serving(client, configuration="shop") as first:
+        until(lambda: not first.why_not_ready)
+        with serving(client, configuration="shop") as second:
+            until(lambda: not second.why_not_ready and not first.why_not_ready)
+            assert set(bundles(client, "shop")[0]) == {*certificates_in(first.ca_bundle),
+                                                       *certificates_in(second.ca_bundle)}
+
+
+def test_a_configuration_that_cannot_be_applied_is_tried_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook_server, "FIRST_PAUSE", 0.05)
+    definitions = Api.all(client, CustomResourceDefinition)
+    definitions.delete("widgets.example.com")
+    with serving(client, configuration="shop") as server:
+        until(lambda: "widgets.example.com" in server.why_not_ready)
+        assert "are not applied" in server.why_not_ready
+        definitions.create(crd())
+        until(lambda: not server.why_not_ready)
+
+
+def test_without_an_api_server_it_serves_and_is_not_ready(api_server: ApiServer) -> None:
+    with api_server.client() as client:
+        api_server.stop()
+        with serving(client) as server:
+            assert server.port
+            assert server.why_not_ready
+        assert "is stopping" in server.why_not_ready
+
+
+def test_apply_webhooks_says_where_and_whom_to_trust(client: Client) -> None:
+    applied = apply_webhooks(client, {"/quota": Quota()}, "shop", url="https://hooks.example.com:9443",
+                             annotations={"cert-manager.io/inject-ca-from": "shop/hooks"})
+    assert [one.name for one in applied] == ["shop", "shop"]
+    assert bundles(client, "shop") == [[]]
+    found = Api.all(client, ValidatingWebhookConfiguration).get("shop")
+    assert found.webhooks[0].client_config.url == "https://hooks.example.com:9443/quota/validate"
+    assert found.annotations == {"cert-manager.io/inject-ca-from": "shop/hooks"}
+    # what cert-manager wrote is nobody else's to take away
+    injected = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").decode()
+    Api.all(client, ValidatingWebhookConfiguration).patch("shop", Patch.json([
+        {"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": injected}]), field_manager="cainjector")
+    apply_webhooks(client, {"/quota": Quota()}, "shop", url="https://hooks.example.com:9443")
+    assert len(bundles(client, "shop")[0]) == 1
+    for wrong in ({}, {"service": "a/b", "url": "https://x"}):
+        with pytest.raises(RequestError, match="one of them"):
+            apply_webhooks(client, {"/quota": Quota()}, "shop", **wrong)
+
+
+def test_a_conversion_that_somebody_else_set_up_is_taken_only_by_force(client: Client) -> None:
+    definitions = Api.all(client, CustomResourceDefinition)
+    apply_webhooks(client, APP, "shop", service="shop/hooks", field_manager="a")
+    with pytest.raises(ApiError, match="conflict"):
+        apply_webhooks(client, APP, "shop", service="bank/hooks", field_manager="b")
+    apply_webhooks(client, APP, "shop", service="bank/hooks", field_manager="b", force=True)
+    conversion = definitions.get("widgets.example.com").spec.conversion
+    assert conversion is not None
+    assert conversion.webhook is not None
+    assert conversion.webhook.client_config is not None
+    assert conversion.webhook.client_config.service is not None
+    assert conversion.webhook.client_config.service.namespace == "bank"
+
+
+def test_the_manager_of_a_bundle_has_a_name_of_its_own(client: Client) -> None:
+    callers: Api[Any] = Api.all(client, ValidatingWebhookConfiguration)
+    callers.create(configuration("owned", service()), field_manager="helm")
+    with serving(client) as server:
+        until(lambda: not server.why_not_ready)
+        managers = {entry["manager"] for entry in callers.get("owned").to_dict()["metadata"]["managedFields"]}
+        assert managers == {"helm", ca_bundles.MANAGER}
