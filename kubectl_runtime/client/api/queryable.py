@@ -15,6 +15,7 @@ import msgspec
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import DiscoveryError, KubeError
+from kubectl_runtime.core.codec.building import decoded
 from kubectl_runtime.core.codec.encode import encode_plain
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
@@ -92,7 +93,7 @@ def _allowed(client: Client, resource: ApiResource, namespace: str | None, verb:
     answer = client.request(Request("POST", REVIEWS, "create", None, said, body=body,
                                     headers=(("Content-Type", "application/json"),)))
     try:
-        return msgspec.json.decode(answer, type=_Review).status.allowed
+        return decoded(answer, _Review).status.allowed
     except DECODE_FAILURES as error:
         raise DecodeError(None, *problem_of(error)) from None
 

@@ -42,7 +42,7 @@ from kubectl_runtime.runtime.controller.arguments import (
     path_of,
     period_of,
 )
-from kubectl_runtime.runtime.controller.foreground import serve
+from kubectl_runtime.runtime.controller.stopping.foreground import serve
 from kubectl_runtime.runtime.controller.plan import GoneFunction, MainStream, Plan, WatchPlan
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.controller.watched import Watched
