@@ -42,9 +42,9 @@ from kubectl_runtime.runtime.controller.arguments import (
     path_of,
     period_of,
 )
-from kubectl_runtime.runtime.controller.stopping.foreground import serve
 from kubectl_runtime.runtime.controller.plan import GoneFunction, MainStream, Plan, WatchPlan
 from kubectl_runtime.runtime.controller.running import Running
+from kubectl_runtime.runtime.controller.stopping.foreground import serve
 from kubectl_runtime.runtime.controller.watched import Watched
 from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, KeyBackoff
 from kubectl_runtime.runtime.queue.retry_brake import RETRY_RATE, RetryBrake

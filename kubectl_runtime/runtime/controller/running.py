@@ -33,13 +33,13 @@ from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.assembly import Assembly
-from kubectl_runtime.runtime.controller.stopping.ending import Ending
-from kubectl_runtime.runtime.controller.stopping.last_words import LastWords
 from kubectl_runtime.runtime.controller.names import RUNNING
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
+from kubectl_runtime.runtime.controller.stopping.ending import Ending
+from kubectl_runtime.runtime.controller.stopping.last_words import LastWords
 from kubectl_runtime.runtime.controller.stopping.signals import ShutdownSignals
-from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
 from kubectl_runtime.runtime.controller.stopping.threads import Threads
+from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
 from kubectl_runtime.runtime.controller.well_being import WellBeing
 from kubectl_runtime.runtime.reconcile.executor import executor_for
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction

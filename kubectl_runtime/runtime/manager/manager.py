@@ -20,8 +20,8 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.controller.arguments import check_functions, functions_of
 from kubectl_runtime.runtime.controller.controller import BoundController, Controller
-from kubectl_runtime.runtime.controller.stopping.foreground import serve as wait_in_foreground
 from kubectl_runtime.runtime.controller.plan import Plan
+from kubectl_runtime.runtime.controller.stopping.foreground import serve as wait_in_foreground
 from kubectl_runtime.runtime.manager.elector import LeaderLock, elect
 from kubectl_runtime.runtime.manager.given_checks import Checks
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
