@@ -13,7 +13,7 @@ DESCRIPTORS = 12
 """That many more or less may be open for the same work: how many connections a pool holds depends on how many calls
 came at once."""
 
-BLOCKS = 0.03
+BLOCKS = 0.05
 """By this share the allocated blocks of the same work differ from one moment to another."""
 
 RESIDENT_KIB = 8 * 1024
