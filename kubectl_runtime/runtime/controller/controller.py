@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from kubectl_runtime.client.api.writes import OwnWrites
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration
+from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.stop import StopToken
@@ -43,7 +43,7 @@ from kubectl_runtime.runtime.controller.arguments import (
     period_of,
 )
 from kubectl_runtime.runtime.controller.foreground import serve
-from kubectl_runtime.runtime.controller.plan import GoneFunction, MainStream, Plan, WatchPlan
+from kubectl_runtime.runtime.controller.plan import GoneFunction, MainStream, Plan, WatchPlan, clock_of
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.controller.watched import Watched
 from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, KeyBackoff
@@ -115,7 +115,7 @@ class Controller(Watched[K]):
         reader = reader_of(as_configured(apis_of(api)[0], watch).kind)
         reads = _own_writes_of(api.client, own_writes)
         # Nothing feeds it before the controller starts.
-        store = Store(api.resource, reader, StoreState(api.resource, _clock_of(api.client)),
+        store = Store(api.resource, reader, StoreState(api.resource, clock_of(api.client)),
                       own_writes=reads is OwnWrites.OVERLAY)
         subscription = trigger_self(api.resource, predicate=predicate, run_gone=on_gone is not None)
         plan = _plan(WatchPlan(api, watch, subscription, store, modify), api.client, name, concurrency, debounce,
@@ -288,17 +288,12 @@ def _plan(main: WatchPlan | MainStream, client: Client, name: str | None, concur
         RetryBrake(retry_rate)  # refuses a number that makes no sense
     resource = main.api.resource if isinstance(main, WatchPlan) else main.store.resource
     return Plan(
-        name=name or resource.kind.lower(), client=client, clock=_clock_of(client), resource=resource, main=main,
+        name=name or resource.kind.lower(), client=client, clock=clock_of(client), resource=resource, main=main,
         concurrency=concurrency, debounce=quiet, max_wait=longest, backoff=backoff, executor=executor,
         sync_timeout=None if sync_timeout is None else duration_of("sync_timeout", sync_timeout),
         run_timeout=None if run_timeout is None else period_of("run_timeout", run_timeout), retry_rate=retry_rate,
         own_writes=_own_writes_of(client),
         observer=together(getattr(client, "observer", NO_OBSERVER) if observer is None else observer))
-
-
-def _clock_of(client: Client) -> Clock:
-    clock: Clock = getattr(client, "clock", SYSTEM_CLOCK)
-    return clock
 
 
 def _own_writes_of(client: Client, wanted: OwnWrites | None = None) -> OwnWrites:
