@@ -138,8 +138,10 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.manifests.manifest_report import ManifestOutcome as ManifestOutcome
     from kubectl_runtime.runtime.manifests.manifest_report import ManifestReport as ManifestReport
     from kubectl_runtime.runtime.manifests.manifest_report import ManifestsFailed as ManifestsFailed
+    from kubectl_runtime.runtime.observe.debug_page import DebugPage as DebugPage
     from kubectl_runtime.runtime.observe.health_server import HealthServer as HealthServer
     from kubectl_runtime.runtime.observe.metrics import Metrics as Metrics
+    from kubectl_runtime.runtime.observe.tracing import Tracing as Tracing
     from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff as KeyBackoff
     from kubectl_runtime.runtime.reconcile.action import Action as Action
     from kubectl_runtime.runtime.reconcile.action import TerminalError as TerminalError
@@ -185,11 +187,19 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.watcher.watcher_config import InitialListStrategy as InitialListStrategy
     from kubectl_runtime.runtime.watcher.watcher_config import ListSemantic as ListSemantic
     from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig as WatcherConfig
+    from kubectl_runtime.runtime.webhooks.apply_webhooks import apply_webhooks as apply_webhooks
+    from kubectl_runtime.runtime.webhooks.serving_certificates import SelfSigned as SelfSigned
+    from kubectl_runtime.runtime.webhooks.webhook_server import WebhookServer as WebhookServer
+    from kubectl_runtime.webhooks.handler import Admission as Admission
+    from kubectl_runtime.webhooks.handler import Denied as Denied
+    from kubectl_runtime.webhooks.request import AdmissionRequest as AdmissionRequest
 
 __version__ = VERSION
 
 _HOME = {
     "Action": "runtime.reconcile.action",
+    "Admission": "webhooks.handler",
+    "AdmissionRequest": "webhooks.request",
     "AdmissionReview": "core.objects.admission",
     "Api": "client.api.api",
     "ApiError": "core.base.errors",
@@ -213,9 +223,11 @@ _HOME = {
     "ConversionError": "crd.conversion",
     "ConversionReview": "core.objects.conversion",
     "CustomResource": "crd.customresource",
+    "DebugPage": "runtime.observe.debug_page",
     "DecodeError": "core.meta.problems",
     "Delete": "runtime.watcher.event",
     "DeleteParams": "core.requests.params",
+    "Denied": "webhooks.handler",
     "Discovery": "client.api.discovery",
     "DiscoveryError": "core.base.errors",
     "DowngradeError": "runtime.apply_crd",
@@ -305,6 +317,7 @@ _HOME = {
     "ScaleSubresource": "crd.options",
     "Scope": "core.meta.gvk",
     "Selector": "core.meta.selectors",
+    "SelfSigned": "runtime.webhooks.serving_certificates",
     "ServedKind": "client.server.served_kinds",
     "ServiceAccountToken": "client.api.kind_verbs",
     "Sharding": "runtime.sharding.sharding",
@@ -317,6 +330,7 @@ _HOME = {
     "SyncTimeoutError": "runtime.controller.sync_gate",
     "TemplateMeta": "core.meta.metav1",
     "TerminalError": "runtime.reconcile.action",
+    "Tracing": "runtime.observe.tracing",
     "TransportError": "core.base.errors",
     "UnexpectedAnswer": "client.http.failures",
     "Validator": "crd.validator",
@@ -327,10 +341,12 @@ _HOME = {
     "WatchState": "runtime.watcher.watch_state",
     "WatchedStore": "runtime.triggers.watch_store",
     "WatcherConfig": "runtime.watcher.watcher_config",
+    "WebhookServer": "runtime.webhooks.webhook_server",
     "WriteBackError": "core.base.errors",
     "applied_objects": "runtime.triggers.stages",
     "apply_crd": "runtime.apply_crd",
     "apply_manifests": "runtime.manifests.apply_manifests",
+    "apply_webhooks": "runtime.webhooks.apply_webhooks",
     "await_condition": "runtime.wait",
     "child_name": "core.objects.child_name",
     "conditions": "runtime.conditions",

@@ -36,6 +36,7 @@ class RequestContext:
     hooks: Hooks
     options: WriteOptions | None = None
     warnings: list[str] = field(default_factory=list)
+    asks: bool = False  # admission webhooks are configured; set at the start of each attempt to write
     deadline: float | None = None  # in monotonic seconds; set when the request first waits for somebody else
 
     @property
@@ -54,7 +55,7 @@ class RequestContext:
     @property
     def may_wait(self) -> bool:
         """Whether a write may ask a webhook, and so may have to begin anew."""
-        return self.type.strategy.asks_webhook or bool(self.hooks)
+        return self.asks or self.type.strategy.asks_webhook
 
     @property
     def dry_run(self) -> bool:

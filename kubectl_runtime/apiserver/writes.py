@@ -99,8 +99,10 @@ def version_schemas(ctx: RequestContext) -> dict[str, Schema] | None:
 def _put(ctx: RequestContext, obj: Object, fields: dict[str, str], current: Version | None) -> Version:
     """Store an object over the current version of it (None: there is none). What others did while a webhook was asked
     is noticed here at the latest."""
-    obj, stored_as = ctx.type.strategy.stored_form(obj)
-    if current is not None:
+    stored_as = ""
+    if ctx.type.is_custom:
+        obj, stored_as = ctx.type.strategy.stored_form(obj)
+    if ctx.type.strategy.asks_webhook and current is not None:
         still(ctx, current)
     elif ctx.type.strategy.asks_webhook:
         _refuse_existing(ctx, obj["metadata"])
@@ -118,7 +120,7 @@ def request_form(ctx: RequestContext, version: Version) -> Object:
 
 def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Version:
     """Store a new object that has been decoded; `applied` if it has its managedFields already."""
-    strategy, meta, asks = ctx.type.strategy, obj["metadata"], bool(ctx.hooks)
+    strategy, meta = ctx.type.strategy, obj["metadata"]
     check_namespace(ctx, obj)
     for key in NOT_ON_CREATE:
         meta.pop(key, None)
@@ -130,7 +132,7 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
         obj = with_managers(ctx, None, obj, "")
         meta = obj["metadata"]
     admit_create(ctx, meta)
-    if asks:
+    if ctx.asks:
         strategy.admit(obj, ctx)
         obj = admitted(ctx, CREATE, obj, None)
         check_namespace(ctx, obj)
@@ -146,7 +148,7 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
         raise errors.invalid(ctx.type.storage_group, ctx.type.kind, meta.get("name") or "", causes)
     ctx.warnings += metadata.warnings(meta, None, ctx.type) + strategy.warnings(obj, None)
     partial = strategy.canonicalize(obj, ctx)
-    if asks:
+    if ctx.asks:
         approved(ctx, CREATE, shown(ctx, obj), None, lambda: strategy.validate_create(obj, ctx))
     sent = _sent_version(meta.pop("resourceVersion", ""))
     if sent and posted and not ctx.dry_run:
@@ -206,12 +208,12 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     The answer is the stored version: the current one if nothing changed. If the change removed the last finalizer of a
     deleted object, the object is gone and the answer shows it as the client wanted it, with its last resourceVersion.
     """
-    strategy, asks = ctx.type.strategy, bool(ctx.hooks)
+    strategy = ctx.type.strategy
     ctx.warnings += metadata.tidy_owners(new["metadata"], patched=ctx.request.method == "PATCH")
     if not applied:
         new = with_managers(ctx, old, new, subresource)
-    asked = json_copy(old) if asks else old
-    if asks and view is None:
+    asked = json_copy(old) if ctx.asks else old
+    if ctx.asks and view is None:
         new = admitted(ctx, UPDATE, new, asked)
     _check_version(ctx, current, new["metadata"])
     check_namespace(ctx, new)
@@ -229,18 +231,19 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
     meta["resourceVersion"] = str(current.rv)
     new.pop("kind", None)
     new.pop("apiVersion", None)
-    if asks:
+    if ctx.asks:
         seen = view or (lambda obj: obj)
         approved(ctx, UPDATE, seen(shown(ctx, new)), seen(asked),
                  lambda: strategy.validate_update(new, before, subresource, ctx))
-    still(ctx, current)
+    if ctx.may_wait:
+        still(ctx, current)
     if "deletionTimestamp" in meta and is_finished(ctx.type, new):
         answer = make_version(new, current.rv, fields, _unstored(ctx))
         if not ctx.dry_run:
             ctx.cluster.storage.delete(ctx.type.storage, current)
         return answer
-    if not current.partial and strategy.is_up_to_date(current.stored_as) and same_json(
-            without_times(new), without_times(before)):
+    is_old = current.partial or (current.stored_as and not strategy.is_up_to_date(current.stored_as))
+    if not is_old and same_json(without_times(new), without_times(before)):
         return current  # an apply that only defaults make equal has got a new time in managedFields: no change either
     if ctx.dry_run:
         return make_version(new, current.rv, fields, _unstored(ctx))

@@ -30,11 +30,32 @@ Step = tuple[Version, Version]
 
 
 class ConversionError(KubeError):
-    """An object could not be converted; the text says from which version to which, and at which step."""
+    """An object could not be converted; the text says from which version to which, and at which step.
+
+    >>> issubclass(ConversionError, KubeError)
+    True
+    """
 
 
 class Conversion:
-    """Functions between the versions of one kind. Immutable and safe for concurrent use, if its functions are."""
+    """Functions between the versions of one custom kind, from step to step: for old objects in tests, tools and
+    webhooks.
+
+    A step is named by two classes, whose function takes and returns their objects, or by two versions, whose function
+    takes and returns a dict. Where no step leads straight, the shortest chain does. Functions say what happens to the
+    content; apiVersion, kind and metadata are carried over. Immutable; safe for concurrent use, if its functions are.
+
+    >>> class Size(Struct):
+    ...     size: int
+    >>> class BoxV1(CustomResource, group="example.com", version="v1", kind="Box", storage=False):
+    ...     spec: Size
+    >>> class Box(CustomResource, group="example.com", version="v2", kind="Box"):
+    ...     spec: Size
+    >>> conversion = Conversion({(BoxV1, Box): lambda old: Box(spec=Size(old.spec.size * 10)),
+    ...                          (Box, BoxV1): lambda new: BoxV1(spec=Size(new.spec.size // 10))})
+    >>> conversion.convert(BoxV1(name="a", spec=Size(3)), Box).spec.size
+    30
+    """
 
     def __init__(self, functions: Mapping[Step, Callable[[Any], Any]]) -> None:
         """`functions`: (from, to) -> function. A step is named by two classes, whose function takes and returns their

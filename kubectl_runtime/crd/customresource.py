@@ -35,10 +35,22 @@ from kubectl_runtime.schema.keywords import schema_definition_causes
 
 
 class CustomResource(Resource):
-    """The base of one's own kinds. Class keywords: those of `Resource`, and the ones of `CrdOptions`.
+    """The base of one's own kinds: a class is the CustomResourceDefinition, and its instances are the objects.
 
-    The group must be a name of one's own with a dot in it, as the API asks. TypeError for that, for a keyword that
-    there is not (with the nearest right one), and for types that have no structural schema.
+    Class keywords: those of `Resource` (group, version, kind, …) and of `CrdOptions` (scale, printer_columns, rules,
+    …). The group must be a name of one's own with a dot in it, as the API asks. `status` makes it a subresource. Making
+    the class raises TypeError for that, for a keyword that there is not (with the nearest right one), and for types
+    that have no structural schema.
+
+    >>> class BackupSpec(Struct):
+    ...     schedule: str
+    ...     keep: Annotated[int, Rule("self > 0")] = 3
+    >>> class Backup(CustomResource, group="example.com", version="v1", kind="Backup"):
+    ...     spec: BackupSpec
+    >>> Backup.crd()["metadata"]["name"]
+    'backups.example.com'
+    >>> Backup(name="nightly", spec=BackupSpec("0 3 * * *")).spec.keep
+    3
     """
 
     crd_options: ClassVar[CrdOptions] = CrdOptions()

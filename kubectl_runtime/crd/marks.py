@@ -28,6 +28,9 @@ class Rule:
     A rule that names `oldSelf` is asked on updates only, unless `optional_old_self`: then it is an optional value.
     `message_expression` is CEL that gives the message; `field_path` (``.a.b``) says where below the rule's place the
     fault is shown.
+
+    >>> class Sized(Struct):
+    ...     size: Annotated[int, Rule("self >= oldSelf", message="it may only grow")]
     """
 
     rule: str
@@ -45,7 +48,13 @@ class Rule:
 
 
 def rules(*given: Rule) -> Callable[[T], T]:
-    """Put rules on a Struct or dataclass: wherever it is used, they are asked of it. Subclasses have them too."""
+    """Put rules on a Struct or dataclass: wherever it is used, they are asked of it. Subclasses have them too.
+
+    >>> @rules(Rule("self.low <= self.high", message="low is above high"))
+    ... class Range(Struct):
+    ...     low: int
+    ...     high: int
+    """
     def decorate(cls: T) -> T:
         setattr(cls, _ATTRIBUTE, (*rules_on(cls), *given))
         return cls
@@ -59,7 +68,14 @@ def rules_on(cls: type) -> tuple[Rule, ...]:
 
 
 class OneOf:
-    """Marks a record of which exactly one of some keys (wire names) is there; a union told apart by its key."""
+    """Marks a record of which exactly one of some keys (wire names) is there; a union told apart by its key.
+
+    >>> class SourceSpec(Struct):
+    ...     git: str | None = None
+    ...     http: str | None = None
+    >>> class FetchSpec(Struct):
+    ...     source: Annotated[SourceSpec, OneOf("git", "http")]
+    """
 
     __slots__ = ("keys",)
 
@@ -72,27 +88,43 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class ListType:
-    """How server-side apply takes a list: as one value (atomic), or as a set of scalars. `MapKeys` makes it a map."""
+    """How server-side apply takes a list: as one value (atomic), or as a set of scalars. `MapKeys` makes it a map.
+
+    >>> class Zones(Struct):
+    ...     names: Annotated[list[str], ListType("set")]
+    """
 
     type: Literal["atomic", "set"]
 
 
 @dataclass(frozen=True, slots=True)
 class MapType:
-    """How server-side apply takes an object: as one value (atomic), or field by field."""
+    """How server-side apply takes an object: as one value (atomic), or field by field.
+
+    >>> class SettingsSpec(Struct):
+    ...     values: Annotated[dict[str, str], MapType("atomic")]
+    """
 
     type: Literal["atomic", "granular"]
 
 
 @dataclass(frozen=True, slots=True)
 class PreserveUnknownFields:
-    """Marks a field whose contents the schema does not describe: nothing in it is checked, nothing pruned."""
+    """Marks a field whose contents the schema does not describe: nothing in it is checked, nothing pruned.
+
+    >>> class OpenSpec(Struct):
+    ...     extra: Annotated[dict, PreserveUnknownFields()]
+    """
 
 
 class FieldSchema:
     """Marks a field with an OpenAPI schema of one's own, in the place of the one made of the type: for types that have
     none, such as unions that nothing tells apart. What stands in it has to be structural, and to fit what the type
-    reads and writes."""
+    reads and writes.
+
+    >>> class PortSpec(Struct):
+    ...     port: Annotated[int | str, FieldSchema({"x-kubernetes-int-or-string": True})]
+    """
 
     __slots__ = ("schema",)
 
@@ -105,4 +137,8 @@ class FieldSchema:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedResource:
-    """Marks a field that holds a Kubernetes object with apiVersion, kind and metadata."""
+    """Marks a field that holds a Kubernetes object with apiVersion, kind and metadata.
+
+    >>> class TemplateSpec(Struct):
+    ...     template: Annotated[dict, EmbeddedResource()]
+    """

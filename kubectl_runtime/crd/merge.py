@@ -16,6 +16,16 @@ def merge_crds(crds: Iterable[dict[str, Any]], stored: str) -> dict[str, Any]:
 
     The definitions, of `CustomResource.crd()` say, are of one version each; name, group, scope and names have to be the
     same. Metadata is that of the stored one. The inputs are not changed. ValueError says what does not fit.
+
+    >>> class Size(Struct):
+    ...     size: int
+    >>> class WidgetV1(CustomResource, group="example.com", version="v1", kind="Widget", storage=False):
+    ...     spec: Size
+    >>> class Widget(CustomResource, group="example.com", version="v2", kind="Widget"):
+    ...     spec: Size
+    >>> merged = merge_crds([WidgetV1.crd(), Widget.crd()], stored="v2")
+    >>> [version["name"] for version in merged["spec"]["versions"]]
+    ['v2', 'v1']
     """
     found = list(crds)
     if not found:

@@ -11,7 +11,14 @@ from kubectl_runtime.crd.marks import Rule
 
 @dataclass(frozen=True, slots=True)
 class PrinterColumn:
-    """A column of `kubectl get`: its heading, and where in the object its value is. `priority` above 0: only wide."""
+    """A column of `kubectl get`: its heading, and where in the object its value is. `priority` above 0: only wide.
+
+    >>> class OvenSpec(Struct):
+    ...     degrees: int
+    >>> class Oven(CustomResource, group="bakery.example.com", version="v1", kind="Oven",
+    ...            printer_columns=(PrinterColumn("Degrees", ".spec.degrees", type="integer"),)):
+    ...     spec: OvenSpec
+    """
 
     name: str
     json_path: str
@@ -29,7 +36,11 @@ class PrinterColumn:
 
 @dataclass(frozen=True, slots=True)
 class ScaleSubresource:
-    """Where `kubectl scale` finds the wanted number, the present one and, for autoscalers, the label selector."""
+    """Where `kubectl scale` finds the wanted number, the present one and, for autoscalers, the label selector.
+
+    >>> ScaleSubresource(".spec.replicas", ".status.replicas").spec_replicas_path
+    '.spec.replicas'
+    """
 
     spec_replicas_path: str
     status_replicas_path: str

@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 
 
 class Validator:
-    """The schema of one version of a kind, ready to judge objects. Safe for concurrent use; made once, used often."""
+    """The schema of one version of a kind, ready to judge objects. Safe for concurrent use; made once, used often.
+
+    >>> class Small(Struct):
+    ...     size: Annotated[int, Rule("self < 3", message="too large")]
+    >>> class Box(CustomResource, group="example.com", version="v1", kind="Box"):
+    ...     spec: Small
+    >>> [problem.field for problem in Box(name="a", spec=Small(5)).violations()]
+    ['spec.size']
+    """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         """`schema`: an openAPIV3Schema; it is not changed, and must not change. Nothing is compiled yet."""

@@ -24,6 +24,11 @@ class ManifestError(KubeError, ValueError):
 
     `problem` is the reason alone, which may quote the document. `document` and `line` count from 1 in the source,
     `column` in the line; 0 where it is not known.
+
+    >>> apply_manifests(client, "kind: [", field_manager="me")
+    Traceback (most recent call last):
+        ...
+    ManifestError: text: line 2: ...
     """
 
     def __init__(self, source: str, problem: str, *, document: int = 0, line: int = 0, column: int = 0) -> None:

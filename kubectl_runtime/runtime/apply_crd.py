@@ -43,7 +43,11 @@ _MOST_LOSSES = 20
 
 
 class DowngradeError(KubeError):
-    """The definition on the server is newer than the one to apply; `losses` says what would be taken away."""
+    """The definition on the server is newer than the one to apply; `losses` says what would be taken away.
+
+    >>> issubclass(DowngradeError, KubeError)
+    True
+    """
 
     def __init__(self, message: str, losses: list[Loss]) -> None:
         super().__init__(message)
@@ -64,6 +68,15 @@ def apply_crd(client: Client, kind: type[CustomResource] | Mapping[str, Any], *,
     that the definition has come to (`NamesAccepted=False (KindConflict)`, say), ApiError when it is refused or another
     manager owns a field of it and `force` does not take it, TypeError for a type without a schema. Needs the verbs
     create, get, patch, list and watch on customresourcedefinitions.
+
+    >>> class Size(Struct):
+    ...     size: int
+    >>> class Widget(CustomResource, group="example.com", version="v1", kind="Widget"):
+    ...     spec: Size
+    >>> apply_crd(client, Widget).name
+    'widgets.example.com'
+    >>> Api.default_namespaced(client, Widget).create(Widget(name="a", spec=Size(3))).spec.size
+    3
     """
     definition, resources = _definition(kind)
     name = definition["metadata"]["name"]

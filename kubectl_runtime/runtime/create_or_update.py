@@ -29,6 +29,13 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
     `change` may be called more than once, and must look only at its argument. It blocks for those calls. Raises
     RequestError when `change` touches name or namespace, or returns another object instead of changing the one that it
     is given, and what `Api` and `change` raise. The status of kinds that have a subresource for it is not written.
+
+    >>> def change(obj: ConfigMap) -> None:
+    ...     obj.data["color"] = "red"
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> obj, outcome = create_or_update(maps, "settings", change)
+    >>> obj.data["color"], outcome
+    ('red', 'updated')
     """
     def attempt() -> tuple[R, Outcome]:
         found = api.get_opt(name)

@@ -62,7 +62,11 @@ _CALL = 10.0  # seconds for one eviction: what the server asks to wait longer is
 
 
 class PodOutcome(Enum):
-    """What became of a Pod."""
+    """What became of a Pod when its Node was drained: gone, left where it is, refused, failed, or still there.
+
+    >>> PodOutcome.__members__["GONE"].name
+    'GONE'
+    """
 
     GONE = "gone"
     """It was evicted, or ended by itself, and is no longer there."""
@@ -87,12 +91,18 @@ class DrainedPod:
 
 @dataclass(frozen=True, slots=True)
 class DrainReport:
-    """What became of each Pod of a Node, by namespace and name."""
+    """What `drain` did: `pods` holds what became of each Pod of the Node, by namespace and name. As text, a line for
+    each.
+
+    >>> DrainReport("node-1", ()).pods
+    ()
+    """
 
     node: str
     pods: tuple[DrainedPod, ...]
 
     def of(self, outcome: PodOutcome) -> list[DrainedPod]:
+        """The Pods with this outcome."""
         return [pod for pod in self.pods if pod.outcome is outcome]
 
     @property
@@ -102,7 +112,11 @@ class DrainReport:
 
 
 class DrainError(KubeError):
-    """The Node is cordoned, but not drained; `report` says what became of each Pod."""
+    """The Node is cordoned, but not drained; `report` says what became of each Pod.
+
+    >>> issubclass(DrainError, KubeError)
+    True
+    """
 
     def __init__(self, message: str, report: DrainReport) -> None:
         super().__init__(message)
@@ -118,6 +132,10 @@ def drain(client: Client, node: str, *, timeout: Duration | None, ignore_daemons
     module's table. `grace_period_seconds`: in place of each Pod's own. `pod_selector`: only these Pods. Raises
     DrainError, with a report, when a Pod is refused, when an eviction failed, when the time is up, and when `stop` is
     set; ApiError for a Node that is not there. Safe from any thread.
+
+    >>> _ = Api.all(client, Node).create(Node(name="node-1"))
+    >>> drain(client, "node-1", timeout=10).pods
+    ()
     """
     Api.all(client, _NODES).cordon(node)
     listing = ListParams(field_selector={"spec.nodeName": node}, label_selector=pod_selector)

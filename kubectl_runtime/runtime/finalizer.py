@@ -98,6 +98,13 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
     the call; from any thread. Raises what is called raises; ApiError (a conflict when the finalizers keep changing),
     TransportError; RequestError, before any request, for a name that the server would refuse, an object that was never
     on the server, an Api of another kind or namespace; TypeError when `cleanup` returns no Action.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> finalizer(maps, "example.com/cleanup", maps.get("settings"),
+    ...           apply=lambda obj: Action.requeue(300), cleanup=lambda obj: Action.await_change())
+    Action(requeue_after=300.0)
+    >>> maps.get("settings").finalizers
+    ('example.com/cleanup',)
     """
     check_finalizer_name(name)
     target = _Target(_api_at(api, obj), name, obj.name, obj.uid)
@@ -124,13 +131,15 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
 class FinalizingReconciler(Reconciler[F], Generic[F]):
     """A reconciler in two halves, `apply` and `cleanup`, held together by the finalizer `finalizer_name`.
 
-        class DatabaseReconciler(FinalizingReconciler[Database]):
-            finalizer_name = "databases.example.com/cleanup"
-            def apply(self, obj, ctx): ...
-            def cleanup(self, obj, ctx): ...
-
     It is `finalizer` with the controller's own client and kind, in whatever form the controller watches it. A class
     whose `finalizer_name` the server would refuse is a RequestError, and so is an instance of one that has none.
+
+    >>> class Databases(FinalizingReconciler[ConfigMap]):
+    ...     finalizer_name = "databases.example.com/cleanup"
+    ...     def apply(self, obj, ctx):
+    ...         return Action.requeue(300)              # create it, or see that it is there
+    ...     def cleanup(self, obj, ctx):
+    ...         return Action.await_change()            # it is gone: the object may go, too
     """
 
     finalizer_name: ClassVar[str] = ""

@@ -28,10 +28,14 @@ _FIELD_CONFLICT = "FieldManagerConflict"
 
 @dataclass(frozen=True, slots=True)
 class ConflictBackoff:
-    """How often in all, and how long to wait between: `initial`, times `factor` after each, plus up to the part
-    `jitter` of it. `ConflictBackoff(4, 0.01, 5.0)` is client-go's `DefaultBackoff`, for what many write.
+    """How often `retry_on_conflict` tries, and how long it waits between: `initial` seconds, times `factor` after each,
+    plus up to the part `jitter` of it.
 
-    Raises RequestError when a number makes no sense.
+    `ConflictBackoff(4, 0.01, 5.0)` is client-go's `DefaultBackoff`, for what many write; the default is its
+    `DefaultRetry`. Raises RequestError when a number makes no sense.
+
+    >>> retry_on_conflict(lambda: "done", backoff=ConflictBackoff(steps=4, initial=0.01, factor=5.0))
+    'done'
     """
 
     steps: int = 5
@@ -65,6 +69,14 @@ def retry_on_conflict(attempt: Callable[[], T], *, backoff: ConflictBackoff = DE
     Blocks for the attempts and the waits between them. Raises the last conflict when all attempts have failed or
     `stop` is set, and at once whatever else `attempt` raises, conflicts between field managers included. `retry`
     decides which errors are tried again. Waits on `clock`, or that of `stop`; in a controller's run, no longer than it.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> def paint():
+    ...     obj = maps.get("settings")
+    ...     obj.data["color"] = "red"
+    ...     return maps.replace(obj)
+    >>> retry_on_conflict(paint).data["color"]
+    'red'
     """
     waiting, dice = with_scope(stop or StopToken(clock=clock), clock), rng or random.Random()
     for number in range(backoff.steps):

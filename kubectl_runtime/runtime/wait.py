@@ -62,11 +62,26 @@ class WaitError(KubeError):
 
 
 class WaitTimeout(WaitError):
-    """The time was up before the condition was so."""
+    """The time was up before the condition was so.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> await_condition(maps, "absent", conditions.is_created, timeout=0.1)
+    Traceback (most recent call last):
+        ...
+    WaitTimeout: ...
+    """
 
 
 class WaitStopped(WaitError):
-    """The caller's stop token was set before the condition was so."""
+    """The caller's stop token was set before the condition was so.
+
+    >>> (stop := StopToken()).set()
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> await_condition(maps, "absent", conditions.is_created, timeout=10, stop=stop)
+    Traceback (most recent call last):
+        ...
+    WaitStopped: ...
+    """
 
 
 def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: Duration,
@@ -79,6 +94,10 @@ def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: 
     what cannot work (a namespaced kind without a namespace, no name, a timeout that is no positive time), and whatever
     `condition` raises: DecodeError for an object that does not decode. Needs the verbs list and watch. Safe from any
     thread.
+
+    >>> deployments = Api.namespaced(client, Deployment, "default")
+    >>> await_condition(deployments, "web", conditions.is_created, timeout=10).name
+    'web'
     """
     name = object_name(api.place, name)
     operation = build.get(api.place, name).operation.replace("get", "await", 1)  # with a get's checks of its name
@@ -97,6 +116,11 @@ def delete_and_finalize(api: Api[Any], name: Named, params: DeleteParams | None 
     apart. `timeout` counts from the call; the deletion itself is an ordinary call, which ends within the client's own
     deadline. Raises ApiError when the deletion is refused or the kind is not served, RequestError for a dry run, and as
     `await_condition`, whose text names the finalizers that are left. Needs the verbs delete, list and watch.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> delete_and_finalize(maps, "settings", timeout=10)
+    >>> maps.get_opt("settings") is None
+    True
     """
     if params is not None and params.dry_run:
         raise RequestError(f"{api.place.words('delete', name)}: a dry run deletes nothing whose end could be awaited")

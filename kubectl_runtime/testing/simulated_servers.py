@@ -23,7 +23,7 @@ class SimulatedServers:
         """A new server on the simulation's clock, with its seed unless another is given."""
         from kubectl_runtime.apiserver.server import ApiServer  # a simulation can do without
 
-        server = ApiServer(**{"seed": self._seed, **arguments, "clock": self._clock})
+        server = ApiServer(clock=self._clock, **{"seed": self._seed, **arguments})
         self._servers.append(server)
         return server
 

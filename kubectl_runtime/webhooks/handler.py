@@ -34,7 +34,13 @@ VERBS: tuple[Verb, ...] = ("validate", "mutate")
 
 
 class Denied(KubeError):
-    """Raised by a webhook: the request is refused, and the person sees `reason`."""
+    """Raised by an admission webhook: the request is refused with `code` (403), and the person sees `reason`.
+
+    >>> raise Denied("at most five containers", code=422)
+    Traceback (most recent call last):
+        ...
+    Denied: at most five containers
+    """
 
     def __init__(self, reason: str, code: int = 403) -> None:
         """`code`: the HTTP status of the answer, from 400 to 599. Raises RequestError for another one, and for a
@@ -50,7 +56,19 @@ class Denied(KubeError):
 
 
 class Admission(Generic[K]):
-    """See the module. Subclasses keep the options of their base, and may change some of them."""
+    """An admission webhook for one kind: `validate` refuses by raising Denied, `mutate` returns the changed object.
+
+    Define one or both; class attributes and keywords say for which operations it is called and what happens when it is
+    not there (`webhooks.options`); subclasses keep those of their base. One instance serves all requests at once, from
+    any thread. Other exceptions are logged and answered as an error of the webhook's.
+
+    >>> from kubectl_runtime import webhooks
+    >>> class Quota(Admission[Pod]):
+    ...     def validate(self, request: AdmissionRequest[Pod]) -> None:
+    ...         if len(request.object.spec.containers) > 5:
+    ...             raise Denied("at most five containers")
+    >>> app = webhooks.application({"/quota": Quota()})             # WSGI: serves /quota/validate
+    """
 
     options: ClassVar[WebhookOptions] = WebhookOptions()
 

@@ -22,7 +22,19 @@ _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 class AdmissionRequest(Generic[K]):
-    """One question. It belongs to the thread that answers it; its objects are this reader's own and may be changed."""
+    """What an admission webhook is asked: `object` (None for a deletion) and `old`, typed, `operation`, `user`,
+    `dry_run`.
+
+    `warn(text)` adds a warning that kubectl shows. It belongs to the thread that answers it; its objects are this
+    reader's own and may be changed.
+
+    >>> class Labels(Admission[ConfigMap]):
+    ...     def mutate(self, request: AdmissionRequest[ConfigMap]) -> ConfigMap | None:
+    ...         if request.operation != "CREATE":
+    ...             return None
+    ...         request.object.metadata.labels["made-by"] = request.user.username
+    ...         return request.object
+    """
 
     __slots__ = ("_audit", "_kind", "_object", "_old", "_warnings", "review")
 

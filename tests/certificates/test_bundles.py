@@ -10,7 +10,7 @@ pytest.importorskip("cryptography", reason="certificates are made with the packa
 
 from kubectl_runtime.certificates import bundles
 from kubectl_runtime.certificates.authority import Authority
-from kubectl_runtime.certificates.bundles import certificates_in, merged
+from kubectl_runtime.certificates.bundles import certificates_in, joined, merged
 
 NOW = datetime.now(UTC)
 
@@ -24,6 +24,15 @@ def test_ours_are_added_and_those_of_others_stay():
     assert certificates_in(merged(b"", [a], [], name="hooks", now=NOW)) == [a]
     assert certificates_in(merged(a + b, [c], [], name="hooks", now=NOW)) == [a, b, c]
     assert certificates_in(merged(a + b, [c], [a], name="hooks", now=NOW)) == [b, c]
+
+
+def test_bundles_are_joined_without_a_look_into_them():
+    first, second, third = (f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n".encode()
+                            for text in "abc")
+    assert joined(first, [second]) == first + second
+    assert joined(first + second, [second, third]) == first + second + third
+    odd = b"a comment\n" + first
+    assert joined(odd, [first]) is odd
 
 
 def test_nothing_to_do_leaves_the_bytes_alone():

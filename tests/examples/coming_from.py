@@ -5,9 +5,11 @@ of the pair, `tests/interop` with both, where kopf is installed.
 """
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,8 @@ from tests.examples.programs import ROOT, blocks
 FOLDER = ROOT / "examples" / "guides" / "coming-from"
 GUIDES = (FOLDER / "kopf.md", FOLDER / "kopf-timers-and-daemons.md")
 THING = ApiResource("example.com", "v1", "Thing", "things")
-WEATHER_PORT = 8099
+WRITTEN_PORT = "127.0.0.1:8099"
+"""Where the guide has the weather; another program may be there when its tests run."""
 
 Things = Api[Any]
 Until = Callable[[Callable[[], object]], Any]
@@ -30,7 +33,7 @@ def save(folder: Path) -> list[str]:
     for guide in GUIDES:
         for block in blocks(guide, "python"):
             name = block.partition("\n")[0].removeprefix("# ")
-            (folder / name).write_text(block)
+            (folder / name).write_text(block.replace(WRITTEN_PORT, f"127.0.0.1:{weather_port()}"))
             names.append(name)
     ours = [name.removeprefix("ours_").removesuffix(".py") for name in names if name.startswith("ours_")]
     assert sorted(names) == sorted(["things.py", *(f"{side}_{name}.py" for name in ours for side in ("kopf", "ours"))])
@@ -101,6 +104,15 @@ HANDLED = {"kopf.zalando.org/last-handled-configuration": '{"spec":{"size":1,"co
 """Annotations of an object that kopf has handled: one that it has not is created for it, and not resumed."""
 
 
+@cache
+def weather_port() -> int:
+    """One that was free when it was first asked for."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 @contextmanager
 def weather() -> Iterator[Callable[[str], None]]:
     """A server that tells the weather; a function that changes it."""
@@ -116,7 +128,7 @@ def weather() -> Iterator[Callable[[str], None]]:
             """Nothing is said of a request."""
 
     HTTPServer.allow_reuse_address = True
-    with HTTPServer(("127.0.0.1", WEATHER_PORT), Answer) as server:
+    with HTTPServer(("127.0.0.1", weather_port()), Answer) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="weather")
         thread.start()
         try:

@@ -12,6 +12,9 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
+from io import StringIO
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -147,25 +150,40 @@ def test_each_code_block_is_of_a_kind_that_is_run_or_checked(path: Path) -> None
 
 
 def commands(path: Path) -> Iterator[list[str]]:
-    """The words of each command in the document's shell blocks, and of those of ours that its prose names."""
+    """The words of each command in the document's shell blocks."""
     for block in blocks(path, "sh"):
         without_input = re.sub(r"<<EOF\n.*?^EOF$", "", block, flags=re.DOTALL | re.MULTILINE)
         for line in without_input.replace("\\\n", " ").splitlines():
-            for command in re.split(r" && | \| |; ", line):
-                if words := shlex.split(command, comments=True):
-                    yield words
-    for command in re.findall(r"`((?:\.venv/bin/|tox |kubectl-runtime )[^`…]*)`", prose(path)):
-        yield shlex.split(command.partition(" > ")[0])
+            lexer = shlex.shlex(line, posix=True, punctuation_chars="&|;")
+            lexer.whitespace_split = True
+            for ends, words in groupby(lexer, lambda word: word in {"&&", "|", ";"}):
+                if not ends:
+                    yield list(words)
 
 
-def check(words: list[str], path: Path) -> None:
+def named_commands(path: Path) -> list[list[str]]:
+    """Those of ours that its prose names, whole or in part: `kubectl-runtime run --dev`."""
+    return [shlex.split(command.partition(" > ")[0]) for command in
+            re.findall(r"`((?:\.venv/bin/|tox |kubectl-runtime )[^`…]*)`", prose(path))]
+
+
+def options_of(command: str) -> str:
+    """What the help of a command of ours says."""
+    with redirect_stdout(StringIO()) as shown, suppress(SystemExit):
+        command_line(command).parse_args([command, "--help"])
+    return shown.getvalue()
+
+
+def check(words: list[str], path: Path, *, whole: bool) -> None:
     program, arguments = words[0].removeprefix(".venv/bin/"), words[1:]
     if program == "kubectl-runtime":
         if arguments[0] != "--help":
             assert arguments[0] in COMMANDS
-            parser = command_line(arguments[0])
-            if len(arguments) > 1 and "--help" not in arguments:
-                parser.parse_args(arguments)
+            if whole:
+                command_line(arguments[0]).parse_args(arguments)
+            else:
+                known = options_of(arguments[0])
+                assert all(re.search(rf"{option}\b", known) for option in arguments if option.startswith("--")), words
     elif program == "tox":
         known = re.findall(r"^\[testenv:([\w.-]+)\]", (ROOT / "tox.ini").read_text(), re.MULTILINE)
         assert arguments[:1] == ["run"]
@@ -188,9 +206,11 @@ def check(words: list[str], path: Path) -> None:
 def test_commands_are_ones_that_there_are(path: Path) -> None:
     for words in commands(path):
         try:
-            check(words, path)
+            check(words, path, whole=True)
         except SystemExit:
             pytest.fail(f"the command line does not take: {shlex.join(words)}")
+    for words in named_commands(path):
+        check(words, path, whole=False)
 
 
 def test_the_workflow_names_files_and_objects_that_there_are() -> None:
@@ -206,3 +226,25 @@ def test_the_workflow_names_files_and_objects_that_there_are() -> None:
     assert crd == yaml.safe_load((deploy / "crd.yaml").read_text())["metadata"]["name"]
     (check,) = [step["run"] for step in steps if "--check" in step["run"]]
     command_line("crd").parse_args(shlex.split(check)[1:])
+
+
+def test_the_commands_of_the_guide_to_security_print_the_rights_that_its_tests_grant(
+        tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    guide = GUIDES / "security.md"
+    saved(guide, tmp_path)
+    record, print_role = (shlex.split(line) for line in "".join(blocks(guide, "sh")).splitlines())
+    plugin = [] if pytestconfig.pluginmanager.has_plugin("kubectl_runtime") else [
+        "-p", "kubectl_runtime.testing.pytest_plugin"]
+    done = python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60", *plugin, *record[1:])
+    assert done.returncode == 0, done.stdout
+    done = python(tmp_path, "-m", "kubectl_runtime", *print_role[1:])
+    printed = next(document for document in yaml.safe_load_all(done.stdout) if document["kind"] == "Role")
+    text = re.search(r'ROLE = """\n(.*?)"""', guide.read_text(), re.DOTALL)
+    assert text is not None
+    granted = next(yaml.safe_load_all(text[1]))
+    finalizers = [rule for rule in printed["rules"] if rule["resources"] == ["passwords/finalizers"]]
+
+    def by_resource(rules: list[dict[str, list[str]]]) -> list[dict[str, list[str]]]:
+        return sorted(rules, key=lambda rule: rule["resources"])
+
+    assert by_resource(printed["rules"]) == by_resource([*granted["rules"], *finalizers])

@@ -41,6 +41,7 @@ from kubectl_runtime import (
 )
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.controller.running import Running
+from kubectl_runtime.runtime.reflector import overlay
 
 CONTROLLERS = 3
 CONVERGED = 60.0
@@ -264,6 +265,8 @@ def middle(samples: list[dict[str, int]]) -> dict[str, int]:
 
 
 def run(seconds: float, seed: int, objects: int) -> dict[str, Any]:
+    # What a store remembers of deletions is bounded; with this it is full after a few rounds, and grows no more.
+    overlay.REMEMBERED_DELETIONS = 32
     end, rounds, wrong = time.monotonic() + seconds, list[dict[str, int]](), list[str]()
     with server_process() as server:
         before = held()
@@ -277,6 +280,7 @@ def run(seconds: float, seed: int, objects: int) -> dict[str, Any]:
                 rounds.append(held())
                 LINES.emit(logging.makeLogRecord({"msg": f"round {len(rounds)}: {soak.last}, {len(wrong)} wrong"}))
             reasons = soak.around(wrong, client, controllers)
+        del controllers, client
         time.sleep(0.2)  # threads that have said their last words need a moment to be gone
         after = held()
     few = max(1, len(rounds) // 4)

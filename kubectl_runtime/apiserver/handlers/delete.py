@@ -90,10 +90,9 @@ def remove(ctx: RequestContext, current: Version, options: DeleteOptions, *, ask
     obj = current.decode()
     meta = obj["metadata"]
     pending = current.deleting and strategy.supports_grace and _already_pending(meta, options)
-    if strategy.asks_webhook:
-        request_form(ctx, current)  # what cannot be read is not deleted
-        still(ctx, current)
-    _ask(ctx, current, asks=asks and not pending and not (current.deleting and strategy.terminates))
+    asks = asks and ctx.asks
+    if ctx.may_wait:
+        _consult(ctx, current, asks=asks and not pending and not (current.deleting and strategy.terminates))
     if strategy.holds_deletion(obj):
         return _terminate(ctx, current, obj, options), False
     if pending:
@@ -117,16 +116,18 @@ def remove(ctx: RequestContext, current: Version, options: DeleteOptions, *, ask
         return current, False
     if options.dry_run:
         return current, True
-    # Surprising but true: a second time, as the real server deletes it in two steps.
-    _ask(ctx, current, asks=asks and graceful)
+    if asks and graceful:
+        # Surprising but true: a second time, as the real server deletes it in two steps.
+        _consult(ctx, current, asks=True)
     return ctx.cluster.storage.delete(ctx.type.storage, current), True
 
 
-def _ask(ctx: RequestContext, current: Version, *, asks: bool) -> None:
-    """Ask webhooks about the deletion, if it is to be asked about."""
-    if asks and ctx.hooks:
-        admit_deletion(ctx, request_form(ctx, current))
-        still(ctx, current)
+def _consult(ctx: RequestContext, current: Version, *, asks: bool) -> None:
+    """What cannot be read is not deleted, nor what webhooks keep, if they are to be asked."""
+    shown = request_form(ctx, current)
+    if asks:
+        admit_deletion(ctx, shown)
+    still(ctx, current)
 
 
 def _warn(ctx: RequestContext, options: DeleteOptions) -> None:

@@ -153,7 +153,7 @@ def _owned(ctx: RequestContext, current: Version) -> Object:
 
 def _store(ctx: RequestContext, current: Version, before: Object, scale: Object) -> Version:
     """Write the replicas of a Scale into the object."""
-    if ctx.hooks:
+    if ctx.asks:
         scale = body.shape(admit(ctx, UPDATE, {"kind": "Scale", "apiVersion": "autoscaling/v1", **scale}, before),
                            _SCALE)[0]
     meta = scale["metadata"]

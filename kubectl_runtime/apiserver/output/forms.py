@@ -14,7 +14,7 @@ from typing import Any
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.encoding.body import MEDIA_TYPES
 from kubectl_runtime.apiserver.output.negotiation import Media, check_transform, encode
-from kubectl_runtime.apiserver.output.stored_objects import shown_objects
+from kubectl_runtime.apiserver.output.stored_objects import is_as_stored, shown_objects
 from kubectl_runtime.apiserver.output.table import SCALE_COLUMNS, table_cells, table_definitions
 from kubectl_runtime.apiserver.storage.registry import ServedResource
 from kubectl_runtime.apiserver.storage.storage import Version, make_version
@@ -40,6 +40,7 @@ class Form:
         self.media = media
         self.is_table = media.transform == "Table"
         self.is_partial = media.transform.startswith("PartialObjectMetadata")
+        self._is_plain = not resource_type.is_custom and not resource_type.strategy.converts
         self._now = now
         self._include = _include(request) if self.is_table else ""
         self._meta_version = f"meta.k8s.io/{media.transform_version}"
@@ -47,7 +48,8 @@ class Form:
 
     def one(self, version: Version) -> bytes:
         """A single object as an answer."""
-        (version,) = self.own([version])
+        if not self._is_plain:
+            (version,) = self.own([version])
         if self.is_table:
             metadata = {"resourceVersion": str(version.rv)} if version.rv else {}
             return self._table([version], metadata, table_definitions(self.type))
@@ -56,9 +58,7 @@ class Form:
     def own(self, versions: list[Version]) -> list[Version]:
         """Stored versions in this version of the API; most are what they are. May ask a webhook: see
         stored_objects.py."""
-        strategy = self.type.strategy
-        if not strategy.converts and (not self.type.is_custom or all(version.stored_as in ("", self.type.version)
-                                                                     for version in versions)):
+        if self._is_plain or all(is_as_stored(self.type, version) for version in versions):
             return versions
         return [make_version(obj, version.rv, version.fields, self.type.version)
                 for obj, version in zip(shown_objects(self.type, versions), versions, strict=True)]
@@ -93,7 +93,8 @@ class Form:
 
     def event(self, kind: str, version: Version) -> bytes:
         """A line of a watch."""
-        (version,) = self.own([version])
+        if not self._is_plain:
+            (version,) = self.own([version])
         if self.is_table:
             body = self._table([version], {"resourceVersion": str(version.rv)}, self._new_definitions())
         else:

@@ -34,5 +34,5 @@ def shown_objects(resource_type: ServedResource, versions: Sequence[Version]) ->
 
 def shown_object(resource_type: ServedResource, version: Version) -> Object:
     """One object with kind and apiVersion."""
-    return {"kind": resource_type.kind, "apiVersion": resource_type.api_version,
-            **shown_objects(resource_type, [version])[0]}
+    obj = version.decode() if is_as_stored(resource_type, version) else shown_objects(resource_type, [version])[0]
+    return {"kind": resource_type.kind, "apiVersion": resource_type.api_version, **obj}

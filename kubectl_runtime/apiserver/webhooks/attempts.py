@@ -33,6 +33,7 @@ def attempt(ctx: RequestContext, write: Callable[[], T]) -> T:
     for _ in range(MAX_ATTEMPTS):
         try:
             with ctx.cluster.locked():
+                ctx.asks = bool(ctx.hooks)
                 return write()
         except Overtaken:
             del ctx.warnings[warned:]
@@ -42,7 +43,7 @@ def attempt(ctx: RequestContext, write: Callable[[], T]) -> T:
 
 
 def still(ctx: RequestContext, current: Version) -> None:
-    """Raises Overtaken if a version is no longer the present one of its object."""
+    """Raises Overtaken if a version is no longer the present one of its object: to be asked after each wait."""
     if ctx.cluster.storage.get(ctx.type.storage, current.namespace, current.name) is not current:
         raise Overtaken
 

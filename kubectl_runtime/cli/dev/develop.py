@@ -31,7 +31,7 @@ from kubectl_runtime.cli.dev.sources import Sources
 from kubectl_runtime.cli.places import CommandError, see_current_folder
 from kubectl_runtime.cli.run_options import RunOptions
 from kubectl_runtime.core.base.version import VERSION
-from kubectl_runtime.runtime.controller.signals import SAME_STOP
+from kubectl_runtime.runtime.controller.stopping.signals import SAME_STOP
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 
 _AS_TOLD = (128 + signal.SIGTERM, 128 + signal.SIGINT)

@@ -5,14 +5,7 @@
     Api.default_namespaced(client, Pod)         the namespace of the client's configuration
     Api.namespaces(client, Pod, ["a", "b"])     several, for controllers (see client/api/namespaces.py)
 
-`kind` is a resource class, which types what comes back, or an `ApiResource`, which gives `DynamicObject`s. Writes take
-a dict, a resource object or an official model.
-
-Options are keywords, or one prepared value (`params`), not both. A name may be given as the object itself. Every verb
-blocks until the answer is there, `timeout` at most (seconds or a timedelta, retries included; by default the client's,
-60 s), and raises RequestError for arguments that cannot work, ApiError for an error of the server, TransportError for
-no answer (UnexpectedAnswer for a web page), AuthError for no credentials. An object whose metadata does not decode
-comes as an `InvalidObject`. An Api holds no state: use it from any thread.
+Options are keywords, or one prepared value (`params`), not both.
 """
 from __future__ import annotations
 
@@ -21,14 +14,14 @@ from typing import Any, TypeVar, overload
 
 from msgspec.structs import replace
 
-from kubectl_runtime.client.api.api_base import checked_timeout
+from kubectl_runtime.client.api.api_base import checked_timeout, gone
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.entry import Entry
 from kubectl_runtime.client.api.kind_verbs import KindVerbs
 from kubectl_runtime.client.api.namespaces import Namespaces
 from kubectl_runtime.client.api.paging import ObjectList, Page, walk
 from kubectl_runtime.client.api.watch import WatchEvent, WatchStream, open_watch
-from kubectl_runtime.client.http.failures import KindNotServedError, decode_status
+from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, RequestError, TransportError
 from kubectl_runtime.core.base.status import Status
@@ -66,7 +59,22 @@ WATCH_TIMEOUT = 290.0
 
 
 class Api(KindVerbs[K]):
-    """The verbs of one kind. Made by `all`, `namespaced` or `default_namespaced`."""
+    """The verbs of one kind, in one namespace or in all: `get`, `list`, `create`, `apply`, `patch`, `delete`, …
+
+    The kind is a resource class, which types what comes back, or an `ApiResource`, which gives `DynamicObject`s. Writes
+    take a dict, a resource object or an official model; a name may be given as the object itself.
+
+    Made by `Api.all` and its like; it holds no state: use it from any thread. Each verb blocks for one call, `timeout`
+    at most (seconds or a timedelta, retries included; by default the client's, 60 s), and raises RequestError for
+    arguments that cannot work, ApiError for an error of the server, TransportError for no answer (UnexpectedAnswer for
+    a web page), AuthError for no credentials. Nothing here waits for a state: that is `await_condition`.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> maps.get("settings").data
+    {'color': 'blue'}
+    >>> maps.apply(ConfigMap(name="made", data={"a": "1"}), field_manager="me").name
+    'made'
+    """
 
     __slots__ = ()
 
@@ -273,24 +281,16 @@ class Api(KindVerbs[K]):
         params = chosen(params, DeleteParams, propagation_policy=propagation_policy, preconditions=preconditions,
                         grace_period_seconds=grace_period_seconds, dry_run=dry_run)
         request = build.delete_collection(self.place, params, selection)
-        answer = self._decoded(request, lambda body: _gone(body) or self.form.decode_list(body), timeout)
+        answer = self._decoded(request, lambda body: gone(body) or self.form.decode_list(body), timeout)
         if isinstance(answer, Status):
             return answer
         meta, records = answer
         return ObjectList([self._object(record) for record in records], meta)
 
-    def _deleted(self, body: bytes) -> Status | Record:
-        return _gone(body) or self.form.decode_object(body)
-
     def __repr__(self) -> str:
         everywhere = "all namespaces" if self.resource.namespaced else "the cluster"
         where = f"namespace {self.namespace}" if self.namespace else everywhere
         return f"<Api of {self.resource.full_name} in {self.resource.api_version}, {where}>"
-
-
-def _gone(body: bytes) -> Status | None:
-    """What a delete says when nothing is left of what was deleted."""
-    return decode_status(body) if body else Status(status="Success")
 
 
 def _api(client: Client, kind: type[Any] | ApiResource, namespace: str | None) -> Api[Any]:

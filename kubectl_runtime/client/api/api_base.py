@@ -17,11 +17,12 @@ from typing import Generic, TypeVar
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.codecs import Form, MetadataForm, WholeForm
 from kubectl_runtime.client.api.writes import Write
-from kubectl_runtime.client.http.failures import unexpected_answer
+from kubectl_runtime.client.http.failures import decode_status, unexpected_answer
 from kubectl_runtime.client.server.served import explained
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER
+from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
@@ -97,6 +98,9 @@ class ApiBase(Generic[K]):
             self._tell(verb, record.name, record, record.uid, request.subresource, request.body)
         return self._object(record)
 
+    def _deleted(self, body: bytes) -> Status | Record:
+        return gone(body) or self.form.decode_object(body)
+
     def _begin(self, request: Request) -> None:
         """`request`, a write that is no dry run, is going to be sent."""
         if self.client.writes.begun:
@@ -114,6 +118,11 @@ class ApiBase(Generic[K]):
         client.writes.tell(Write(ref, verb, version, record.uid if record is not None else uid, record, subresource,
                                  sent))
         client.observer.object_written(ref.resource.full_name, ref.key, verb, version)
+
+
+def gone(body: bytes) -> Status | None:
+    """What a delete says when nothing is left of what was deleted."""
+    return decode_status(body) if body else Status(status="Success")
 
 
 def checked_timeout(timeout: Duration) -> float:

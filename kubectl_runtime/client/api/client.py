@@ -55,7 +55,15 @@ SPARE_CONNECTIONS = 4
 
 
 class Client:
-    """The way to one API server. A context manager; `close` it when it is no longer needed."""
+    """The way to one API server: connections, credentials, retries and middleware.
+
+    A context manager; `close` it when it is no longer needed. Safe to use from any thread, also in a forked child,
+    which makes connections of its own. Making one opens no connection. `Api` gives it verbs.
+
+    >>> with Client(Config(cluster_url=server.url)) as own:
+    ...     Api.namespaced(own, ConfigMap, "default").get("settings").data["color"]
+    'blue'
+    """
 
     def __init__(self, config: Config, *, session: requests.Session | None = None, retry: RetryPolicy | None = None,
                  layers: Layers = (), rate_limit: RateLimit | None = None, workers: int = 10,
@@ -124,6 +132,7 @@ class Client:
 
     @property
     def default_namespace(self) -> str:
+        """The namespace of `Api.default_namespaced`: the Config's."""
         return self.config.default_namespace
 
     # Calls

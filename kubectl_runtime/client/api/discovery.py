@@ -46,7 +46,13 @@ class Asked(Protocol):
 
 
 class Discovery:
-    """The kinds that a client's server serves. Safe to use from any thread; blocks while it asks the server."""
+    """The kinds that a client's server serves. Safe to use from any thread; blocks while it asks the server.
+
+    >>> client.discovery.resolve("deploy").resource.kind
+    'Deployment'
+    >>> client.discovery.resolve("cm").resource.plural
+    'configmaps'
+    """
 
     def __init__(self, client: Asked) -> None:
         self._client = client

@@ -28,7 +28,15 @@ K = TypeVar("K")
 
 
 class Entry(Generic[K]):
-    """See the module. Made by `Api.entry`."""
+    """One object by its name, changed as it is found or made if it is not there: `Api.entry` makes it, after Rust's map
+    entries. For one thread; `commit` blocks for one call.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> entry = maps.entry("counter").or_insert(lambda: ConfigMap(data={"n": "0"}))
+    >>> entry.object.data["n"] = "1"
+    >>> entry.commit(field_manager="me").data
+    {'n': '1'}
+    """
 
     def __init__(self, api: ApiBase[K], name: str, held: K | None) -> None:
         self._api, self.name = api, name

@@ -22,6 +22,10 @@ def fetch(client: Client, reference: OwnerReference | Mapping[str, Any], *, name
     server serves is asked once and kept, and asked again for an unknown kind. Blocks as `Api.get`. Raises
     DiscoveryError for a kind that is not served, RequestError for a reference without apiVersion, kind or name, and
     ApiError: also as not found when the reference has a uid and the object of that name has another.
+
+    >>> reference = OwnerReference(api_version="apps/v1", kind="Deployment", name="web")
+    >>> fetch(client, reference, namespace="default").spec["replicas"]
+    1
     """
     if isinstance(reference, OwnerReference):
         api_version, kind, name, uid = reference.api_version, reference.kind, reference.name, reference.uid

@@ -36,7 +36,14 @@ _SHORTEST = 600
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccountToken:
-    """A token of a service account; `expiration` is when it ends. The token is in no repr."""
+    """A token of a service account; `expiration` is when it ends. The token is in no repr.
+
+    >>> from kubectl_runtime.resources import ServiceAccount
+    >>> Api.namespaced(client, ServiceAccount, "default").create(ServiceAccount(name="robot")).name
+    'robot'
+    >>> Api.namespaced(client, ServiceAccount, "default").create_token("robot").expiration > datetime.now(UTC)
+    True
+    """
 
     token: str = field(repr=False)
     expiration: datetime

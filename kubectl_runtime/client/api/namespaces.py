@@ -19,24 +19,34 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class Namespaces(Generic[K]):
-    """Immutable; use it from any thread. `apis`: the `Api` of each namespace, in the order given, at least one."""
+    """One kind in several namespaces, made by `Api.namespaces`: one watch each, one store; a controller waits for all.
+
+    `apis` has the `Api` of each namespace, in the order given, at least one. Immutable; safe to use from any thread.
+
+    >>> Controller(Api.namespaces(client, ConfigMap, ["default", "kube-system"]))
+    <...Controller ...>
+    """
 
     apis: tuple[Any, ...]  # each an `Api[K]`, which makes this class and cannot be known here
 
     @property
     def client(self) -> Client:
+        """The client that all of them share."""
         return self.apis[0].client  # type: ignore[no-any-return]
 
     @property
     def resource(self) -> ApiResource:
+        """The kind's ApiResource."""
         return self.apis[0].resource  # type: ignore[no-any-return]
 
     @property
     def kind(self) -> type[K]:
+        """The kind's resource class."""
         return self.apis[0].kind  # type: ignore[no-any-return]
 
     @property
     def namespaces(self) -> tuple[str | None, ...]:
+        """The names, in the order given."""
         return tuple(api.namespace for api in self.apis)
 
     def with_metadata_only(self) -> Namespaces[PartialObjectMeta]:

@@ -49,7 +49,13 @@ class TokenTrail:
 
 @dataclass(frozen=True)
 class ObjectList(Generic[K]):
-    """One page of a list. `metadata` has the version it shows and the token of the next page."""
+    """One page of a list; iterates over its objects. `metadata` has the version it shows and the token of the next
+    page.
+
+    >>> page = Api.all(client, ConfigMap).list(ListParams(limit=1))
+    >>> len(page.items), page.metadata.resource_version != ""
+    (1, True)
+    """
 
     items: list[K] = field(repr=False)
     metadata: ListMeta

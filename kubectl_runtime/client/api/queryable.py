@@ -15,6 +15,7 @@ import msgspec
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import DiscoveryError, KubeError
+from kubectl_runtime.core.codec.building import decoded
 from kubectl_runtime.core.codec.encode import encode_plain
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
@@ -24,7 +25,11 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 class MissingRights(KubeError):
-    """The user may not do what the program needs. `verbs` are what is missing (`status/patch`: of a subresource)."""
+    """The user may not do what the program needs. `verbs` are what is missing (`status/patch`: of a subresource).
+
+    >>> issubclass(MissingRights, KubeError)
+    True
+    """
 
     def __init__(self, resource: ApiResource, namespace: str | None, verbs: tuple[str, ...]) -> None:
         where = f" in namespace {namespace}" if namespace else ""
@@ -45,6 +50,9 @@ def ensure_queryable(client: Client, kind: HasApiResource | ApiResource | str,
     `namespace`: where; None asks for the right in all of them. What is served is asked once and kept; the rights are
     asked for each time, one request a verb. Blocks until the answers are there. Raises DiscoveryError, MissingRights,
     and what a request raises.
+
+    >>> ensure_queryable(client, "deploy", ["list", "watch"]).full_name
+    'deployments.apps'
     """
     if isinstance(kind, str):
         served = client.discovery.resolve(kind)
@@ -85,7 +93,7 @@ def _allowed(client: Client, resource: ApiResource, namespace: str | None, verb:
     answer = client.request(Request("POST", REVIEWS, "create", None, said, body=body,
                                     headers=(("Content-Type", "application/json"),)))
     try:
-        return msgspec.json.decode(answer, type=_Review).status.allowed
+        return decoded(answer, _Review).status.allowed
     except DECODE_FAILURES as error:
         raise DecodeError(None, *problem_of(error)) from None
 

@@ -20,7 +20,11 @@ log = guarded_logger(__name__)
 
 
 class OwnWrites(Enum):
-    """What reads of stores make of writes by this process that their watch has not shown yet."""
+    """What reads of stores make of writes by this process that their watch has not shown yet.
+
+    >>> own = Client(Config(cluster_url=server.url), own_writes=OwnWrites.WAIT)
+    >>> own.close()
+    """
 
     OVERLAY = "overlay"
     """Reads show the object as the write was answered."""

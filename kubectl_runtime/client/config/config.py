@@ -40,7 +40,13 @@ _OVERRIDE = "KUBECTL_RUNTIME_DEBUG_"
 
 
 class NotConfiguredError(ConfigError):
-    """Nothing configures a cluster: no kubeconfig file exists, and this is no Pod."""
+    """Nothing configures a cluster: no kubeconfig file exists, and this is no Pod.
+
+    >>> Config.from_kubeconfig("/no/such/file")
+    Traceback (most recent call last):
+        ...
+    NotConfiguredError: no kubeconfig: /no/such/file does not exist. ...
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +59,13 @@ class Config:
     `$NO_PROXY`. `timeout`: a call's default deadline; infinite for no limit, as for `connect_timeout`. `compression`:
     ask for gzip (never on watches). `allow_plain_http_credentials`: send credentials over http to any host. `origin`:
     where the configuration came from, for messages. Raises ConfigError for what cannot work, also for a wrong type.
+
+    >>> Config(cluster_url="127.0.0.1:8443/cluster", ca_data=b"-----BEGIN CERTIFICATE-----...").cluster_url
+    'https://127.0.0.1:8443/cluster'
+    >>> Config.from_kubeconfig("/no/such/file")
+    Traceback (most recent call last):
+        ...
+    NotConfiguredError: no kubeconfig: /no/such/file does not exist. ...
     """
 
     cluster_url: str

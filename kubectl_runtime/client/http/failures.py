@@ -45,12 +45,22 @@ class ConnectionFailed(TransportError):
 
 
 class UnexpectedAnswer(TransportError):
-    """The call was answered, but not by a Kubernetes API server: a proxy's or a login page, say."""
+    """The call was answered, but not by a Kubernetes API server: a proxy's or a login page, say.
+
+    >>> issubclass(UnexpectedAnswer, TransportError)
+    True
+    """
 
 
 class KindNotServedError(ApiError, DiscoveryError):
     """The server does not know the kind at all: an ApiError with code 404 that must not be taken for a missing
     object.
+
+    >>> try:
+    ...     Api.all(client, ApiResource("example.com", "v1", "Widget", "widgets")).list()
+    ... except KindNotServedError as error:
+    ...     print(error.status.code)
+    404
     """
 
 

@@ -21,7 +21,14 @@ _ROUNDING = 1e-9
 
 
 class RateLimit(msgspec.Struct, frozen=True):
-    """`qps`: attempts a second in the long run. `burst`: how many may go at once after a pause. Raises ConfigError."""
+    """How fast a client may call: `qps` attempts a second in the long run, `burst` at once after a pause.
+
+    Each attempt waits for its turn within the call's deadline; watches and Leases do not. Off by default. Raises
+    ConfigError for numbers that make no sense.
+
+    >>> own = Client(Config(cluster_url=server.url), rate_limit=RateLimit(qps=20, burst=30))
+    >>> own.close()
+    """
 
     qps: float
     burst: int = 1

@@ -54,6 +54,11 @@ class RetryPolicy:
 
     The defaults are those of the library's table of defaults: 0.2 s doubling up to 10 s, at most 8 retries.
     `RetryPolicy.never()` retries nothing.
+
+    >>> patient = Client(Config(cluster_url=server.url), retry=RetryPolicy(retries=20, maximum=30))
+    >>> patient.close()
+    >>> never = Client(Config(cluster_url=server.url), retry=RetryPolicy.never())
+    >>> never.close()
     """
 
     base: Duration = 0.2

@@ -22,7 +22,11 @@ BASE_URL, RETRY, AUTH, HEADERS, RATE_LIMIT = "base url", "retry", "auth", "heade
 
 
 class Stack(msgspec.Struct, frozen=True):
-    """Layers with their names, outermost first; a built-in one that this client does not need is None."""
+    """Layers with their names, outermost first; a built-in one that this client does not need is None.
+
+    >>> own = Client(Config(cluster_url=server.url), layers=lambda stack: stack.without("retry"))
+    >>> own.close()
+    """
 
     entries: tuple[tuple[str, Layer | None], ...]
 

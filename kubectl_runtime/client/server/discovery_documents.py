@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.client.server.served_kinds import ServedKind
+from kubectl_runtime.core.codec.building import decoded
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope, split_api_version
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
 
@@ -129,7 +130,7 @@ def _kinds(group: str, version: _Version) -> list[ServedKind]:
 
 def _group_name(item: msgspec.Raw) -> str:
     try:
-        metadata = msgspec.json.decode(item, type=_GroupName).metadata
+        metadata = decoded(item, _GroupName).metadata
     except DECODE_FAILURES:
         return ""
     return (metadata.name if metadata is not None else None) or ""
@@ -167,6 +168,6 @@ def of_version(body: bytes, api_version: str) -> list[ServedKind]:
 
 def _decoded(body: bytes | msgspec.Raw, kind: type[Any], at: str = "$") -> Any:
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decoded(body, kind)
     except DECODE_FAILURES as error:
         raise DecodeError(None, *problem_of(error, at=at)) from None

@@ -13,7 +13,11 @@ from kubectl_runtime.core.meta.versions import version_priority
 
 @dataclass(frozen=True, slots=True)
 class ServedKind:
-    """One kind of one version, as the server describes it."""
+    """One kind of one version as the server describes it: its `resource`, verbs, short names and subresources.
+
+    >>> client.discovery.resolve("deploy").short_names
+    ('deploy',)
+    """
 
     resource: ApiResource
     verbs: tuple[str, ...] = ()
@@ -37,7 +41,12 @@ class ServedKind:
 
 @dataclass(frozen=True, slots=True)
 class ApiGroup:
-    """The kinds of one API group; the core group has the empty name. Versions are in the server's order."""
+    """The kinds of one API group; the core group has the empty name. Versions are in the server's order.
+
+    >>> apps = client.discovery.group("apps")
+    >>> apps.name, [kind.resource.kind for kind in apps.kinds][:2]
+    ('apps', ['ControllerRevision', 'DaemonSet'])
+    """
 
     name: str
     kinds: tuple[ServedKind, ...]

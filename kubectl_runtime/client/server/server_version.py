@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import msgspec
 
+from kubectl_runtime.core.codec.building import decoded
 from kubectl_runtime.core.meta.problems import DecodeError
 
 
@@ -17,6 +18,6 @@ class ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
     def decoded(cls, body: bytes, server: str) -> ServerVersion:
         """Raises DecodeError, which names the server, for what is no version."""
         try:
-            return msgspec.json.decode(body, type=cls)
+            return decoded(body, cls)
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise DecodeError(None, "$", f"what {server} calls its version is none: {error}") from None

@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 
 
 class LogStream:
-    """An open log. A context manager: leaving it closes the connection. It can be read once, in one of the ways."""
+    r"""A log that is read while it is written: made by `Api.log_stream`.
+
+    A context manager: leaving it closes the connection. It can be read once: as lines of text, or as bytes as they
+    come. Reading blocks until more is written, the container ends, or a stop token is set.
+
+    >>> server.kubelet.logs("web-0", "one\ntwo\n").end()
+    >>> with Api.namespaced(client, Pod, "default").log_stream("web-0") as log:
+    ...     for line in log.lines():
+    ...         print(line)
+    one
+    two
+    """
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream

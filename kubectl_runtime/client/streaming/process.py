@@ -36,7 +36,11 @@ _PIECE = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class CompletedExec:
-    """A process that has ended. `stdout` and `stderr` are what it wrote, as bytes."""
+    r"""How a process in a container ended: its exit code, and as bytes all that it wrote to standard output and error.
+
+    >>> CompletedExec(0, b"hello\n", b"").stdout.decode()
+    'hello\n'
+    """
 
     returncode: int
     stdout: bytes = field(repr=False)
@@ -84,9 +88,16 @@ class ProcessOutput:
 
 
 class AttachedProcess:
-    """The streams of a process. A context manager: leaving it closes the connection, whatever the process does then.
+    r"""A process in a container that `Api.exec` or `Api.attach` holds: its standard input and output, and its end.
 
-    Safe to use from any thread, each output from one.
+    A context manager: leaving it closes the connection, whatever the process does then. Safe to use from any thread,
+    each output from one. Reads block until there is something, or the process ends.
+
+    >>> server.kubelet.exec("web-0", lambda call: call.stdout.write(b"hello\n") and 0)
+    >>> with Api.namespaced(client, Pod, "default").exec("web-0", ["echo", "hello"]) as process:
+    ...     for piece in process.stdout:
+    ...         print(piece)
+    b'hello\n'
     """
 
     def __init__(self, channels: Channels, params: AttachParams) -> None:
@@ -107,11 +118,13 @@ class AttachedProcess:
 
     @property
     def stdout(self) -> ProcessOutput:
+        """What the process writes to standard output, as it comes; RequestError when it is not held."""
         self._check("stdout", self._params.stdout)
         return ProcessOutput(self._channels, STDOUT)
 
     @property
     def stderr(self) -> ProcessOutput:
+        """What the process writes to standard error, as it comes; RequestError when it is not held."""
         self._check("stderr", self._params.stderr)
         return ProcessOutput(self._channels, STDERR)
 

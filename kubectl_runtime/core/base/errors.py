@@ -24,7 +24,15 @@ from kubectl_runtime.core.base.status import Status
 
 
 class KubeError(Exception):
-    """The root of the tree."""
+    """The root of all errors of this library; what you raise yourself is none, nor is a TypeError for a wrong argument
+    type.
+
+    >>> try:
+    ...     Api.namespaced(client, ConfigMap, "default").get("absent")
+    ... except KubeError as error:
+    ...     print(type(error).__name__)
+    ApiError
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Python's own way calls the class with `args`, which here is the text and not what __init__ takes: the error
@@ -38,23 +46,52 @@ def _restored(cls: type[KubeError], args: tuple[Any, ...]) -> KubeError:
 
 
 class ConfigError(KubeError):
-    """There is no usable cluster configuration."""
+    """A configuration of a cluster that cannot work: a kubeconfig's field, a CA that is none, no cluster at all.
+
+    The text names file, path and field, and shows no credential.
+
+    >>> Config(cluster_url="ftp://example.com")
+    Traceback (most recent call last):
+        ...
+    ConfigError: Config: the server URL must look like https://host:port/path
+    """
 
 
 class AuthError(KubeError):
-    """Credentials could not be obtained: an exec plugin failed, a token file cannot be read."""
+    """Credentials could not be obtained: an exec plugin failed, a token file cannot be read.
+
+    >>> issubclass(AuthError, KubeError)
+    True
+    """
 
 
 class RequestError(KubeError, ValueError):
-    """The arguments of a call are wrong; it was not sent."""
+    """The arguments of a call are wrong; it was not sent.
+
+    >>> Api.namespaced(client, ConfigMap, "default").get("")
+    Traceback (most recent call last):
+        ...
+    RequestError: ...
+    """
 
 
 class PartialObjectError(RequestError):
-    """Only a part of the object is held, so it cannot replace the whole: use patch or apply."""
+    """Only a part of the object is held, so it cannot replace the whole: use patch or apply.
+
+    >>> meta = Api.namespaced(client, ConfigMap, "default").with_metadata_only().get("settings")
+    >>> Api.namespaced(client, ConfigMap, "default").replace(meta)
+    Traceback (most recent call last):
+        ...
+    PartialObjectError: ...
+    """
 
 
 class WriteBackError(RequestError):
-    """A change to a view cannot be merged into the object as received; `path` says where."""
+    """A change to a view cannot be merged into the object as received; `path` says where.
+
+    >>> issubclass(WriteBackError, KubeError)
+    True
+    """
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -62,7 +99,15 @@ class WriteBackError(RequestError):
 
 
 class TransportError(KubeError):
-    """No answer came. `sent` tells whether any byte of the request may have reached the server."""
+    """No answer came. `sent` tells whether any byte of the request may have reached the server.
+
+    >>> own = Client(Config(cluster_url="http://127.0.0.1:1"), retry=RetryPolicy.never())
+    >>> try:
+    ...     Api.all(own, ConfigMap).list()
+    ... except TransportError as error:
+    ...     error.sent
+    False
+    """
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
         super().__init__(message)
@@ -70,11 +115,21 @@ class TransportError(KubeError):
 
 
 class RequestTimeout(TransportError):
-    """No answer came within the call's deadline."""
+    """No answer came within the call's deadline.
+
+    >>> issubclass(RequestTimeout, TransportError)
+    True
+    """
 
 
 class DiscoveryError(KubeError):
-    """The server does not serve what was asked for."""
+    """The server does not serve what was asked for.
+
+    >>> client.discovery.resolve("unicorns")
+    Traceback (most recent call last):
+        ...
+    DiscoveryError: the server does not serve ...
+    """
 
 
 class ApiError(KubeError):
@@ -82,6 +137,12 @@ class ApiError(KubeError):
 
     The error's text has at most about a kilobyte of the server's message, which may quote a whole object, and the
     fields that are at fault; `status.message` has all of it. `remedy`: what may help, where that is known.
+
+    >>> try:
+    ...     Api.namespaced(client, ConfigMap, "default").get("absent")
+    ... except ApiError as error:
+    ...     print(error.is_not_found, error.status.code, error)
+    True 404 get configmaps default/absent: ...
     """
 
     def __init__(self, status: Status, operation: str = "", *, retry_after: float | None = None,

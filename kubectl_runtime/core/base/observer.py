@@ -39,7 +39,12 @@ log = guarded_logger(__name__)
 
 
 class RunResult(StrEnum):
-    """How a run ended; the first four in controller-runtime's words."""
+    """How a run ended, the first four in controller-runtime's words: success, error, requeue_after, requeue,
+    terminal_error, gone, skipped.
+
+    >>> RunResult.SUCCESS.value
+    'success'
+    """
 
     SUCCESS = "success"
     REQUEUE_AFTER = "requeue_after"
@@ -55,10 +60,16 @@ class RunResult(StrEnum):
 
 
 class Observer:
-    """Does nothing with what it is told.
+    """What the library says of itself while it works: override the methods you want, and give it to a client as
+    `observer=`.
 
     `watch` is what a watch is called in logs (`pods in namespace a`), `controller` a controller's name, `host` the
-    server's host and port.
+    server's host and port. Methods are called from the thread where it happens and must be short; what they raise is
+    logged. The base class does nothing. `Metrics` is one; `together` makes one of several.
+
+    >>> class Attempts(Observer):
+    ...     def on_attempt(self, attempt):
+    ...         print(attempt.verb)
     """
 
     __slots__ = ()
@@ -164,7 +175,13 @@ class _Together(Observer):
 
 def together(*observers: Observer) -> Observer:
     """One observer that tells each of these, in this order. What one of them raises is logged, and the next is told;
-    only a KeyboardInterrupt in the main thread passes. Raises TypeError for what is no Observer."""
+    only a KeyboardInterrupt in the main thread passes. Raises TypeError for what is no Observer.
+
+    >>> class Retries(Observer):
+    ...     def on_retry(self, retry):
+    ...         print(retry)
+    >>> both = together(Retries(), Observer())
+    """
     wrong: list[object] = [observer for observer in observers if not isinstance(observer, Observer)]
     if wrong:
         given = f"the class {wrong[0].__name__}" if isinstance(wrong[0], type) else type(wrong[0]).__name__

@@ -31,7 +31,14 @@ class StatusMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The `Status` object of the API, as far as clients act on it."""
+    """The `Status` object of the API, as far as clients act on it.
+
+    >>> try:
+    ...     Api.namespaced(client, ConfigMap, "default").get("absent")
+    ... except ApiError as error:
+    ...     error.status.reason, error.status.code
+    ('NotFound', 404)
+    """
 
     status: str | None = ""
     message: str | None = ""
@@ -42,4 +49,5 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def causes(self) -> list[StatusCause]:
+        """What was wrong, field by field; empty when the server says nothing of fields."""
         return (self.details.causes if self.details else None) or []

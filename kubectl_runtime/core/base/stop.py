@@ -22,7 +22,18 @@ log = guarded_logger(__name__)
 
 
 class StopToken:
-    """Set once, seen by everybody. Safe from any thread; `set` takes a lock, so signal handlers must not call it."""
+    """Says that something is to end: set once, seen by everybody who waits on it or asks.
+
+    Safe to use from any thread; `set` takes a lock, so signal handlers must not call it. `wait` blocks until it is set,
+    or for the given seconds at most.
+
+    >>> stop = StopToken()
+    >>> stop.wait(0)
+    False
+    >>> stop.set("we are done")
+    >>> stop.is_set(), stop.reason
+    (True, 'we are done')
+    """
 
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
         """A token that is not set."""
@@ -45,6 +56,7 @@ class StopToken:
         return self._reason
 
     def is_set(self) -> bool:
+        """Whether it was set. Takes no lock."""
         return self._stopped
 
     def set(self, reason: str = "") -> None:

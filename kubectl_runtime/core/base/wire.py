@@ -25,6 +25,12 @@ class MapKeys:
 
     Then an item that was made anew is written back to the one with its keys, and a custom resource's schema says
     `x-kubernetes-list-type: map`.
+
+    >>> class Port(Struct):
+    ...     name: str
+    ...     port: int
+    >>> class PortsSpec(Struct):
+    ...     ports: Annotated[list[Port], MapKeys("name")]
     """
 
     __slots__ = ("keys",)

@@ -1,4 +1,4 @@
-"""`decoder_of`: makes a decoder of a type, one thread at a time.
+"""`decoder_of`: makes a decoder of a type, one thread at a time; `decoded` keeps one of each type.
 
 msgspec looks at the annotations of a Struct when a decoder first meets it, and keeps what it finds on the class while
 it is still looking. The annotations are evaluated in Python, which may import a module, so other threads run meanwhile;
@@ -13,12 +13,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.texts import from_text
+
+T = TypeVar("T")
 
 LONGEST = 10.0
 """Seconds; all the types of a Pod take 0.1."""
@@ -56,3 +58,13 @@ def decoder_of(kind: Any) -> Callable[[bytes], Any]:
     """
     with _building.alone():
         return msgspec.json.Decoder(kind, dec_hook=from_text).decode
+
+
+_kept: dict[type, Callable[[bytes], Any]] = {}
+
+
+def decoded(body: bytes | str | msgspec.Raw, kind: type[T]) -> T:
+    """As `msgspec.json.decode(body, type=kind)`, for types of this library. Safe from any thread."""
+    decode: Any = _kept.get(kind) or _kept.setdefault(kind, decoder_of(kind))
+    found: T = decode(body)
+    return found

@@ -64,6 +64,11 @@ def strip_managed_fields(obj: Any) -> Any:
 
     Within a `modify` function of one's own it takes them off the reader. Of a `Record` it returns one without the bytes
     of its managedFields, the same when it has none, and decodes nothing else.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> with watch_store(maps, modify=strip_managed_fields) as lean:
+    ...     lean.wait_until_ready(10)
+    ...     lean.get("settings", "default").metadata.managed_fields
     """
     if isinstance(obj, Record):
         return _stripped(obj)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from kubectl_runtime.core.codec.building import decoded
 from kubectl_runtime.core.codec.record import Head
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 
@@ -37,7 +38,7 @@ _ITEMS = rb'"items"%b:%b\[' % (_S, _S)
 def event_type(line: bytes) -> str | None:
     """The type of a watch line; None when it has none."""
     try:
-        found = msgspec.json.decode(line, type=_Event).type
+        found = decoded(line, _Event).type
     except DECODE_FAILURES:
         match = re.match(_EVENT_TYPE, line)
         found = match[1].decode() if match else None
@@ -49,9 +50,9 @@ def metadata(raw: bytes, *, enveloped: bool) -> Any:
     text = raw.decode("utf-8", "replace")
     try:
         if enveloped:
-            found = msgspec.json.decode(text, type=_Event).object
+            found = decoded(text, _Event).object
             return found.metadata if found else None
-        return msgspec.json.decode(text, type=_Object).metadata
+        return decoded(text, _Object).metadata
     except DECODE_FAILURES:
         return _leading_metadata(raw, _EVENT_METADATA if enveloped else _METADATA)
 

@@ -26,7 +26,13 @@ _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
 @total_ordering
 class GoDuration(TextValue):
-    """A span of time. Immutable; equal and ordered by its length."""
+    """A span of time. Immutable; equal and ordered by its length.
+
+    >>> GoDuration.parse("1h30m").seconds
+    5400.0
+    >>> str(GoDuration.parse("90m"))
+    '1h30m0s'
+    """
 
     __slots__ = ("_nanoseconds",)
 

@@ -12,14 +12,22 @@ from kubectl_runtime.core.base.errors import RequestError
 
 
 class Scope(Enum):
-    """Whether objects of a kind live in a namespace."""
+    """Where objects of a kind live: in namespaces (`Scope.NAMESPACED`), or in the cluster itself (`Scope.CLUSTER`).
+
+    >>> Node.api_resource.scope
+    <Scope.CLUSTER: 'Cluster'>
+    """
 
     NAMESPACED = "Namespaced"
     CLUSTER = "Cluster"
 
 
 class GroupVersionKind(msgspec.Struct, frozen=True):
-    """A kind in one version of its API group; the core group is the empty text."""
+    """A kind in one version of its API group; the core group is the empty text.
+
+    >>> GroupVersionKind("apps", "v1", "Deployment").api_version
+    'apps/v1'
+    """
 
     group: str
     version: str
@@ -47,7 +55,11 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
 
 class GroupVersionResource(msgspec.Struct, frozen=True):
-    """A plural in one version of its API group, as paths and admission reviews have it."""
+    """A plural in one version of its API group, as paths and admission reviews have it.
+
+    >>> GroupVersionResource("apps", "v1", "deployments").resource
+    'deployments'
+    """
 
     group: str
     version: str
@@ -66,7 +78,14 @@ class GroupVersionResource(msgspec.Struct, frozen=True):
 
 
 class ApiResource(msgspec.Struct, frozen=True):
-    """What a client must know of a kind to reach it: `kind` arguments take one of these or a resource class."""
+    """What a client must know of a kind to reach it: `kind` arguments take one of these or a resource class.
+
+    >>> backups = ApiResource("example.com", "v1", "Backup", "backups")
+    >>> backups.api_version, backups.full_name
+    ('example.com/v1', 'backups.example.com')
+    >>> Api.all(client, backups)
+    <Api ...>
+    """
 
     group: str
     version: str

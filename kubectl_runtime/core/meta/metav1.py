@@ -56,7 +56,15 @@ class _Hinting:
 
 
 class Part(msgspec.Struct, _Hinting, metaclass=_PartType, kw_only=True, rename="camel", omit_defaults=True):
-    """The base of typed parts of objects. What a part does not name stays in the object."""
+    """The base of typed parts of objects, such as a PodSpec: what a part does not name stays in the object.
+
+    Fields are snake_case and camelCase on the wire; all have defaults, and what equals them is not sent.
+
+    >>> class Limits(Part):
+    ...     max_size: int = 0
+    >>> Limits(max_size=3)
+    Limits(max_size=3)
+    """
 
     if not TYPE_CHECKING:
 
@@ -69,11 +77,23 @@ class Part(msgspec.Struct, _Hinting, metaclass=_PartType, kw_only=True, rename="
 
 class FrozenPart(msgspec.Struct, _Hinting, metaclass=_PartType, frozen=True, kw_only=True, rename="camel",
                  omit_defaults=True):
-    """The same for small values, which are replaced and never changed."""
+    """The base of small typed parts of objects, such as owner references: they are replaced, never changed.
+
+    >>> class Toleration(FrozenPart, frozen=True):
+    ...     key: str = ""
+    >>> Toleration(key="gpu").key
+    'gpu'
+    """
 
 
 class OwnerReference(FrozenPart, frozen=True, gc=False):
-    """Which object owns this one; `uid` tells a namesake that was created later from the owner itself."""
+    """Which object owns this one; `uid` tells a namesake that was created later from the owner itself.
+
+    >>> child = ConfigMap(name="child", namespace="default")
+    >>> child.set_owner(Api.namespaced(client, Deployment, "default").get("web"))
+    >>> child.owner_references[0].kind
+    'Deployment'
+    """
 
     api_version: str = ""
     kind: str = ""
@@ -89,7 +109,11 @@ class OwnerReference(FrozenPart, frozen=True, gc=False):
 
 
 class Condition(FrozenPart, frozen=True):
-    """One entry of `status.conditions`; `status` is `True`, `False` or `Unknown`, as text."""
+    """One entry of `status.conditions`; `status` is `True`, `False` or `Unknown`, as text.
+
+    >>> Condition(type="Ready", status="False", reason="Starting", message="2 of 3 replicas").status
+    'False'
+    """
 
     type: str = ""
     status: str = ""
@@ -108,14 +132,24 @@ class LabelSelectorRequirement(FrozenPart, frozen=True):
 
 
 class LabelSelector(FrozenPart, frozen=True):
-    """A label selector as objects carry it; `Selector.from_label_selector` makes one that can match and render."""
+    """A label selector as objects carry it; `Selector.from_label_selector` makes one that can match and render.
+
+    >>> LabelSelector(match_labels={"app": "web"}).match_labels
+    {'app': 'web'}
+    """
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[LabelSelectorRequirement] | None = None
 
 
 class ObjectMeta(Part):
-    """`metadata` of an object, for one reader: changes reach the server with `replace`, never the store."""
+    """`metadata` of an object, for one reader: changes reach the server with `replace`, never the store.
+
+    >>> obj = Api.namespaced(client, ConfigMap, "default").get("settings")
+    >>> obj.metadata.labels["tier"] = "front"
+    >>> Api.namespaced(client, ConfigMap, "default").replace(obj).labels["tier"]
+    'front'
+    """
 
     name: str | None = None
     generate_name: str | None = None
@@ -135,7 +169,12 @@ class ObjectMeta(Part):
 
 
 class TemplateMeta(Part):
-    """`metadata` of what an object holds a template of: of the Pods of a Deployment, the Jobs of a CronJob."""
+    """`metadata` of what an object holds a template of: of the Pods of a Deployment, the Jobs of a CronJob.
+
+    >>> web = Api.namespaced(client, Deployment, "default").get("web")
+    >>> web.spec.template.metadata.labels
+    {'app': 'web'}
+    """
 
     name: str | None = None
     generate_name: str | None = None
@@ -147,7 +186,11 @@ class TemplateMeta(Part):
 
 
 class ListMeta(FrozenPart, frozen=True, gc=False):
-    """`metadata` of a list: the version it shows, and where its next page continues (empty on the last)."""
+    """`metadata` of a list: the version it shows, and where its next page continues (empty on the last).
+
+    >>> Api.all(client, ConfigMap).list(ListParams(limit=1)).metadata.resource_version != ""
+    True
+    """
 
     resource_version: str | None = None
     continue_token: str | None = msgspec.field(name="continue", default=None)

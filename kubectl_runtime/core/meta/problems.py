@@ -16,7 +16,20 @@ _VALUE = r"(?s)Invalid (?:enum )?value .*"
 
 
 class DecodeError(KubeError):
-    """An object's content is not what its type says. `ref` is the object, `path` the place (`$.spec.replicas`)."""
+    """An object's content is not what its type says. `ref` is the object, `path` the place (`$.spec.replicas`).
+
+    >>> class Replicas(Struct):
+    ...     replicas: int
+    >>> class Web(Resource, group="apps", version="v1", kind="Deployment", plural="deployments"):
+    ...     spec: Replicas
+    >>> wrong = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+    ...          "spec": {"replicas": "two"}}
+    >>> try:
+    ...     Web.from_dict(wrong).spec
+    ... except DecodeError as error:
+    ...     print(error.path)
+    $.spec.replicas
+    """
 
     def __init__(self, ref: ObjectRef | None, path: str, problem: str) -> None:
         super().__init__(f"{ref if ref is not None else 'object'}: {problem}")

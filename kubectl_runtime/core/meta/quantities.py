@@ -39,6 +39,13 @@ class Quantity(TextValue):
 
     Its other operand may be a Quantity, a text, an integer or a Fraction; RequestError for a text that is no quantity.
     A sum has the family of its first part, or that of the second where the first is 0.
+
+    >>> str(Quantity.parse("0.5") + "1500m")
+    '2'
+    >>> Quantity.parse("1Gi") > "900Mi"
+    True
+    >>> int(Quantity.parse("1Ki"))
+    1024
     """
 
     __slots__ = ("_family", "_value")

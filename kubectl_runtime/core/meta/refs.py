@@ -11,6 +11,10 @@ class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
     """The identity of an object: group, kind, namespace and name are compared; version and plural are only carried.
 
     A cluster-scoped object has no namespace, which is None (an empty one means the same). Immutable and hashable.
+
+    >>> ref = Api.namespaced(client, ConfigMap, "default").get("settings").ref
+    >>> str(ref), ref.namespace, ref.name
+    ('ConfigMap.v1./settings.default', 'default', 'settings')
     """
 
     resource: ApiResource
@@ -29,10 +33,12 @@ class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def kind(self) -> str:
+        """The kind's name, such as `Pod`."""
         return self.resource.kind
 
     @property
     def group(self) -> str:
+        """The kind's API group; empty for the core group."""
         return self.resource.group
 
     def __eq__(self, other: object) -> bool:

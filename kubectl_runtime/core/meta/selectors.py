@@ -86,7 +86,14 @@ _MATCHERS: dict[str, Callable[[str | None, tuple[str, ...]], bool]] = {
 
 
 class Selector(msgspec.Struct, frozen=True):
-    """A label selector: all of its requirements must hold. Immutable; `str()` is what requests carry."""
+    """A label selector: all of its requirements must hold. Immutable; `str()` is what requests carry.
+
+    >>> selector = Selector.labels(app="web") & Selector.not_in("tier", ["test"])
+    >>> str(selector)
+    'app=web,tier notin (test)'
+    >>> selector.matches({"app": "web"})
+    True
+    """
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -105,6 +112,7 @@ class Selector(msgspec.Struct, frozen=True):
 
     @classmethod
     def is_in(cls, key: str, values: Iterable[str]) -> Selector:
+        """The value of the label is one of these. Raises RequestError for none."""
         return cls((_with_values(key, "in", values),))
 
     @classmethod
@@ -114,10 +122,12 @@ class Selector(msgspec.Struct, frozen=True):
 
     @classmethod
     def exists(cls, key: str) -> Selector:
+        """The label is there, with any value."""
         return cls((Requirement(key, "exists"),))
 
     @classmethod
     def absent(cls, key: str) -> Selector:
+        """The label is not there."""
         return cls((Requirement(key, "!"),))
 
     @classmethod

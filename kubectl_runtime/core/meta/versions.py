@@ -16,7 +16,11 @@ _OTHER = len(_STAGES)
 
 
 def version_priority(version: str) -> tuple[int, int, int, str]:
-    """The key for the order by priority: stable before beta before alpha, then the higher numbers."""
+    """The key for the order by priority: stable before beta before alpha, then the higher numbers.
+
+    >>> sorted(["v1", "v2beta1", "v2", "v10alpha1"], key=version_priority)
+    ['v2', 'v1', 'v2beta1', 'v10alpha1']
+    """
     found = _RULE.fullmatch(version)
     if found is None:
         return _OTHER, 0, 0, version
@@ -24,6 +28,10 @@ def version_priority(version: str) -> tuple[int, int, int, str]:
 
 
 def version_generation(version: str) -> tuple[int, int, int, int, str]:
-    """The key for the order by generation: the higher number, then stable before beta before alpha."""
+    """The key for the order by generation: the higher number, then stable before beta before alpha.
+
+    >>> sorted(["v1", "v2beta1", "v2", "v10alpha1"], key=version_generation)
+    ['v10alpha1', 'v2', 'v2beta1', 'v1']
+    """
     stage, number, minor, text = version_priority(version)
     return int(stage == _OTHER), number, stage, minor, text

@@ -138,7 +138,16 @@ class _Question(FrozenPart, frozen=True):
 
 
 class AdmissionReview(FrozenPart, frozen=True):
-    """The envelope of both."""
+    """What the API server sends to an admission webhook, and what it is answered: an AdmissionRequest or
+    AdmissionResponse in an envelope of admission.k8s.io/v1.
+
+    >>> review = AdmissionReview.decode(b'''{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+    ...     "request": {"uid": "1", "name": "web-0",
+    ...     "kind": {"group": "", "version": "v1", "kind": "Pod"}, "resource": {"group": "", "version": "v1",
+    ...     "resource": "pods"}, "userInfo": {"username": "jane"}, "operation": "CREATE"}}''')
+    >>> review.request.operation
+    'CREATE'
+    """
 
     api_version: str = API_VERSION
     kind: str = KIND

@@ -19,6 +19,11 @@ def child_name(owner: Resource, suffix: str) -> str:
 
     The same arguments always give the same name, and long ones that begin alike different names: 32 bits of SHA-256
     tell them apart. Raises RequestError for an owner without a name and for an empty suffix. Pure.
+
+    >>> child_name(ConfigMap(name="settings"), "copy")
+    'settings-copy'
+    >>> len(child_name(ConfigMap(name="a" * 60), "copy"))
+    63
     """
     if not owner.name:
         raise RequestError(f"{owner.ref} has no name yet that its children's names could begin with")

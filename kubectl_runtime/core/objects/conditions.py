@@ -20,6 +20,10 @@ def set_condition(
     `last_transition_time` moves to `now` (the system's time by default; written in whole seconds) only when `status`
     changes, as Kubernetes' API conventions demand: so a reconcile that finds what it found before produces the very
     same list, and writing it by server-side apply changes nothing.
+
+    >>> [ready] = set_condition([], Condition(type="Ready", status="True", reason="Served"))
+    >>> ready["type"], ready["status"]
+    ('Ready', 'True')
     """
     kept = list(conditions or ())
     at = next((index for index, old in enumerate(kept) if old.type == condition.type), None)

@@ -76,7 +76,14 @@ class _Question(FrozenPart, frozen=True):
 
 
 class ConversionReview(FrozenPart, frozen=True):
-    """The envelope of both."""
+    """What the API server sends to a conversion webhook, and what it is answered: objects of a custom kind, and the
+    version that they are wanted in.
+
+    >>> review = ConversionReview.decode(b'''{"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+    ...     "request": {"uid": "1", "desiredAPIVersion": "example.com/v2", "objects": []}}''')
+    >>> review.request.desired_api_version
+    'example.com/v2'
+    """
 
     api_version: str = API_VERSION
     kind: str = KIND

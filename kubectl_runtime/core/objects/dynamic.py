@@ -10,9 +10,15 @@ from kubectl_runtime.core.objects.resource import Resource
 
 
 class DynamicObject(Resource):
-    """Any kind. `obj.spec` is `obj["spec"]`, plain JSON values; metadata is typed, as in every resource class.
+    """An object of any kind, without a class for it: `obj.spec` is `obj["spec"]`, plain JSON values.
 
-    It has no kind of its own: `dynamic(api_resource)` makes the class for one.
+    Metadata is typed, as in every resource class. It has no kind of its own: `dynamic(api_resource)` makes the class
+    for one.
+
+    >>> Widget = dynamic(ApiResource("example.com", "v1", "Widget", "widgets"))
+    >>> widget = Widget(name="a", spec={"size": 3})
+    >>> widget.spec["size"], widget["spec"], widget.name
+    (3, {'size': 3}, 'a')
     """
 
     def __init__(self, **arguments: Any) -> None:
@@ -39,5 +45,10 @@ _METADATA = frozenset(("name", "namespace", "generate_name", "labels", "annotati
                        "metadata"))
 
 def dynamic(resource: ApiResource) -> type[DynamicObject]:
-    """The `DynamicObject` class bound to `resource`: the same one for the same resource. Safe from any thread."""
+    """The `DynamicObject` class bound to `resource`: the same one for the same resource. Safe from any thread.
+
+    >>> Widget = dynamic(ApiResource("example.com", "v1", "Widget", "widgets"))
+    >>> Widget(name="a", spec={"size": 3}).to_dict()["spec"]
+    {'size': 3}
+    """
     return bound_class(DynamicObject, resource)

@@ -30,8 +30,16 @@ if TYPE_CHECKING:
 else:
 
     class Object(Resource):
-        """An object whose spec is an `S` and whose status a `U`, of whatever kind. `Object[S, U]` is a class, the same
-        one for the same types."""
+        """An object whose spec is an `S` and whose status a `U`, of whatever kind: `Object[S, U]` is a class, the same
+        one for the same types.
+
+        >>> class Size(Struct):
+        ...     size: int = 1
+        >>> widgets = ApiResource("example.com", "v1", "Widget", "widgets")
+        >>> Widget = Object[Size, dict].of(widgets)
+        >>> Widget(name="a", spec=Size(3)).spec.size
+        3
+        """
 
         def __class_getitem__(cls, parameters):
             if not isinstance(parameters, tuple) or len(parameters) != 2 or cls is not Object:

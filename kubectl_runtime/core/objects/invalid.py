@@ -12,9 +12,14 @@ _UNKNOWN = Problem("$", "does not decode")
 
 
 class InvalidObject:
-    """What is known of the object (`ref`, `name`, `namespace`, `uid`, `resource_version`) and what is wrong (`error`).
+    """An object whose metadata cannot be read: it stands in lists and stores in the object's place, so that it breaks
+    nothing.
 
-    Everything else, content and other metadata, raises the DecodeError. Immutable, safe from any thread.
+    It has what is known (`ref`, `name`, `namespace`, `uid`, `resource_version`) and what is wrong (`error`). Everything
+    else, content and other metadata, raises the DecodeError. Immutable, safe from any thread.
+
+    >>> [each.ref for each in Api.all(client, ConfigMap).list() if isinstance(each, InvalidObject)]
+    []
     """
 
     __slots__ = ("record",)
@@ -25,18 +30,22 @@ class InvalidObject:
 
     @property
     def ref(self) -> ObjectRef:
+        """Which object it is, as far as that can be told."""
         return self.record.ref
 
     @property
     def api_resource(self) -> ApiResource:
+        """The kind."""
         return self.record.resource
 
     @property
     def name(self) -> str:
+        """Its name; empty when that cannot be read."""
         return self.record.name
 
     @property
     def namespace(self) -> str | None:
+        """Its namespace; None for a cluster-scoped object, and when that cannot be read."""
         return self.record.namespace
 
     @property

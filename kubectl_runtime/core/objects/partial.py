@@ -34,6 +34,15 @@ class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The base of views that are all that is kept of an object. Immutable, so one instance serves every reader.
 
     Fields are the object's top-level keys, with frozen Structs as their types; absent keys need a default.
+
+    >>> class Colors(Struct, frozen=True):
+    ...     color: str = ""
+    >>> class Settings(PartialView):
+    ...     data: Colors = Colors()
+    >>> with watch_store(Api.all(client, ConfigMap), WatcherConfig(fields=Settings)) as settings:
+    ...     settings.wait_until_ready(10)
+    ...     settings.get("settings", "default").data.color
+    'blue'
     """
 
     metadata: Head
@@ -47,22 +56,27 @@ class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def name(self) -> str:
+        """The object's name."""
         return self.metadata.name
 
     @property
     def namespace(self) -> str | None:
+        """The object's namespace; None for a cluster-scoped one."""
         return namespace_or_none(self.metadata.namespace)
 
     @property
     def uid(self) -> str:
+        """What tells the object from a namesake that was made later."""
         return self.metadata.uid
 
     @property
     def resource_version(self) -> str:
+        """The version of the object that this is."""
         return self.metadata.resource_version
 
     @property
     def generation(self) -> int | None:
+        """How often the spec was changed; None where the kind does not count."""
         return self.metadata.generation
 
     @property
@@ -73,18 +87,22 @@ class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def labels(self) -> Mapping[str, str]:
+        """The object's labels, read-only."""
         return MappingProxyType(self.metadata.labels) if self.metadata.labels else _NO_MAP
 
     @property
     def annotations(self) -> Mapping[str, str]:
+        """The object's annotations, read-only."""
         return MappingProxyType(self.metadata.annotations) if self.metadata.annotations else _NO_MAP
 
     @property
     def owner_references(self) -> tuple[OwnerReference, ...]:
+        """Which objects own it."""
         return self.metadata.owner_references or ()
 
     @property
     def finalizers(self) -> tuple[str, ...]:
+        """What has to be cleaned up before it can go."""
         return self.metadata.finalizers or ()
 
     def __repr__(self) -> str:
@@ -151,7 +169,13 @@ class FieldsForm(Generic[V]):
 
 
 class PartialObjectMeta(Resource):
-    """An object's metadata alone, as the server sends it when only that is asked for; `of` gives a kind's class."""
+    """An object's metadata alone, as the server sends it when only that is asked for; `PartialObjectMeta.of(Kind)`
+    gives a kind's class.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default").with_metadata_only()
+    >>> maps.get("settings").labels["app"]
+    'web'
+    """
 
     def __getitem__(self, key: str) -> Any:
         self._check_held(key)

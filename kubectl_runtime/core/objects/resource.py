@@ -53,7 +53,20 @@ _MADE_HERE = Head()
 
 
 class Resource(Identity, Declaring):
-    """The base of every resource class; safe to hand out, since it shares only immutable data with the store."""
+    """The base of every resource class: an object of a kind, whose top-level keys are attributes of the declared types.
+
+    Class keywords: `group`, `version`, `kind`, `plural`, `namespaced`. What a class does not declare is kept:
+    `obj["spec"]` has it, and writing back loses nothing. An object from a store is the reader's own: changing it
+    changes no store. Its repr is its ref, never its content.
+
+    >>> class DeploymentSpec(Struct):
+    ...     replicas: int = 1
+    >>> class Web(Resource, group="apps", version="v1", kind="Deployment", plural="deployments"):
+    ...     spec: DeploymentSpec
+    >>> web = Api.namespaced(client, Web, "default").get("web")
+    >>> web.spec.replicas, web.name, web["spec"]["template"]["spec"]["containers"][0]["image"]
+    (1, 'web', 'nginx')
+    """
 
     __slots__ = ("_kept", "_plain", "_record", "_views")
     api_resource: ClassVar[ApiResource]

@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.codec import building
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
 
 
@@ -33,7 +34,7 @@ V = TypeVar("V", bound=Review)
 def decoded(body: bytes, review: type[V], group: str, kind: str) -> V:
     """A review that holds a request, from what the server sent. Raises DecodeError for anything else."""
     try:
-        found = msgspec.json.decode(body, type=review)
+        found = building.decoded(body, review)
     except DECODE_FAILURES as error:
         raise DecodeError(None, *problem_of(error)) from None
     if found.kind != kind or found.api_version.partition("/")[0] != group:

@@ -5,37 +5,62 @@ keywords, or as one of these values, not both (`core.requests.choice`).
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
 import msgspec
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 
-from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection, field_selection, label_selection
+from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
+from kubectl_runtime.core.requests.param_rules import (
+    Query,
+    check_choice,
+    check_flag,
+    check_manager,
+    check_timeout,
+    check_version,
+    keep_selections,
+    selection_query,
+    timeout_query,
+    writing_query,
+)
 
 IDLE_MARGIN = 5.0
 """Seconds beyond a watch's timeout after which its silence means that the connection is dead (kube-rs's number)."""
 
-Query = Iterator[tuple[str, str]]
 VersionMatch = Literal["NotOlderThan", "Exact"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
 
 
 class GetParams(msgspec.Struct, frozen=True):
-    """`resource_version`: "0" takes any version, from the server's cache; None the most recent."""
+    """Options of `Api.get`: how fresh the answer has to be.
+
+    `resource_version` "0" takes any version, from the server's cache; None, the default, the most recent.
+
+    >>> Api.namespaced(client, ConfigMap, "default").get("settings", GetParams(resource_version="0")).name
+    'settings'
+    """
 
     resource_version: str | None = None
 
     def query(self) -> Query:
+        """The parameters of the request, as the API server names them."""
         if self.resource_version is not None:
             yield "resourceVersion", self.resource_version
 
 
 class ListParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Which objects, how many at once, and how fresh. The defaults list everything, at the most recent version."""
+    """Options of `Api.list`: which objects, how many at once, and how fresh.
+
+    `label_selector` and `field_selector`: text, a mapping, or a `Selector`. `limit`: of one page; `continue_token`:
+    where the next page goes on. The defaults list everything, at the most recent version.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> [each.name for each in maps.list(ListParams(label_selector={"app": "web"}, limit=100))]
+    ['settings']
+    """
 
     label_selector: LabelSelection | None = None
     field_selector: FieldSelection | None = None
@@ -48,10 +73,10 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         keep_selections(self)
-        _check_timeout(self.timeout)
+        check_timeout(self.timeout)
         if self.limit is not None and (type(self.limit) is not int or self.limit <= 0):
             raise RequestError(f"limit={self.limit!r}: a page holds at least one object; None lists all at once")
-        _check_version(self.resource_version, self.resource_version_match)
+        check_version(self.resource_version, self.resource_version_match)
 
     def at(self, resource_version: str) -> Self:
         """Exactly this version, as long as the server still has it."""
@@ -66,8 +91,9 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, continue_token=continue_token)
 
     def query(self) -> Query:
-        yield from _selection(self)
-        yield from _timeout(self.timeout)
+        """The parameters of the request, as the API server names them."""
+        yield from selection_query(self)
+        yield from timeout_query(self.timeout)
         if self.limit is not None and (self.continue_token or self.resource_version != "0"):
             yield "limit", str(self.limit)
         if self.continue_token:  # it carries its own version; sending another is an error
@@ -80,7 +106,14 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatchParams(msgspec.Struct, frozen=True, kw_only=True):
-    """`timeout`: how long the server keeps the watch open; any length (the watcher's own is random in [232, 290] s)."""
+    """Options of `Api.watch`: which objects, and for how many seconds the server keeps the watch open.
+
+    `timeout` may be any length; the watcher's own is random in [232, 290] s.
+
+    >>> events = Api.namespaced(client, ConfigMap, "default").watch(WatchParams(timeout=1))
+    >>> [event.obj.name for event in events if event.type == "ADDED"]
+    ['settings']
+    """
 
     label_selector: LabelSelection | None = None
     field_selector: FieldSelection | None = None
@@ -90,13 +123,14 @@ class WatchParams(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         keep_selections(self)
-        _check_timeout(self.timeout)
+        check_timeout(self.timeout)
         if self.send_initial_events and not self.bookmarks:
             raise RequestError("send_initial_events needs bookmarks: one of them marks the end of the initial events")
 
     def query(self) -> Query:
-        yield from _selection(self)
-        yield from _timeout(self.timeout)
+        """The parameters of the request, as the API server names them."""
+        yield from selection_query(self)
+        yield from timeout_query(self.timeout)
         if self.bookmarks:
             yield "allowWatchBookmarks", "true"
         if self.send_initial_events:
@@ -105,23 +139,45 @@ class WatchParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PostParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Of create and replace. `dry_run`: the server checks and answers, but stores nothing."""
+    """Options of `Api.create` and `Api.replace`. `dry_run`: the server checks and answers, but stores nothing.
+
+    `field_manager`: who owns what is written; `field_validation`: what becomes of unknown fields. The same may be given
+    to the verb as keywords.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> maps.create(ConfigMap(name="tried"), PostParams(dry_run=True)).name
+    'tried'
+    >>> maps.get_opt("tried") is None
+    True
+    """
 
     dry_run: bool = False
     field_manager: str | None = None
     field_validation: FieldValidation | None = None
 
     def __post_init__(self) -> None:
-        _check_flag("dry_run", self.dry_run)
-        _check_manager(self.field_manager)
-        _check_choice("field_validation", self.field_validation, ("Strict", "Warn", "Ignore"))
+        check_flag("dry_run", self.dry_run)
+        check_manager(self.field_manager)
+        check_choice("field_validation", self.field_validation, ("Strict", "Warn", "Ignore"))
 
     def query(self) -> Query:
-        yield from _writing(self.dry_run, self.field_manager, self.field_validation)
+        """The parameters of the request, as the API server names them."""
+        yield from writing_query(self.dry_run, self.field_manager, self.field_validation)
 
 
 class PatchParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Of patch. `force` takes fields from other managers, and exists for server-side apply only."""
+    """Options of `Api.patch`. `force` takes fields from other managers, and exists for server-side apply only.
+
+    `dry_run`: the server checks and answers, but stores nothing. `field_manager`: who owns what is written;
+    `field_validation`: what becomes of unknown fields. The same may be given to the verb as keywords.
+
+    >>> params = PatchParams(dry_run=True, field_manager="me")
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> maps.patch("settings", Patch.merge({"data": {"color": "red"}}), params).data["color"]
+    'red'
+    >>> maps.get("settings").data["color"]
+    'blue'
+    """
 
     dry_run: bool = False
     force: bool = False
@@ -129,10 +185,10 @@ class PatchParams(msgspec.Struct, frozen=True, kw_only=True):
     field_validation: FieldValidation | None = None
 
     def __post_init__(self) -> None:
-        _check_flag("dry_run", self.dry_run)
-        _check_flag("force", self.force)
-        _check_manager(self.field_manager)
-        _check_choice("field_validation", self.field_validation, ("Strict", "Warn", "Ignore"))
+        check_flag("dry_run", self.dry_run)
+        check_flag("force", self.force)
+        check_manager(self.field_manager)
+        check_choice("field_validation", self.field_validation, ("Strict", "Warn", "Ignore"))
 
     @classmethod
     def apply(cls, field_manager: str) -> PatchParams:
@@ -146,20 +202,35 @@ class PatchParams(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, force=True)
 
     def query(self) -> Query:
-        yield from _writing(self.dry_run, self.field_manager, self.field_validation)
+        """The parameters of the request, as the API server names them."""
+        yield from writing_query(self.dry_run, self.field_manager, self.field_validation)
         if self.force:
             yield "force", "true"
 
 
 class Preconditions(msgspec.Struct, frozen=True):
-    """The object is deleted only if it still has this uid and version."""
+    """What has to be so for a deletion: the object still has this uid, or this version; else the server answers a
+    conflict.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> seen = maps.get("settings")
+    >>> _ = maps.delete("settings", preconditions=Preconditions(uid=seen.uid))
+    """
 
     uid: str | None = None
     resource_version: str | None = None
 
 
 class DeleteParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Of delete. `grace_period_seconds` 0 deletes at once; None takes the kind's default."""
+    """Options of `Api.delete`: how dependents are treated, how long a Pod may take to end, what has to be so
+    beforehand.
+
+    `grace_period_seconds` 0 deletes at once; None takes the kind's default. `propagation_policy`: `Background`,
+    `Foreground` or `Orphan`. The same may be given to the verb as keywords.
+
+    >>> params = DeleteParams(propagation_policy="Foreground")
+    >>> _ = Api.namespaced(client, Deployment, "default").delete("web", params)
+    """
 
     dry_run: bool = False
     grace_period_seconds: int | None = None
@@ -167,8 +238,8 @@ class DeleteParams(msgspec.Struct, frozen=True, kw_only=True):
     preconditions: Preconditions | None = None
 
     def __post_init__(self) -> None:
-        _check_choice("propagation_policy", self.propagation_policy, ("Background", "Foreground", "Orphan"))
-        _check_flag("dry_run", self.dry_run)
+        check_choice("propagation_policy", self.propagation_policy, ("Background", "Foreground", "Orphan"))
+        check_flag("dry_run", self.dry_run)
         grace: Any = self.grace_period_seconds
         if grace is not None and (type(grace) is not int or grace < 0):
             raise RequestError(f"grace_period_seconds={grace!r}: whole seconds are expected, 0 or more")
@@ -204,73 +275,3 @@ class DeleteParams(msgspec.Struct, frozen=True, kw_only=True):
             wanted = {"uid": self.preconditions.uid, "resourceVersion": self.preconditions.resource_version}
             options["preconditions"] = {key: value for key, value in wanted.items() if value is not None}
         return options
-
-
-class _Selecting(Protocol):
-    @property
-    def label_selector(self) -> LabelSelection | None: ...
-    @property
-    def field_selector(self) -> FieldSelection | None: ...
-
-
-def keep_selections(params: _Selecting) -> None:
-    """For `__post_init__` of a frozen Struct or dataclass: its selectors in forms that are immutable, hashable and
-    compare by what they say, whatever was given. Raises RequestError for what is no selector."""
-    keep: Any = force_setattr if isinstance(params, msgspec.Struct) else object.__setattr__
-    keep(params, "label_selector", label_selection(params.label_selector))
-    keep(params, "field_selector", field_selection(params.field_selector))
-
-
-def _selection(params: ListParams | WatchParams) -> Query:
-    if text := str(params.label_selector or ""):
-        yield "labelSelector", text
-    if text := str(params.field_selector or ""):
-        yield "fieldSelector", text
-
-
-def _timeout(timeout: Duration | None) -> Query:
-    if timeout is not None:
-        yield "timeoutSeconds", str(max(1, round(seconds(timeout))))
-
-
-def _writing(dry_run: bool, field_manager: str | None, field_validation: str | None) -> Query:
-    if dry_run:
-        yield "dryRun", "All"
-    if field_manager:
-        yield "fieldManager", field_manager
-    if field_validation:
-        yield "fieldValidation", field_validation
-
-
-def _check_timeout(timeout: Duration | None) -> None:
-    if timeout is not None and seconds(timeout) <= 0:
-        raise RequestError(f"timeout={timeout} must be positive; None leaves it to the server")
-
-
-def _check_version(version: str | None, match: str | None) -> None:
-    _check_choice("resource_version_match", match, ("NotOlderThan", "Exact"))
-    if match is not None and not version:
-        raise RequestError(f"resource_version_match={match!r} needs a resource_version")
-    if match == "Exact" and version == "0":
-        raise RequestError('resource_version "0" means any version, which cannot be matched exactly')
-
-
-def _check_manager(field_manager: str | None) -> None:
-    if field_manager is None:
-        return
-    if not isinstance(field_manager, str):
-        raise RequestError(f"field_manager={field_manager!r}: a name is expected, as text")
-    if len(field_manager) > 128:
-        raise RequestError(f"field_manager has {len(field_manager)} characters: at most 128 are allowed")
-    if not field_manager.isprintable():
-        raise RequestError("field_manager has characters that cannot be printed")
-
-
-def _check_flag(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise RequestError(f"{name}={value!r}: True or False is expected")
-
-
-def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
-    if value is not None and value not in choices:
-        raise RequestError(f"{name}={value!r}: choose one of {', '.join(choices)}")

@@ -15,7 +15,15 @@ STRATEGIC = "application/strategic-merge-patch+json"
 
 
 class Patch(msgspec.Struct, frozen=True):
-    """A patch and how the server is to read it. Made by the four class methods."""
+    """A patch and how the server is to read it: made by `Patch.apply`, `Patch.merge`, `Patch.json` and
+    `Patch.strategic`.
+
+    >>> maps = Api.namespaced(client, ConfigMap, "default")
+    >>> maps.patch("settings", Patch.merge({"data": {"color": "red"}})).data["color"]
+    'red'
+    >>> maps.patch("settings", Patch.json([{"op": "remove", "path": pointer("data", "color")}])).data
+    {}
+    """
 
     content_type: str
     body: Any
@@ -44,6 +52,7 @@ class Patch(msgspec.Struct, frozen=True):
 
     @property
     def is_apply(self) -> bool:
+        """Whether it is a server-side apply."""
         return self.content_type == APPLY
 
     def __repr__(self) -> str:
@@ -51,5 +60,9 @@ class Patch(msgspec.Struct, frozen=True):
 
 
 def pointer(*segments: str | int) -> str:
-    """A JSON pointer (RFC 6901), escaped: `pointer("metadata", "labels", "a/b")` is `/metadata/labels/a~1b`."""
+    """A JSON pointer (RFC 6901), escaped: `pointer("metadata", "labels", "a/b")` is `/metadata/labels/a~1b`.
+
+    >>> pointer("metadata", "labels", "a/b")
+    '/metadata/labels/a~1b'
+    """
     return "".join("/" + str(segment).replace("~", "~0").replace("/", "~1") for segment in segments)

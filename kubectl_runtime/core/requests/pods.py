@@ -24,11 +24,16 @@ Query = Iterator[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogParams:
-    """Which part of a container's log. The defaults: the whole log of the Pod's only (or default) container.
+    r"""Which part of a container's log. The defaults: the whole log of the Pod's only (or default) container.
 
     `tail_lines`: the last so many lines. `since`: what was written in the last seconds, or since a moment (aware;
     servers look at whole seconds). `previous`: of the container's last instance. `timestamps`: each line begins with
     its time. `limit_bytes`: no more than that, even within a line. Raises RequestError for what makes no sense.
+
+    >>> server.kubelet.logs("web-0", "one\ntwo\nthree\n")
+    <...>
+    >>> print(Api.namespaced(client, Pod, "default").logs("web-0", LogParams(tail_lines=1)).decode(), end="")
+    three
     """
 
     container: str | None = None
@@ -50,6 +55,7 @@ class LogParams:
             raise RequestError("since_time= has no time zone: an aware datetime is expected")
 
     def query(self) -> Query:
+        """The parameters of the request, as the API server names them."""
         if self.container is not None:
             yield "container", self.container
         if self.tail_lines is not None:
@@ -72,6 +78,9 @@ class AttachParams:
 
     `stderr` None: yes, unless there is a terminal. Raises RequestError for no stream at all, and for a terminal with
     stderr.
+
+    >>> AttachParams(stdin=True, tty=True).stderr
+    False
     """
 
     container: str | None = None
@@ -88,6 +97,7 @@ class AttachParams:
             raise RequestError("neither stdin, stdout nor stderr is asked for: nothing would be held")
 
     def query(self) -> Query:
+        """The parameters of the request, as the API server names them."""
         if self.container is not None:
             yield "container", self.container
         for name in ("stdin", "stdout", "stderr", "tty"):

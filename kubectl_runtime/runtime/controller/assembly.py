@@ -14,11 +14,11 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.controller.ending import what_is_waited_for
 from kubectl_runtime.runtime.controller.gone import with_gone
 from kubectl_runtime.runtime.controller.plan import MainStream, Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.controller.planned import Place, Planned, fullest, places_of
 from kubectl_runtime.runtime.controller.resync import Resync
+from kubectl_runtime.runtime.controller.stopping.ending import what_is_waited_for
 from kubectl_runtime.runtime.controller.sync_gate import SyncGate
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.events.texts import qualified_name

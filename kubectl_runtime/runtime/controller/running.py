@@ -33,13 +33,13 @@ from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.assembly import Assembly
-from kubectl_runtime.runtime.controller.ending import Ending
-from kubectl_runtime.runtime.controller.last_words import LastWords
 from kubectl_runtime.runtime.controller.names import RUNNING
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
-from kubectl_runtime.runtime.controller.signals import ShutdownSignals
+from kubectl_runtime.runtime.controller.stopping.ending import Ending
+from kubectl_runtime.runtime.controller.stopping.last_words import LastWords
+from kubectl_runtime.runtime.controller.stopping.signals import ShutdownSignals
+from kubectl_runtime.runtime.controller.stopping.threads import Threads
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
-from kubectl_runtime.runtime.controller.threads import Threads
 from kubectl_runtime.runtime.controller.well_being import WellBeing
 from kubectl_runtime.runtime.reconcile.executor import executor_for
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
@@ -53,11 +53,29 @@ K = TypeVar("K")
 
 
 class ControllerError(KubeError):
-    """A controller ended by itself: stores that did not fill, a closed client, a given stream that ended, a defect."""
+    """A controller ended by itself: stores that did not fill, a closed client, a given stream that ended, a defect.
+
+    >>> raise ControllerError("the client was closed")
+    Traceback (most recent call last):
+        ...
+    ControllerError: the client was closed
+    """
 
 
 class Running(WellBeing, Generic[K]):
-    """Made by `Controller.start`. Safe to use from any thread. As a context manager it stops at its end."""
+    """A controller that runs, made by `Controller.start`: its store, its state, and its end.
+
+    As a context manager it stops at its end. `wait_until_ready` blocks until all stores are complete; `trigger(obj)`
+    and `trigger_all()` ask for runs; `stop(timeout)` ends it gracefully and returns the objects whose runs did not end.
+    Safe to use from any thread.
+
+    >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
+    ...     return Action.await_change()
+    >>> with Controller(Api.all(client, ConfigMap)).start(reconcile) as running:
+    ...     running.wait_until_ready(10)
+    ...     running.store.get("settings", "default").data["color"]
+    'blue'
+    """
 
     def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
                  data: Any, *, rng: random.Random | None = None) -> None:

@@ -20,7 +20,11 @@ WARN_EVERY = 30.0
 
 
 class SyncTimeoutError(KubeError, TimeoutError):
-    """A controller's stores were not complete within its `sync_timeout`."""
+    """A controller's stores were not complete within its `sync_timeout`.
+
+    >>> issubclass(SyncTimeoutError, KubeError)
+    True
+    """
 
 
 class SyncGate:

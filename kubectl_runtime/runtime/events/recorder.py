@@ -59,7 +59,18 @@ class _Life:
 
 
 class Recorder:
-    """See the module. Safe to use from any thread."""
+    """Publishes Events of the kind that `kubectl describe` shows: `publish` never blocks and never raises.
+
+    Events go through a queue and one thread; the same event again becomes a series, and an object that talks too much
+    is held back (`burst`, then one more every `refill` seconds). In a reconciler `ctx.record(reason, note)` does it.
+    Safe to use from any thread. A context manager: at its end what is queued is sent, for some seconds.
+
+    >>> pod = Api.namespaced(client, Pod, "default").get("web-0")
+    >>> with Recorder(client, "my-operator") as recorder:
+    ...     recorder.publish(pod, "Started", "the first request was answered")
+    ...     recorder.flush(10)
+    True
+    """
 
     def __init__(self, client: Client, controller: str, *, instance: str | None = None, queue: int = 1000,
                  burst: int = 25, refill: Duration = 300, rng: random.Random | None = None) -> None:

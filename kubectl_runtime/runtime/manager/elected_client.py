@@ -26,7 +26,11 @@ READS = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
 class NotLeaderError(KubeError):
-    """A write was not begun, or a wait ended, because this process does not lead, or not any more."""
+    """A write was not begun, or a wait ended, because this process does not lead, or not any more.
+
+    >>> issubclass(NotLeaderError, KubeError)
+    True
+    """
 
 
 def only_while_leading(deadline: Callable[[], float | None], describe: Callable[[], str], clock: Clock) -> Layer:

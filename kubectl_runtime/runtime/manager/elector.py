@@ -48,6 +48,10 @@ def elect(client: Client, election: LeaderElection) -> LeaderLock:
 
     Leaving the block says that the work has ended; then the Lease is released, if it is still this process's own. Needs
     the verbs get, create and update on leases. `client` is only used, not closed.
+
+    >>> with elect(client, LeaderElection("my-program", "default")) as lock:
+    ...     lock.wait(timeout=10), lock.is_leader
+    (True, True)
     """
     return LeaderLock(client, election)
 

@@ -47,6 +47,11 @@ class LeaderElection:
     metrics: work that needs the Lease belongs behind `lock.wait()`, or into a `Manager`.
 
     Raises RequestError for names that no Lease can have and for times that do not fit together.
+
+    >>> election = LeaderElection("my-operator", "default", lease=15, renew_deadline=10, retry=2)
+    >>> with elect(client, election) as lock:
+    ...     lock.wait(timeout=10)
+    True
     """
 
     name: str

@@ -20,8 +20,8 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.controller.arguments import check_functions, functions_of
 from kubectl_runtime.runtime.controller.controller import BoundController, Controller
-from kubectl_runtime.runtime.controller.foreground import serve as wait_in_foreground
 from kubectl_runtime.runtime.controller.plan import Plan
+from kubectl_runtime.runtime.controller.stopping.foreground import serve as wait_in_foreground
 from kubectl_runtime.runtime.manager.elector import LeaderLock, elect
 from kubectl_runtime.runtime.manager.given_checks import Checks
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
@@ -41,10 +41,20 @@ D = TypeVar("D")
 
 
 class Manager:
-    """Runs what is added to it: once, by `run`, which blocks, or `start`, which does not.
+    """Several controllers and other work in one process, with one client: one start, one end, health, metrics and
+    election.
 
-    Safe to use from any thread. What is added later starts at once. Where `leader` or `serve` is not given, a command
-    line may give it (`manager_defaults`).
+    `add` takes a controller and its reconciler, `add_runnable` a function that gets a StopToken. `run` blocks until a
+    signal or the first fatal error, which it raises; `start` does not block. With `leader` controllers run only while
+    this process leads; `serve` is where `/healthz`, `/readyz` and `/metrics` are (None: nowhere); `grace` seconds are
+    left for the end. It runs once. Safe to use from any thread; what is added later starts at once.
+
+    >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
+    ...     return Action.await_change()
+    >>> manager = Manager(client, serve=None)
+    >>> _ = manager.add(Controller(Api.all(client, ConfigMap)), reconcile)
+    >>> with manager.start() as running:
+    ...     pass
     """
 
     def __init__(self, client: Client, *, leader: LeaderElection | None = None,

@@ -30,7 +30,7 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.controller.signals import ShutdownSignals
+from kubectl_runtime.runtime.controller.stopping.signals import ShutdownSignals
 from kubectl_runtime.runtime.manager.candidacy import Candidacy
 from kubectl_runtime.runtime.manager.elector import LeaderLock
 from kubectl_runtime.runtime.manager.given_checks import Checks

@@ -40,7 +40,7 @@ def apply_manifests(client: Client, source: Manifests, *, field_manager: str, na
                     wait: Duration | None = None, ready: Mapping[str, Condition] | None = None, force: bool = False,
                     dry_run: bool = False, recursive: bool = False, progress: TextIO | bool = True,
                     stop: StopToken | None = None) -> ManifestReport:
-    """Apply every object of `source` by server-side apply as `field_manager`; what became of each.
+    r"""Apply every object of `source` by server-side apply as `field_manager`; what became of each.
 
         apply_manifests(client, "deploy/", field_manager="release", wait=300)
 
@@ -63,6 +63,11 @@ def apply_manifests(client: Client, source: Manifests, *, field_manager: str, na
     all failures come together at the end as ManifestsFailed, with the report and where each stands. Calls are retried
     as always and end within the client's deadline, even past `wait`. Needs the verbs get, create and patch; to wait,
     list and watch. For one thread; different calls may run at once.
+
+    >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}"
+    >>> report = apply_manifests(client, text, field_manager="release", namespace="default", progress=False)
+    >>> [(outcome.ref.name, outcome.action) for outcome in report]
+    [('a', 'created')]
     """
     manager = PatchParams.apply(field_manager).field_manager or ""
     if ready and wait is None:

@@ -25,7 +25,7 @@ from kubectl_runtime.runtime.wait import delete_for_uid
 def delete_manifests(client: Client, source: Manifests, *, namespace: str | None = None,
                      wait: Duration | None = 120, params: DeleteParams | None = None, recursive: bool = False,
                      progress: TextIO | bool = True, stop: StopToken | None = None) -> ManifestReport:
-    """Delete every object of `source` and block until all are gone; what became of each: deleted, or absent.
+    r"""Delete every object of `source` and block until all are gone; what became of each: deleted, or absent.
 
         delete_manifests(client, "deploy/")
 
@@ -35,6 +35,11 @@ def delete_manifests(client: Client, source: Manifests, *, namespace: str | None
     `recursive`, `progress` and `stop` are those of `apply_manifests`, and so is what is raised: ManifestsFailed at the
     end names what was refused or did not go, and the finalizers that hold it. Needs the verb delete; to wait, list and
     watch.
+
+    >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}"
+    >>> report = delete_manifests(client, text, namespace="default", progress=False)
+    >>> [outcome.action for outcome in report]
+    ['deleted']
     """
     if params is not None and params.dry_run:
         raise RequestError("delete_manifests: a dry run deletes nothing whose end could be awaited")

@@ -23,7 +23,7 @@ from kubectl_runtime.runtime.manifests.manifest_set import first_ones, other_one
 def diff_manifests(client: Client, source: Manifests, *, field_manager: str, namespace: str | None = None,
                    force: bool = False, recursive: bool = False, progress: TextIO | bool = False,
                    stop: StopToken | None = None) -> ManifestReport:
-    """What `apply_manifests` would do with the same arguments: created, updated or unchanged, and the difference.
+    r"""What `apply_manifests` would do with the same arguments: created, updated or unchanged, and the difference.
 
         report = diff_manifests(client, "deploy/", field_manager="release")
         print(report.difference, end="")                            # unified diffs of YAML; empty: nothing would change
@@ -32,6 +32,12 @@ def diff_manifests(client: Client, source: Manifests, *, field_manager: str, nam
     Left out is what the server alone writes (managedFields, uid, resourceVersion, generation, creationTimestamp,
     status); the values of Secrets are stars. Of a stop, errors and what is raised: as `apply_manifests`, conflicts
     between field managers included. Blocks for two calls an object. Needs the verbs get, create and patch.
+
+    >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {color: red}"
+    >>> print(diff_manifests(client, text, field_manager="me", namespace="default", force=True).difference)
+    ---...
+    +++...
+    ...
     """
     manager = PatchParams.apply(field_manager).field_manager or ""
     with ManifestRun(client, "diff", source, namespace=namespace, recursive=recursive, progress=progress, stop=stop,

@@ -24,7 +24,15 @@ def title(ref: ObjectRef) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ManifestOutcome:
-    """What became of one object, or, in a dry run, what would become of it."""
+    r"""What became of one object of a set of manifests; in a dry run, what would become of it.
+
+    `ref` is the object, `place` where it stands, `action` what was done, `difference` a unified diff, `error` why not.
+
+    >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}"
+    >>> report = apply_manifests(client, text, field_manager="me", progress=False)
+    >>> [outcome.action for outcome in report]
+    ['created']
+    """
 
     ref: ObjectRef
     place: str
@@ -48,7 +56,14 @@ class ManifestOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ManifestReport:
-    """The outcomes in the order of the source. Iterates over them; as text, a line for each."""
+    r"""What became of each object of a set of manifests, in the order of the source. Iterates over the outcomes; as
+    text, a line for each.
+
+    >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}"
+    >>> report = diff_manifests(client, text, field_manager="me")
+    >>> report.changed
+    True
+    """
 
     outcomes: tuple[ManifestOutcome, ...] = ()
 
@@ -78,9 +93,16 @@ class ManifestReport:
 
 
 class ManifestsFailed(KubeError):
-    """Some objects of a set failed; the others went on. The text has a line for each, with where it stands.
+    r"""Some objects of a set failed; the others went on. The text has a line for each, with where it stands.
 
     `report` is the whole of it, those that succeeded included.
+
+    >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NOT_A_NAME, namespace: default}"
+    >>> try:
+    ...     apply_manifests(client, text, field_manager="me", progress=False)
+    ... except ManifestsFailed as error:
+    ...     len(error.report.outcomes)
+    1
     """
 
     def __init__(self, verb: str, report: ManifestReport, why_not_all: str = "") -> None:

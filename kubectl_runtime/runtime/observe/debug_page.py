@@ -27,8 +27,12 @@ FORWARDED = ("HTTP_FORWARDED", "HTTP_VIA", "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWA
 
 @dataclass(frozen=True, slots=True)
 class DebugPage:
-    """`remote`: everybody who reaches the port may look, not only who is on this host. `details`: texts of errors are
+    """Who may look at the status page `/debug` of a Manager's server, and what it shows.
+
+    `remote`: everybody who reaches the port may look, not only who is on this host. `details`: texts of errors are
     shown, which may quote objects; else their class and code. Raises RequestError for what is neither True nor False.
+
+    >>> manager = Manager(client, serve="127.0.0.1:0", debug=DebugPage(details=True))
     """
 
     remote: bool = False

@@ -40,7 +40,17 @@ log = guarded_logger(__name__)
 
 
 class HealthServer:
-    """See the module. Safe to use from any thread. As a context manager it listens within the block."""
+    """A small HTTP server for probes and Prometheus: `/healthz`, `/readyz` and, given `metrics`, `/metrics`.
+
+    `address` is `:8080`, `127.0.0.1:0` or a pair. `checks` make `/readyz`, `live_checks` `/healthz`: functions that
+    raise, or return a text, when something is wrong; each has `limit` seconds. One thread, which ends with the `with`
+    block. Safe to use from any thread. A `Manager` brings its own.
+
+    >>> import urllib.request
+    >>> with HealthServer("127.0.0.1:0", checks={"cache": lambda: None}) as health:
+    ...     urllib.request.urlopen(f"http://127.0.0.1:{health.port}/readyz").status
+    200
+    """
 
     def __init__(self, address: str | tuple[str, int], *, metrics: Scraped | None = None,
                  checks: Mapping[str, Check] | None = None, live_checks: Mapping[str, Check] | None = None,

@@ -50,8 +50,19 @@ FAMILIES = (*controller_series.FAMILIES, *watch_series.FAMILIES, *client_series.
 
 
 class Metrics(Observer):
-    """See the module. Safe to use from any thread; one object serves any number of clients and controllers, told apart
-    by their names."""
+    """Metrics of clients and controllers for Prometheus, under controller-runtime's names: an Observer.
+
+    Give it to a client as `observer=`; one object serves any number of clients and controllers, told apart by their
+    names. It needs prometheus-client, into whose `registry` it goes. Safe to use from any thread. A `Manager` that
+    serves metrics has one of its own.
+
+    >>> from prometheus_client import CollectorRegistry, generate_latest
+    >>> metrics = Metrics(CollectorRegistry())
+    >>> with Client(Config(cluster_url=server.url), observer=metrics) as own:
+    ...     _ = Api.all(own, ConfigMap).list()
+    >>> b"rest_client_requests_total" in generate_latest(metrics.registry)
+    True
+    """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY, *, clock: Clock = SYSTEM_CLOCK) -> None:
         """Registers with `registry`. The default is prometheus-client's own, which also has the process's memory, CPU

@@ -54,7 +54,15 @@ class _Runs(threading.local):
 
 
 class Tracing(Observer):
-    """See the module. Safe to use from any thread; one serves any number of clients and controllers."""
+    """OpenTelemetry spans for runs and for the requests in them: an Observer, given to a client as `observer=`.
+
+    `provider`: where spans go; by default the program's global one. `details`: queries and texts of errors, too. It
+    needs opentelemetry-api (the extra `tracing`), which nothing else imports. Safe to use from any thread; one serves
+    any number of clients and controllers.
+
+    >>> with Client(Config(cluster_url=server.url), observer=Tracing()) as traced:
+    ...     _ = Api.all(traced, ConfigMap).list()
+    """
 
     __slots__ = ("_details", "_runs", "_tracer")
 

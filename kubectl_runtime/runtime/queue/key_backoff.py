@@ -38,6 +38,9 @@ class KeyBackoff:
 
     Each delay is drawn from ((1 - jitter) d, d], so that keys which failed together do not come back together.
     Durations are seconds or `timedelta`. Raises RequestError when a number makes no sense.
+
+    >>> backoff = KeyBackoff(initial=1, maximum=timedelta(minutes=5))
+    >>> controller = Controller(Api.all(client, ConfigMap), backoff=backoff)
     """
 
     initial: Duration = 0.005

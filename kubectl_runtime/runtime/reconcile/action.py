@@ -10,9 +10,17 @@ from kubectl_runtime.core.base.errors import KubeError
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """The answer of a reconciler or an error policy: make one with `Action.requeue` or `Action.await_change`.
+    """What a reconciler, or an error policy, answers: run again after a time, or wait for a change.
 
-    An Action that exists is one that can be carried out: raises as `requeue` does.
+    Make one with `Action.requeue` or `Action.await_change`. Immutable. Raises as `requeue` does, so that an Action that
+    exists is one that can be carried out.
+
+    >>> Action.requeue(300)
+    Action(requeue_after=300.0)
+    >>> Action.requeue(timedelta(minutes=5)) == Action.requeue(300)
+    True
+    >>> Action.await_change()
+    Action(requeue_after=None)
     """
 
     requeue_after: float | None = None
@@ -55,4 +63,9 @@ class TerminalError(KubeError):
     The run counts as failed, once; the error policy is not asked, and the object is left alone until it has another
     version than the one that was seen and those that this run wrote itself. It works as the cause of another
     exception as well (`raise Mine(...) from TerminalError(...)`).
+
+    >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
+    ...     if "color" not in obj.data:
+    ...         raise TerminalError("there is no color: retrying will not bring one")
+    ...     return Action.await_change()
     """

@@ -52,7 +52,17 @@ class Environment(Generic[T]):
 
 
 class Context(Generic[T_co]):
-    """The second argument of a reconciler. Use it in the thread that it was given to, during the run."""
+    """The second argument of a reconciler: the client, the stores, the user's own data, and what is known of this run.
+
+    `client`, `data` (what was given as `context=`), `store(Kind)`, `record(reason, note)` for an Event, `logger`,
+    `attempt` (1 is the first), `backoff_delay`, `stop`, `deadline`, `reconcile_id`. Use it in the thread that it was
+    given to, during the run.
+
+    >>> def reconcile(obj: ConfigMap, ctx: Context[str]) -> Action:
+    ...     ctx.logger.info("run %s for %s", ctx.attempt, ctx.data)
+    ...     Api.namespaced(ctx.client, Secret, obj.namespace).get_opt(obj.name)
+    ...     return Action.await_change()
+    """
 
     __slots__ = ("_backoff_delay", "_environment", "_logger", "_reconcile_id", "_run", "_uid", "ref")
 

@@ -25,7 +25,14 @@ ErrorPolicy: TypeAlias = Callable[[K, BaseException, Context[Any]], Action]
 
 
 class SupportsReconcile(Protocol[K_contra, D_contra]):
-    """What has the method of a reconciler of these objects, for a context with this data."""
+    """What a controller takes as its reconciler: any object with a method `reconcile(obj, ctx) -> Action`.
+
+    >>> class Quiet:
+    ...     def reconcile(self, obj: ConfigMap, ctx: Context[None]) -> Action:
+    ...         return Action.await_change()
+    >>> with Controller(Api.all(client, ConfigMap)).start(Quiet()) as running:
+    ...     running.wait_until_ready(10)
+    """
 
     def reconcile(self, obj: K_contra, ctx: Context[D_contra], /) -> Action: ...
 
@@ -38,6 +45,13 @@ class Reconciler(ABC, Generic[K]):
     """Brings the world to what an object asks for. One instance serves all workers at once.
 
     State that belongs to one object belongs into the cluster; state of the instance must be safe for several threads.
+
+    >>> class Greet(Reconciler[Namespace]):
+    ...     def reconcile(self, obj: Namespace, ctx: Context[None]) -> Action:
+    ...         greeting = ConfigMap(name="greeting", namespace=obj.name, data={"text": f"Welcome to {obj.name}!"})
+    ...         greeting.set_owner(obj)
+    ...         Api.namespaced(ctx.client, ConfigMap, obj.name).apply(greeting, field_manager="greeter")
+    ...         return Action.await_change()
     """
 
     @abstractmethod
@@ -63,7 +77,13 @@ class Reconciler(ABC, Generic[K]):
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """How one run ended, for `Controller.on_result`."""
+    """How one run ended: what `Controller.on_result` is told. `duration` and `requeue_after` are seconds.
+
+    >>> def slow(report: RunReport) -> None:
+    ...     if report.duration > 10:
+    ...         print(report.ref, report.result)
+    >>> controller = Controller(Api.all(client, ConfigMap)).on_result(slow)
+    """
 
     ref: ObjectRef
     result: RunResult

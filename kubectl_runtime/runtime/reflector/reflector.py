@@ -221,6 +221,14 @@ def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,
 
     `events` carry readers, as those of `watcher` do; a `Failed` among them is passed on, and told to who waits for the
     store in vain. Closes `events` when it is closed; whoever waits for the store then is told that nothing will come.
+
+    >>> stop = StopToken()
+    >>> reader, writer = store(ConfigMap)
+    >>> for event in reflector(writer, watcher(Api.namespaced(client, ConfigMap, "default"), stop=stop)):
+    ...     if isinstance(event, InitDone):
+    ...         stop.set()
+    >>> [obj.name for obj in reader]
+    ['settings']
     """
     inner = Reflector(writer, relist_triggers=relist_triggers)
     writer.begin(lambda: str(getattr(events, "trouble", "")))

@@ -36,11 +36,27 @@ Records: TypeAlias = list[Record]
 
 
 class StoreNotReady(KubeError, TimeoutError):
-    """A store was not complete within the time given, or its watch ended before it ever was."""
+    """A store was not complete within the time given, or its watch ended before it ever was.
+
+    >>> issubclass(StoreNotReady, TimeoutError)
+    True
+    """
 
 
 class Store(Generic[K]):
-    """The reading side. Made by `store()`, `watch_store`, `Watch` or a controller."""
+    """The objects of a watch, kept in memory: read by key, by index, by label, or all of them; complete lists only.
+
+    Made by `store()`, `watch_store` or a controller (`running.store`, `ctx.store(Kind)`). Safe to use from any thread,
+    no call blocks but `wait_until_ready`. Each object that comes out is the reader's own, and decoded as far as it is
+    read.
+
+    >>> with watch_store(Api.all(client, ConfigMap)) as maps:
+    ...     maps.wait_until_ready(10)
+    ...     maps.get("settings", "default").data, "absent" in maps
+    ...     [each.name for each in maps.filter("app=web")]
+    ({'color': 'blue'}, False)
+    ['settings']
+    """
 
     def __init__(self, resource: ApiResource, read: Callable[[Record], K], *states: StoreState,
                  own_writes: bool = True) -> None:

@@ -230,6 +230,11 @@ class StoreWriter(Generic[K]):
 
 
 def store(kind: type[K], *, clock: Clock = SYSTEM_CLOCK) -> tuple[Store[K], StoreWriter[K]]:
-    """A store for objects of a resource class: the side that reads and the side that a `reflector` writes to."""
+    """A store for objects of a resource class: the side that reads and the side that a `reflector` writes to.
+
+    >>> reader, writer = store(ConfigMap)
+    >>> reader.is_ready
+    False
+    """
     writer = StoreWriter(api_resource_of(cast(HasApiResource, kind)), reader_of(kind), clock=clock)
     return writer.store, writer

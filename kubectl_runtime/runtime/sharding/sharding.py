@@ -37,6 +37,8 @@ class Sharding:
 
     Needs the verbs get, list, create, update and delete on leases. Raises RequestError for a name that is no label
     value, a number of shards outside of 1 to 256, and times that do not fit together.
+
+    >>> manager = Manager(client, sharding=Sharding("my-operator", "default", shards=16), serve=None)
     """
 
     name: str

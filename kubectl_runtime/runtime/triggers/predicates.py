@@ -33,7 +33,12 @@ K = TypeVar("K")
 @dataclass(frozen=True, slots=True)
 class ObjectEvent(Generic[K]):
     """What became of an object: `obj` as it is now, or as it was last when it is `deleted`; `old`, what was known of it
-    before, None where that is nothing."""
+    before, None where that is nothing.
+
+    >>> event = ObjectEvent(ConfigMap(name="a", data={"k": "2"}), ConfigMap(name="a", data={"k": "1"}))
+    >>> event.obj.data != event.old.data, event.deleted
+    (True, False)
+    """
 
     obj: K
     old: K | None = None
@@ -46,7 +51,12 @@ Verdict = Callable[[ObjectEvent[Any]], bool | None]
 
 @dataclass(frozen=True, slots=True)
 class Predicate(Generic[K]):
-    """Made by the functions of this module. Immutable; what it calls must depend on nothing but the event."""
+    """Which changes of an object are worth a run: made by the functions of `predicates`, combined by `&`, `combine` and
+    `fallback`. Immutable; what it calls must depend on nothing but the event.
+
+    >>> changed = predicates.generation.combine(predicates.labels)
+    >>> controller = Controller(Api.all(client, Deployment), predicate=changed & predicates.selector("app=web"))
+    """
 
     verdict: Callable[[ObjectEvent[K]], bool | None]
     name: str

@@ -31,12 +31,21 @@ T = TypeVar("T")
 
 
 def applied_objects(events: Iterable[Event[K]]) -> Generator[K]:
-    """The objects that exist or changed, without those that were deleted."""
+    """The objects that exist or changed, without those that were deleted.
+
+    >>> events = [Init(), InitApply(ConfigMap(name="a")), InitDone(), Delete(ConfigMap(name="b"))]
+    >>> [obj.name for obj in applied_objects(events)]
+    ['a']
+    """
     return _objects(events, (InitApply, Apply))
 
 
 def touched_objects(events: Iterable[Event[K]]) -> Generator[K]:
-    """The objects that exist, changed or were deleted."""
+    """The objects that exist, changed or were deleted.
+
+    >>> [obj.name for obj in touched_objects([Apply(ConfigMap(name="a")), Delete(ConfigMap(name="b"))])]
+    ['a', 'b']
+    """
     return _objects(events, (InitApply, Apply, Delete))
 
 
@@ -54,6 +63,10 @@ def predicate_filter(stream: Iterable[T], predicate: Predicate[Any], *, ttl: Dur
     `PredicateCache` says; in a controller `predicate=` keeps nothing.
 
     Deletions cannot be told from changes in a stream of objects: filter the events if they matter.
+
+    >>> changes = [ConfigMap(name="a", labels={"v": "1"}), ConfigMap(name="a", labels={"v": "1"})]
+    >>> [obj.name for obj in predicate_filter(changes, predicates.labels)]
+    ['a']
     """
     cache = PredicateCache(predicate, ttl=ttl, clock=clock)
     with closing_source(stream):

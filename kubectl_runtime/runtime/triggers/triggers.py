@@ -49,6 +49,10 @@ class ReconcileRequest(msgspec.Struct, frozen=True):
     """Reconcile `ref`, because of `reason`. `cause`: uid and resourceVersion of the changed object that led to it.
 
     `bulk`: everything was asked for at once, so it may wait for what was asked for alone.
+
+    >>> ref = Api.namespaced(client, ConfigMap, "default").get("settings").ref
+    >>> ReconcileRequest(ref, "a schedule").reason
+    'a schedule'
     """
 
     ref: ObjectRef
@@ -77,7 +81,13 @@ Sink: TypeAlias = Callable[[list[ReconcileRequest]], None]
 """Takes the requests of one batch of events, in order; never called with an empty list. Must not block or raise."""
 
 class Everything(Enum):
-    """The type of EVERYTHING."""
+    """What a mapper returns, as `EVERYTHING`, to have every object of its controller reconciled.
+
+    >>> def mapper(settings: ConfigMap):
+    ...     return EVERYTHING if settings.name == "settings" else []
+    >>> mapper(ConfigMap(name="settings")) is EVERYTHING
+    True
+    """
 
     EVERYTHING = "everything"
 

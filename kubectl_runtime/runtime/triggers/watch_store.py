@@ -49,7 +49,16 @@ class Size(NamedTuple):
 
 
 class WatchedStore(Store[K]):
-    """A `Store` and the watch behind it. Made by `watch_store`. Safe to use from any thread."""
+    """A `Store` with the watch behind it: made by `watch_store`.
+
+    `watch_state` says what the watch does, `is_stale(seconds)` whether it is too old to be trusted,
+    `subscribe(function)` has events delivered, deletions included. A context manager; safe to use from any thread.
+
+    >>> with watch_store(Api.all(client, ConfigMap)) as maps:
+    ...     maps.wait_until_ready(10)
+    ...     maps.is_stale(60), maps.size.objects == len(maps)
+    (False, True)
+    """
 
     def __init__(self, share: Share, kind: type[K], client: Any, clock: Clock, *, own_writes: bool) -> None:
         """`client`: of the Api, if it has one."""
@@ -127,6 +136,12 @@ def watch_store(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *,
     `indexes`: functions as `Store.add_index` takes them, by name; more can be added later. `modify` prunes each object
     before it is stored, such as `strip_managed_fields`. One watch serves all users of the client who want the same (see
     `WatcherConfig.shared`). What this client wrote is read as it was answered, unless its `own_writes` are off.
+
+    >>> by_app = {"app": lambda pod: pod.labels.get("app")}
+    >>> with watch_store(Api.all(client, Pod), indexes=by_app) as pods:
+    ...     pods.wait_until_ready(10)
+    ...     [pod.name for pod in pods.by_index("app", "web")]
+    ['web-0']
     """
     client = getattr(api, "client", None)
     clock = getattr(client, "clock", SYSTEM_CLOCK)

@@ -26,31 +26,52 @@ T = TypeVar("T")
 
 class Init(msgspec.Struct, frozen=True, gc=False):
     """A new list begins. `suspect`: versions that are the same as before prove nothing, so contents are compared, and
-    everything counts as changed."""
+    everything counts as changed.
+
+    >>> Init().suspect
+    False
+    """
 
     suspect: bool = False
 
 
 class InitApply(msgspec.Struct, Generic[T], frozen=True):
-    """An object of the list that is being received."""
+    """An object of the list that is being received.
+
+    >>> InitApply(ConfigMap(name="a")).obj.name
+    'a'
+    """
 
     obj: T
 
 
 class InitDone(msgspec.Struct, frozen=True, gc=False):
-    """The list is complete."""
+    """The list is complete: what was not in it does not exist.
+
+    >>> InitDone() == InitDone()
+    True
+    """
 
 
 class Apply(msgspec.Struct, Generic[T], frozen=True):
     """An object was created or changed. `previous` is what was known of it before, if a reflector knew it: what an
-    object no longer refers to has to hear of the change as well."""
+    object no longer refers to has to hear of the change as well.
+
+    >>> event = Apply(ConfigMap(name="a"))
+    >>> event.obj.name, event.previous
+    ('a', None)
+    """
 
     obj: T
     previous: T | None = None
 
 
 class Delete(msgspec.Struct, Generic[T], frozen=True):
-    """An object is gone."""
+    """An object is gone; `obj` is how it was last seen.
+
+    >>> Delete(ConfigMap(name="a")).obj.name
+    'a'
+    """
 
     obj: T
 
@@ -63,6 +84,9 @@ class Failed(msgspec.Struct, frozen=True):
 
     `away`: nobody answers at all, and the watcher itself waits until somebody does: no backoff is needed.
     `outage_over`: the first failure after such a time; what was before it does not count.
+
+    >>> Failed(TransportError("connection refused"), "list").verb
+    'list'
     """
 
     error: Exception

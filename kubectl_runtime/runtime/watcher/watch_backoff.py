@@ -41,10 +41,17 @@ GENTLE_MAXIMUM = 2.0
 
 @dataclass(frozen=True, slots=True)
 class WatchBackoff:
-    """The rule. Durations are seconds or `timedelta`; `jitter=False` waits exactly d (for tests).
+    """How long a watch waits after failures: `initial` seconds, times `factor` up to `maximum`, each drawn from [d,
+    2d).
 
-    `maximum` bounds d, as in client-go, so with jitter up to twice as much is waited. Raises RequestError when a number
-    makes no sense.
+    `reset_after` seconds without a failure begin anew. The numbers are client-go's; `maximum` bounds d, so with jitter
+    up to twice as much is waited. Durations are seconds or `timedelta`; `jitter=False` waits exactly d (for tests).
+    Raises RequestError when a number makes no sense.
+
+    >>> stop, api = StopToken(), Api.namespaced(client, ConfigMap, "default")
+    >>> events = watcher(api, WatcherConfig(), stop, backoff=WatchBackoff(maximum=timedelta(minutes=1)))
+    >>> type(next(events)).__name__
+    'Init'
     """
 
     initial: Duration = 0.8

@@ -14,7 +14,13 @@ import msgspec
 
 
 class Phase(StrEnum):
-    """What a watch is doing."""
+    """What a watch is doing: listing, watching, waiting after a failure, or ended.
+
+    >>> with watch_store(Api.all(client, ConfigMap)) as maps:
+    ...     maps.wait_until_ready(10)
+    ...     maps.watch_state.phase in (Phase.LISTING, Phase.WATCHING)
+    True
+    """
 
     LISTING = "listing"
     WATCHING = "watching"
@@ -23,7 +29,15 @@ class Phase(StrEnum):
 
 
 class WatchState(msgspec.Struct, frozen=True):
-    """A moment of a watch; times are of its monotonic clock."""
+    """What a watch does at this moment: its phase and since when, its last error, how often it failed and listed again.
+
+    Times are of the client's monotonic clock.
+
+    >>> with watch_store(Api.all(client, ConfigMap)) as maps:
+    ...     maps.wait_until_ready(10)
+    ...     maps.watch_state.consecutive_failures, maps.watch_state.last_error
+    (0, '')
+    """
 
     phase: Phase = Phase.LISTING
     since: float = 0.0

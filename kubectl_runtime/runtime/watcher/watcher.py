@@ -87,6 +87,15 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
     (While nobody answers at all, the watcher itself waits, with the other watches of its client.) `rng` draws the
     jitter. Each event has a reader of its own, which the consumer may change; with `config.fields` it has the view.
     Raises RequestError for fields that cannot be kept and for `config.verify`: there is no store to verify.
+
+    >>> stop = StopToken()
+    >>> for event in watcher(Api.namespaced(client, ConfigMap, "default"), stop=stop):
+    ...     type(event).__name__
+    ...     if isinstance(event, InitDone):
+    ...         stop.set()
+    'Init'
+    'InitApply'
+    'InitDone'
     """
     if config.verify is not None:
         raise RequestError(f"verify={config.verify} compares a store with the server, and a stream has none: it is for "
@@ -109,7 +118,14 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
 def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
                      backoff: WatchBackoff = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
                      rng: random.Random | None = None) -> Generator[Event[K]]:
-    """As `watcher`, but only metadata is requested, sent and kept."""
+    """As `watcher`, but only metadata is requested, sent and kept.
+
+    >>> stop = StopToken()
+    >>> for obj in applied_objects(metadata_watcher(Api.namespaced(client, ConfigMap, "default"), stop=stop)):
+    ...     obj.labels["app"]
+    ...     stop.set()
+    'web'
+    """
     return watcher(api.with_metadata_only(), config, stop, backoff=backoff, clock=clock, rng=rng)
 
 
@@ -121,6 +137,12 @@ def watch_object(api: WatchApi[K], name: str, config: WatcherConfig = DEFAULT_CO
     Nothing is yielded twice, also after breaks; when the object was deleted and made anew in the meantime, None comes
     between the two. The field selector of `config` is replaced. Raises RequestError for a namespaced kind in all
     namespaces, where several objects may have the name, and as `watcher`.
+
+    >>> stop = StopToken()
+    >>> for obj in watch_object(Api.namespaced(client, ConfigMap, "default"), "settings", stop=stop):
+    ...     obj.data
+    ...     stop.set()
+    {'color': 'blue'}
     """
     if api.resource.namespaced and api.namespace is None:
         raise RequestError(f"watch {api.resource.full_name} {name}: in all namespaces several objects may have this "

@@ -10,11 +10,14 @@ from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
 from kubectl_runtime.core.objects.partial import PartialView
-from kubectl_runtime.core.requests.params import keep_selections
+from kubectl_runtime.core.requests.param_rules import keep_selections
 
 
 class ListSemantic(Enum):
-    """How recent the first list has to be."""
+    """How recent the first list of a watch has to be: the most recent version, or any that the server's cache has.
+
+    >>> config = WatcherConfig(list_semantic=ListSemantic.ANY)
+    """
 
     MOST_RECENT = "most recent"
     """As of now, by a quorum read; paged."""
@@ -25,7 +28,11 @@ class ListSemantic(Enum):
 
 
 class InitialListStrategy(Enum):
-    """How a list is asked for."""
+    """How a list is asked for.
+
+    >>> WatcherConfig(initial_list_strategy=InitialListStrategy.LIST_WATCH).initial_list_strategy.name
+    'LIST_WATCH'
+    """
 
     LIST_WATCH = "list, then watch"
     """In pages, then a watch."""
@@ -36,7 +43,18 @@ class InitialListStrategy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WatcherConfig:
-    """Frozen. Raises RequestError when a number makes no sense or a selector is none (see `core.selectors`)."""
+    """How one kind is listed and watched: selectors, page size, freshness, which fields are kept, how failures are
+    waited for.
+
+    Immutable. Durations are seconds or `timedelta`. Raises RequestError when a number makes no sense or a selector is
+    none.
+
+    >>> web = WatcherConfig(label_selector="app=web", page_size=100)
+    >>> with watch_store(Api.all(client, Pod), web) as pods:
+    ...     pods.wait_until_ready(10)
+    ...     [pod.name for pod in pods]
+    ['web-0']
+    """
 
     label_selector: LabelSelection | None = None
     field_selector: FieldSelection | None = None
@@ -71,10 +89,12 @@ class WatcherConfig:
 
     @property
     def label_text(self) -> str | None:
+        """The label selector as requests carry it; None for none."""
         return str(self.label_selector or "") or None
 
     @property
     def field_text(self) -> str | None:
+        """The field selector as requests carry it; None for none."""
         return str(self.field_selector or "") or None
 
     def draw_timeout(self, rng: random.Random) -> int:

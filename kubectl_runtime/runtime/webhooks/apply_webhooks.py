@@ -5,7 +5,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from kubectl_runtime.certificates.bundles import certificates_in, merged
+from kubectl_runtime.certificates.bundles import certificates_in, joined
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import RequestError
@@ -15,7 +15,6 @@ from kubectl_runtime.resources import (
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
 )
-from kubectl_runtime.runtime.webhooks.serving_certificates import AUTHORITY_NAME
 from kubectl_runtime.webhooks.answering import Converts
 from kubectl_runtime.webhooks.application import Application
 from kubectl_runtime.webhooks.configurations import Target, configurations
@@ -38,6 +37,14 @@ def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any
 
     Blocks for the calls. Raises RequestError for what makes no sense, ApiError when the server refuses. Needs get,
     create and patch on the three resources, where they are used.
+
+    >>> from kubectl_runtime import webhooks
+    >>> class Quota(Admission[Pod]):
+    ...     def validate(self, request): ...
+    >>> app = webhooks.application({"/quota": Quota()})
+    >>> [made] = apply_webhooks(client, app, "quota.example.com", service="default/quota")
+    >>> made.api_resource.kind
+    'ValidatingWebhookConfiguration'
     """
     if (service is None) == (url is None):
         raise RequestError("apply_webhooks takes service='NAMESPACE/NAME' or url='https://HOST:PORT', one of them")
@@ -52,7 +59,7 @@ def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any
         else:
             there = api.get_opt(manifest["metadata"]["name"])
         if ca_bundle and there is not None:
-            _keep_bundles(manifest, there.to_dict(), ca_bundle, client)
+            _keep_bundles(manifest, there.to_dict(), ca_bundle)
         applied.append(api.apply(manifest, field_manager=field_manager, force=taking))
     return applied
 
@@ -63,14 +70,13 @@ def _does_not_convert(definition: dict[str, Any]) -> bool:
     return bool(conversion.get("strategy", "None") == "None")
 
 
-def _keep_bundles(manifest: dict[str, Any], there: dict[str, Any], ca_bundle: bytes, client: Client) -> None:
+def _keep_bundles(manifest: dict[str, Any], there: dict[str, Any], ca_bundle: bytes) -> None:
     """Put into `manifest` the bundles that the object has, with ours: who applies owns the field, and would otherwise
     take the authorities of other replicas out of it."""
     held = {name: config.get("caBundle") for name, config in _client_configs(there)}
     for name, config in _client_configs(manifest):
         if bundle := held.get(name):
-            whole = merged(base64.b64decode(bundle), certificates_in(ca_bundle), (), name=AUTHORITY_NAME,
-                           now=client.clock.now())
+            whole = joined(base64.b64decode(bundle), certificates_in(ca_bundle))
             config["caBundle"] = base64.b64encode(whole).decode()
 
 

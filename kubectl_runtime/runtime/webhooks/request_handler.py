@@ -15,6 +15,7 @@ import re
 import socket
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, BinaryIO, Protocol, cast
 from wsgiref.simple_server import ServerHandler, WSGIRequestHandler
 
@@ -28,6 +29,17 @@ LONGEST_LINE = 65536
 _LENGTH = re.compile(r"[0-9]{1,18}")
 LINGER = 1.0
 """Seconds in which a client that still sends may read why nobody listens any more."""
+
+
+def linger(connection: socket.socket, read: Callable[[int], bytes]) -> None:
+    """Send no more, and listen for a moment to a client that may still be sending: otherwise what it was told would be
+    lost with a connection that is reset. Blocks for at most `LINGER` seconds; raises OSError when that is over."""
+    until = time.monotonic() + LINGER
+    socket.socket.shutdown(connection, socket.SHUT_WR)
+    while (left := until - time.monotonic()) > 0:
+        connection.settimeout(left)
+        if not read(1 << 16):
+            return
 
 
 class Listener(Protocol):
@@ -163,16 +175,9 @@ class RequestHandler(WSGIRequestHandler):
         return found
 
     def _end(self) -> bool:
-        """The client may still be sending: it is listened to for a moment, so that what it was told is not lost with a
-        reset connection."""
-        until = time.monotonic() + LINGER
         with contextlib.suppress(OSError):
             self.wfile.flush()
-            socket.socket.shutdown(self.connection, socket.SHUT_WR)
-            while (left := until - time.monotonic()) > 0:
-                self.connection.settimeout(left)
-                if not self.rfile.read1(1 << 16):
-                    break
+            linger(self.connection, cast("io.BufferedReader", self.rfile).read1)
         return False
 
     def log_message(self, format: str, *args: Any) -> None:

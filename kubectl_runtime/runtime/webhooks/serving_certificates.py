@@ -97,6 +97,9 @@ class SelfSigned:
     (without either: those of this host's loopback). Where the server has a client, the authority is written into the
     configurations and CRDs that name the service or one of the hosts. The key never leaves the process, so each replica
     has an authority of its own, beside the others in the bundle. Raises RequestError for what makes no sense.
+
+    >>> SelfSigned(service="default/quota").service
+    'default/quota'
     """
 
     service: str | None = None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.runtime.observe.wsgi_listener import WsgiListener
 from kubectl_runtime.runtime.usercode import guarded_logger
-from kubectl_runtime.runtime.webhooks.request_handler import IDLE, RequestHandler
+from kubectl_runtime.runtime.webhooks.request_handler import IDLE, RequestHandler, linger
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
@@ -128,6 +128,7 @@ class WebhookListener(WsgiListener):
         first = raw.recv(1, socket.MSG_PEEK)
         if first and first[0] != _HANDSHAKE_RECORD:
             raw.sendall(_PLAIN)
+            linger(raw, raw.recv)
             return None
         connection = self._context().wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
         with self._change:  # the socket lives on in the new one

@@ -25,14 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
-from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.base.scope import CallScope
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.rights import Right
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.usercode import described, guarded_logger
-from kubectl_runtime.runtime.webhooks.apply_webhooks import apply_webhooks
 from kubectl_runtime.runtime.webhooks.ca_bundles import KINDS, CaBundles
 from kubectl_runtime.runtime.webhooks.serving_certificates import (
     CertificateFolder,
@@ -41,6 +39,7 @@ from kubectl_runtime.runtime.webhooks.serving_certificates import (
     ServingCertificates,
 )
 from kubectl_runtime.runtime.webhooks.webhook_listener import WebhookListener
+from kubectl_runtime.runtime.webhooks.webhook_setup import WebhookSetup
 from kubectl_runtime.webhooks.application import Application
 
 if TYPE_CHECKING:
@@ -48,8 +47,6 @@ if TYPE_CHECKING:
 
 log = guarded_logger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
-"""Seconds between two attempts to apply the configurations, doubling."""
 LONGEST_LOOK = 60.0
 """Seconds between two looks whether the certificate is to be renewed: a machine that was suspended wakes late."""
 
@@ -58,7 +55,21 @@ _DEFINITIONS = CustomResourceDefinition.api_resource.plural
 
 
 class WebhookServer:
-    """See the module. Safe to use from any thread. As a context manager it listens within the block."""
+    """An HTTPS server for a webhook application, with certificates that renew themselves, or files that are followed.
+
+    `app` is what `webhooks.application` made, or any WSGI application. `certificates`: a folder with tls.crt and
+    tls.key, or `SelfSigned()`; with a `client` its authority is written into the webhook configurations and CRDs that
+    name it. `start` does not block; as a context manager it listens within the block; `Manager.add_webhooks` runs it in
+    a manager. Bodies, times and connections are bounded. Safe to use from any thread.
+
+    >>> from kubectl_runtime import webhooks
+    >>> class Quota(Admission[Pod]):
+    ...     def validate(self, request): ...
+    >>> app = webhooks.application({"/quota": Quota()})
+    >>> with WebhookServer(app, certificates=SelfSigned(), host="127.0.0.1", port=0) as server_of_mine:
+    ...     server_of_mine.port > 0
+    True
+    """
 
     def __init__(self, app: WSGIApplication, *, certificates: str | os.PathLike[str] | SelfSigned,
                  client: Client | None = None, host: str = "", port: int = 9443, configuration: str | None = None,
@@ -67,7 +78,8 @@ class WebhookServer:
         `SelfSigned`. `client`: writes the authority of a SelfSigned where this server is named; it is not closed.
 
         `configuration`: the name under which the configurations of the application's classes are applied at the start,
-        with the Service of the SelfSigned, or `url`, as the place to call; None: somebody else does that. `host` is
+        with the Service of the SelfSigned, or `url`, as the place to call; None: somebody else does that. From a folder
+        `ca.crt` is added to what the API server trusts, again when it changes. `host` is
         empty for all addresses, `port` 0 a free one. `limit`: seconds for a request to come, and as many for its
         answer; 30 is the longest that an API server waits.
 
@@ -102,7 +114,7 @@ class WebhookServer:
         self._bundles: CaBundles | None = None
         self._listener: WebhookListener | None = None
         self._threads: list[threading.Thread] = []
-        self._not_applied = "" if configuration is None else "the configurations are not applied yet"
+        self._setup: WebhookSetup | None = None
         self._process = 0
 
     @property
@@ -129,7 +141,8 @@ class WebhookServer:
             return f"{self.name} is stopping"
         if self._listener is None:
             return f"{self.name} does not listen"
-        return self._not_applied or ("" if self._bundles is None else self._bundles.why_not_ready())
+        not_applied = "" if self._setup is None else self._setup.why_not_ready
+        return not_applied or ("" if self._bundles is None else self._bundles.why_not_ready())
 
     def rights(self) -> list[Right]:
         """What its client has to be allowed: to keep the authority where it belongs, to apply the configurations."""
@@ -172,8 +185,12 @@ class WebhookServer:
                 self._bundles = CaBundles(self._client, self._wanted, own)
                 self._bundles.start(_callers_of(self._app), listener.server_port)
             self._add_thread(f"{self.name} renewal", lambda: self._renew_in_time(own))
-        if self._configuration is not None:
-            self._add_thread(f"{self.name} setup", self._apply)
+        if self._configuration is not None and self._client is not None and isinstance(self._app, Application):
+            service = self._wanted.service if isinstance(self._wanted, SelfSigned) and self._url is None else None
+            self._setup = setup = WebhookSetup(
+                self._client, self._app, self._configuration, service=service, url=self._url,
+                ca_bundle=lambda: self.ca_bundle, follows=own is None)
+            self._add_thread(f"{self.name} setup", lambda: setup.run(self._end))
 
     def stop(self, timeout: Duration = 5) -> None:
         """Accept nobody any more, let the answers under way finish, and end; at most `timeout` seconds, then they are
@@ -243,26 +260,6 @@ class WebhookServer:
         while not self._end.wait(min(max(0.0, own.time_left()), LONGEST_LOOK)):
             if own.time_left() <= 0:  # somebody may have done it meanwhile
                 self.renew()
-
-    def _apply(self) -> None:
-        pause = FIRST_PAUSE
-        service = self._wanted.service if isinstance(self._wanted, SelfSigned) and self._url is None else None
-        assert self._client is not None
-        assert isinstance(self._app, Application)
-        CallScope(self._end, self._end).enter()  # a call under way ends with this server
-        while not self._end.is_set():
-            try:
-                apply_webhooks(self._client, self._app, self._configuration or "", service=service, url=self._url,
-                               ca_bundle=self._serving().ca_bundle, field_manager=self._configuration or "", force=True)
-            except KubeError as error:
-                self._not_applied = f"the configurations of {self.name} are not applied: {error}"
-                log.warning("%s", self._not_applied)
-            else:
-                self._not_applied = ""
-                log.info("%s: the configurations called %s are applied", self.name, self._configuration)
-                return
-            self._end.wait(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def _callers_of(app: Any) -> list[Any]:

@@ -216,3 +216,14 @@ def test_both_forms_are_sent_and_items_win() -> None:
 
 def test_true_and_one_are_different_changes() -> None:
     assert merge({"a": 1}, {"a": 1}, {"a": True})["a"] is True
+
+
+@pytest.mark.parametrize(("before", "after", "sent"), [
+    ({"a": [{"b": 1}]}, {"a": [{"b": True}]}, True), ({"a": [0]}, {"a": [False]}, True), ({"a": 1}, {"a": 1.0}, True),
+    ({"a": 1, "b": {}}, {"b": {}, "a": 1}, False), ({"a": [None]}, {"a": [None]}, False), ({}, [], True)])
+def test_what_is_equal_for_python_alone_was_changed_at_any_depth(before: Any, after: Any, sent: bool) -> None:
+    """The API server tells true from 1. The order of keys is no change."""
+    received = {"field": before, "hidden": 1}
+    result = merge(received, {"field": before}, {"field": after})
+    assert (result is not received) == sent
+    assert repr(result["field"]) == repr(after if sent else before)

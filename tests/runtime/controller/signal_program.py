@@ -17,7 +17,7 @@ from typing import Any
 
 from kubectl_runtime import Action, Api, Client, Config, Context, Controller, ControllerError, Running
 from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.runtime.controller import signals
+from kubectl_runtime.runtime.controller.stopping import signals
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
 forever = threading.Event()

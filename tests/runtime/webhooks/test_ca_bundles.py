@@ -5,6 +5,7 @@ import base64
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,13 +13,14 @@ import pytest
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
 
 from kubectl_runtime import Api, ApiError, Client, Conversion, CustomResource, Patch, RequestError
+from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.certificates.bundles import certificates_in
 from kubectl_runtime.resources import (
     CustomResourceDefinition,
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
 )
-from kubectl_runtime.runtime.webhooks import ca_bundles, webhook_server
+from kubectl_runtime.runtime.webhooks import ca_bundles, webhook_setup
 from kubectl_runtime.runtime.webhooks.apply_webhooks import apply_webhooks
 from kubectl_runtime.runtime.webhooks.serving_certificates import SelfSigned
 from kubectl_runtime.runtime.webhooks.webhook_server import WebhookServer
@@ -194,7 +196,7 @@ def test_what_is_applied_again_keeps_the_authorities_of_others(client: Client) -
 
 
 def test_a_configuration_that_cannot_be_applied_is_tried_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhook_server, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(webhook_setup, "FIRST_PAUSE", 0.05)
     definitions = Api.all(client, CustomResourceDefinition)
     definitions.delete("widgets.example.com")
     with serving(client, configuration="shop") as server:
@@ -202,6 +204,21 @@ def test_a_configuration_that_cannot_be_applied_is_tried_again(client: Client, m
         assert "are not applied" in server.why_not_ready
         definitions.create(crd())
         until(lambda: not server.why_not_ready)
+
+
+def test_an_authority_in_a_file_is_applied_and_followed(client: Client, tmp_path: Path,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook_setup, "LOOK", 0.05)
+    first, second = Authority("a"), Authority("b")
+    certificate = first.server(["hooks.shop.svc"])
+    for name, content in (("tls.crt", certificate.certificate), ("tls.key", certificate.key), ("ca.crt", first.pem)):
+        (tmp_path / name).write_bytes(content)
+    with WebhookServer(APP, certificates=tmp_path, client=client, host="127.0.0.1", port=0, configuration="shop",
+                       url="https://hooks.shop.svc:9443") as server:
+        until(lambda: not server.why_not_ready)
+        assert bundles(client, "shop") == [[first.pem]]
+        (tmp_path / "ca.crt").write_bytes(second.pem)
+        until(lambda: bundles(client, "shop") == [[first.pem, second.pem]])
 
 
 def test_without_an_api_server_it_serves_and_is_not_ready(api_server: ApiServer) -> None:

@@ -20,7 +20,7 @@ from datetime import timedelta
 
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Clock
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.runtime.controller.last_words import LastWords
+from kubectl_runtime.runtime.controller.stopping.last_words import LastWords
 from kubectl_runtime.runtime.queue.runs import Run
 from kubectl_runtime.runtime.reconcile.runner import Runner
 from kubectl_runtime.runtime.shutdown import Shutdown, stack_of

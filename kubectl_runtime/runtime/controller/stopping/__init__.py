@@ -1,0 +1,1 @@
+"""What ends a controller: signals, the wait for its runs, the end of its threads, its last words."""

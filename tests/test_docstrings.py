@@ -1,0 +1,97 @@
+"""What `help()` shows of the facade stands alone: each name says what it is for, and shows it by an example that runs.
+
+The examples share a world: `client` is that of an embedded server, in whose namespace `default` there are a ConfigMap
+`settings`, a Deployment `web` and its Pod `web-0`. All names of the facade are there, and some kinds.
+"""
+from __future__ import annotations
+
+import doctest
+import enum
+import inspect
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+import pytest
+
+import kubectl_runtime
+from kubectl_runtime import resources
+from kubectl_runtime.testing import ApiServer
+
+NAMES = sorted(name for name in kubectl_runtime.__all__
+               if inspect.isclass(getattr(kubectl_runtime, name)) or inspect.isfunction(getattr(kubectl_runtime, name)))
+EMPTY = ("see the module", "of ", "the rule.", "frozen.", "the same", "the reading side", "the envelope", "the type of",
+         "any kind.", "immutable", "whether ", "does nothing")
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+KINDS = ("ConfigMap", "CustomResourceDefinition", "Deployment", "Job", "Namespace", "Node", "Pod", "Secret", "Service")
+
+
+def world(server: ApiServer | None) -> dict[str, Any]:
+    """What the examples may use."""
+    found: dict[str, Any] = {name: getattr(kubectl_runtime, name) for name in kubectl_runtime.__all__}
+    found |= {kind: getattr(resources, kind) for kind in KINDS}
+    found |= {"Annotated": Annotated, "Struct": msgspec.Struct, "UTC": UTC, "datetime": datetime,
+              "timedelta": timedelta, "__name__": __name__}
+    if server is not None:
+        found |= {"server": server, "client": server.client()}
+        labels, container = {"app": "web"}, {"name": "web", "image": "nginx"}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+        server.load([
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default",
+                                                                   "labels": labels}, "data": {"color": "blue"}},
+            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+             "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}},
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "default", "labels": labels},
+             "spec": {"containers": [container]}}])
+    return found
+
+
+def examples_of(name: str) -> doctest.DocTest:
+    text = inspect.getdoc(getattr(kubectl_runtime, name)) or ""
+    return doctest.DocTestParser().get_doctest(text, {}, name, name, 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_says_what_it_is_for(name: str) -> None:
+    found = getattr(kubectl_runtime, name)
+    text = (found.__dict__.get("__doc__") if inspect.isclass(found) else found.__doc__) or ""
+    first = inspect.cleandoc(text).partition("\n")[0]
+    assert len(first.split()) >= 4, first
+    assert not first.lower().startswith(EMPTY), first
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_shows_an_example_that_runs(name: str) -> None:
+    found = examples_of(name)
+    assert found.examples
+    needs_server = any("client" in each.source or "server" in each.source for each in found.examples)
+    with ExitStack() as stack:
+        server = stack.enter_context(ApiServer()) if needs_server else None
+        found.globs = world(server)
+        failures: list[str] = []
+        runner = doctest.DocTestRunner(optionflags=FLAGS)
+        runner.run(found, out=failures.append, clear_globs=False)
+        if client := found.globs.get("client"):
+            client.close()
+    assert not runner.failures, "".join(failures)
+
+
+def is_protocol(cls: Any) -> bool:
+    return bool(getattr(cls, "_is_protocol", False))
+
+
+def members() -> Iterator[tuple[str, str]]:
+    for name in NAMES:
+        cls = getattr(kubectl_runtime, name)
+        if inspect.isclass(cls) and not issubclass(cls, BaseException | enum.Enum) and not is_protocol(cls):
+            for member, value in vars(cls).items():
+                if not member.startswith("_") and (callable(value) or isinstance(value, property | classmethod)):
+                    yield name, member
+
+
+def test_every_member_says_what_it_does() -> None:
+    silent = [f"{name}.{member}" for name, member in members()
+              if not inspect.getdoc(getattr(getattr(kubectl_runtime, name), member, None))]
+    assert silent == []
