@@ -14,7 +14,6 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.core.meta.refs import ObjectRef
-from kubectl_runtime.core.requests.request import list_
 from kubectl_runtime.runtime.controller.gone import with_gone
 from kubectl_runtime.runtime.controller.plan import MainStream, Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.controller.planned import Place, Planned, fullest, places_of
@@ -23,10 +22,9 @@ from kubectl_runtime.runtime.controller.stopping.ending import what_is_waited_fo
 from kubectl_runtime.runtime.controller.sync_gate import SyncGate
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.events.texts import qualified_name
-from kubectl_runtime.runtime.flight.flight_lines import WatchPlace
 from kubectl_runtime.runtime.flight.flight_recorder import FlightRecorder
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
-from kubectl_runtime.runtime.queue.runs import Outcome, Run, begin_write, record_write
+from kubectl_runtime.runtime.queue.runs import begin_write, record_write
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.reconcile.catch_up import CatchUp
@@ -99,11 +97,9 @@ class Assembly(Generic[K]):
         self.flight = None if plan.record is None else FlightRecorder(plan.record, plan.name, plan.clock)
         self.execute = self._execute(reconcile, error_policy, environment)
         """Runs one key; for who decides himself which is run."""
-        self.runner = Runner(queue, self.execute, executor,
-                             concurrency=plan.concurrency, clock=plan.clock, name=plan.name, observer=plan.observer,
-                             on_bug=partial(on_bug, "the executor"))
-        self.inbox = Inbox(plan.resource, self.store, self._schedule(),
-                           logger=self.logger, on_bug=on_bug)
+        self.runner = Runner(queue, self.execute, executor, concurrency=plan.concurrency, clock=plan.clock,
+                             name=plan.name, observer=plan.observer, on_bug=partial(on_bug, "the executor"))
+        self.inbox = Inbox(plan.resource, self.store, self._schedule(), logger=self.logger, on_bug=on_bug)
         names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, MainStream) else [])]
         begin = partial(plan.hold, self.runner.open) if plan.hold is not None else self.runner.open
         self.gate = SyncGate(names, on_open=begin, trouble_of=self._trouble_of, clock=plan.clock,
@@ -130,7 +126,7 @@ class Assembly(Generic[K]):
                                                self.logger)
         if self.flight is not None:
             execute = self.flight.around(execute)
-        return self._ended_by_shutdown(execute)
+        return self._timeouts.around(execute)
 
     def _schedule(self) -> Sink:
         """What takes all requests for runs."""
@@ -222,18 +218,10 @@ class Assembly(Generic[K]):
     def _connect(self, planned: Planned, sink: Sink, arrived: Callable[[], None]) -> None:
         place = planned.place
         if self.flight is not None and planned.is_first:  # before all others, so that a run comes after what led to it
-            self._record(self.flight, planned)
+            planned.record(self.flight)
         planned.share.subscribe(place.plan.subscription, sink, arrived, read=place.reader())
         if self._catch_up is not None and planned.is_first:
             planned.share.when_caught_up(self._catch_up.caught_up)
-
-    def _record(self, flight: FlightRecorder, planned: Planned) -> None:
-        api, config = planned.chosen.api, planned.chosen.plan.config
-        place = getattr(api, "place", None)
-        asked = WatchPlace("" if place is None else list_(place).path, config.label_text or "",
-                           config.field_text or "", bool(place is not None and place.metadata_only))
-        planned.share.subscribe(flight.watching(planned.name, asked), lambda _: None,
-                                partial(flight.ready, planned.name))
 
     def _plan_watch(self, plan: WatchPlan, places: Sequence[Place]) -> None:
         """`places` are all that are known, those of this plan included."""
@@ -293,21 +281,6 @@ class Assembly(Generic[K]):
         if plan.stop is not None:
             draining.on_set(partial(plan.stop.set, "the controller stops"))
         self.pulls[name] = partial(pull_stream, plan.stream, plan.subscription, self.inbox.sink, draining, store)
-
-    def _ended_by_shutdown(self, execute: Execute) -> Execute:
-        """`execute`, in which the library's calls see when the run is to end."""
-        timeouts = self._timeouts
-
-        def ended(run: Run) -> Outcome:
-            calls = timeouts.begin(run)
-            entered = calls.enter()
-            try:
-                return execute(run)
-            finally:
-                calls.leave(entered)
-                timeouts.end(run)
-
-        return ended
 
     def _wake(self) -> None:
         self.runner.wake()

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from kubectl_runtime.client.api.writes import OwnWrites
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration
+from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
+from kubectl_runtime.core.base.observer import Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.runtime.controller.arguments import (
@@ -42,12 +42,13 @@ from kubectl_runtime.runtime.controller.arguments import (
     path_of,
     period_of,
 )
-from kubectl_runtime.runtime.controller.plan import GoneFunction, MainStream, Plan, WatchPlan
+from kubectl_runtime.runtime.controller.plan import GoneFunction, MainStream, Plan, WatchPlan, clock_of
 from kubectl_runtime.runtime.controller.running import Running
+from kubectl_runtime.runtime.controller.settings import own_writes_of, plan_of
 from kubectl_runtime.runtime.controller.stopping.foreground import serve
 from kubectl_runtime.runtime.controller.watched import Watched
 from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, KeyBackoff
-from kubectl_runtime.runtime.queue.retry_brake import RETRY_RATE, RetryBrake
+from kubectl_runtime.runtime.queue.retry_brake import RETRY_RATE
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles, ResultCallback
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.reflector.store_state import StoreState
@@ -122,12 +123,12 @@ class Controller(Watched[K]):
         if modify is not None:
             check_callback("modify", modify, "obj")
         reader = reader_of(as_configured(apis_of(api)[0], watch).kind)
-        reads = _own_writes_of(api.client, own_writes)
+        reads = own_writes_of(api.client, own_writes)
         # Nothing feeds it before the controller starts.
-        store = Store(api.resource, reader, StoreState(api.resource, _clock_of(api.client)),
+        store = Store(api.resource, reader, StoreState(api.resource, clock_of(api.client)),
                       own_writes=reads is OwnWrites.OVERLAY)
         subscription = trigger_self(api.resource, predicate=predicate, run_gone=on_gone is not None)
-        plan = _plan(WatchPlan(api, watch, subscription, store, modify), api.client, name, concurrency, debounce,
+        plan = plan_of(WatchPlan(api, watch, subscription, store, modify), api.client, name, concurrency, debounce,
                      max_wait, backoff, sync_timeout, observer, executor, retry_rate, run_timeout)
         self._set_up(replace(plan, watch_backoff=watch_backoff, on_gone=on_gone, own_writes=reads,
                              resync=None if resync is None else period_of("resync", resync),
@@ -150,7 +151,7 @@ class Controller(Watched[K]):
         """
         self: Controller[K] = cls.__new__(cls)
         main = MainStream(stream, trigger_self(store.resource), stop, store)
-        self._set_up(_plan(main, client, name, concurrency, debounce, max_wait, backoff, sync_timeout, observer,
+        self._set_up(plan_of(main, client, name, concurrency, debounce, max_wait, backoff, sync_timeout, observer,
                            executor, retry_rate, run_timeout))
         return self
 
@@ -286,36 +287,3 @@ class BoundController(Generic[K]):
     def start(self) -> Running[K]:
         """As `Controller.start`: returns at once."""
         return self.controller.start(self.reconciler, error_policy=self.error_policy, context=self.context)
-
-
-def _plan(main: WatchPlan | MainStream, client: Client, name: str | None, concurrency: int, debounce: Duration,
-          max_wait: Duration | None, backoff: KeyBackoff, sync_timeout: Duration | None, observer: Observer | None,
-          executor: Executor | None, retry_rate: float | None, run_timeout: Duration | None) -> Plan:
-    """What both kinds of controllers are told. Raises as `Controller`."""
-    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or concurrency < 1:
-        raise RequestError(f"concurrency must be a whole number of at least 1, not {concurrency}")
-    quiet, longest = duration_of("debounce", debounce), None if max_wait is None else duration_of("max_wait", max_wait)
-    if longest is not None and longest < quiet:
-        raise RequestError(f"debounce must be at most max_wait, not {debounce} and {max_wait}")
-    check_type("backoff", backoff, KeyBackoff, "KeyBackoff(maximum=60)")
-    if name is not None:
-        check_type("name", name, str, "'web'")
-    if retry_rate is not None:
-        RetryBrake(retry_rate)  # refuses a number that makes no sense
-    resource = main.api.resource if isinstance(main, WatchPlan) else main.store.resource
-    return Plan(
-        name=name or resource.kind.lower(), client=client, clock=_clock_of(client), resource=resource, main=main,
-        concurrency=concurrency, debounce=quiet, max_wait=longest, backoff=backoff, executor=executor,
-        sync_timeout=None if sync_timeout is None else duration_of("sync_timeout", sync_timeout),
-        run_timeout=None if run_timeout is None else period_of("run_timeout", run_timeout), retry_rate=retry_rate,
-        own_writes=_own_writes_of(client),
-        observer=together(getattr(client, "observer", NO_OBSERVER) if observer is None else observer))
-
-
-def _clock_of(client: Client) -> Clock:
-    clock: Clock = getattr(client, "clock", SYSTEM_CLOCK)
-    return clock
-
-
-def _own_writes_of(client: Client, wanted: OwnWrites | None = None) -> OwnWrites:
-    return OwnWrites.checked(getattr(client, "own_writes", OwnWrites.OVERLAY) if wanted is None else wanted)

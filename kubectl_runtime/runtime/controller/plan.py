@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.client.api.writes import OwnWrites
-from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
@@ -103,3 +103,9 @@ class Plan:
     own_writes: OwnWrites = OwnWrites.OVERLAY
     record: Path | None = None
     """Where a flight recorder writes; None: there is none."""
+
+
+def clock_of(client: Client) -> Clock:
+    """The clock of a client, or of what stands for one."""
+    clock: Clock = getattr(client, "clock", SYSTEM_CLOCK)
+    return clock

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.objects.partial import FieldsForm
+from kubectl_runtime.core.requests.request import list_
 from kubectl_runtime.runtime.controller.plan import WatchPlan
+from kubectl_runtime.runtime.flight.flight_lines import WatchPlace
+from kubectl_runtime.runtime.flight.flight_recorder import FlightRecorder
 from kubectl_runtime.runtime.triggers.shared_watches import Share, form_of, is_whole, selection_of
 from kubectl_runtime.runtime.watcher.readers import reader_of
 from kubectl_runtime.runtime.watcher.watch_api import WatchApi, apis_of, as_configured
@@ -50,6 +54,14 @@ class Planned:
     name: str
     is_first: bool
     """Whether no place before uses this watch."""
+
+    def record(self, flight: FlightRecorder) -> None:
+        """Have `flight` hear of what this watch sees."""
+        api, config = self.chosen.api, self.chosen.plan.config
+        place = getattr(api, "place", None)
+        asked = WatchPlace("" if place is None else list_(place).path, config.label_text or "",
+                           config.field_text or "", bool(place is not None and place.metadata_only))
+        self.share.subscribe(flight.watching(self.name, asked), lambda _: None, partial(flight.ready, self.name))
 
 
 def places_of(*plans: WatchPlan) -> list[Place]:

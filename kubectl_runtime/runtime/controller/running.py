@@ -94,9 +94,11 @@ class Running(WellBeing, Generic[K]):
         self._process = os.getpid()
         self._forget: list[Callable[[], None]] = []
         self._words = LastWords(self._assembly.logger, f"{plan.name} last words")
+        flight = self._assembly.flight
+        record = [] if flight is None else [lambda left: flight.close(self.reason or "stopped", left)]
         self._ending = Ending(plan.name, self._shutdown, self._assembly.runner, plan.clock, self._words,
                               threads=lambda: self.threads, sources=lambda: self._threads.sources,
-                              after_runs=self._close_recorders, release=self._release)
+                              after_runs=[self._assembly.recorder.close, *record], release=self._release)
 
     @property
     def store(self) -> Store[K]:
@@ -214,16 +216,13 @@ class Running(WellBeing, Generic[K]):
         plan, assembly = self._plan, self._assembly
         try:
             self._forget.append(RUNNING.take(plan.client, plan.name))
+            if assembly.flight is not None:
+                assembly.flight.start()
         except BaseException:
             assembly.release("it was not started")
+            for forget in self._forget:
+                forget()
             raise
-        if assembly.flight is not None:
-            try:
-                assembly.flight.start()
-            except BaseException:
-                assembly.release("it was not started")
-                self._forget.pop()()
-                raise
         plan.client.grow(plan.concurrency)
         if plan.signals:
             self._signals.install()
@@ -280,14 +279,6 @@ class Running(WellBeing, Generic[K]):
     def _say_what_is_waited_for(self) -> None:
         once_more = "; a second signal ends the process at once" if self._signals.installed else ""
         self._words.info("stopping: %s; %s%s", self._shutdown.draining.reason, self._assembly.drained, once_more)
-
-    def _close_recorders(self, timeout: float) -> None:
-        """No run goes on any more: what they had to tell is sent, and what they did is written."""
-        began = self._plan.clock.monotonic()
-        self._assembly.recorder.close(timeout)
-        if self._assembly.flight is not None:
-            left = timeout - (self._plan.clock.monotonic() - began)
-            self._assembly.flight.close(self._shutdown.draining.reason or "stopped", left)
 
     def _release(self, stuck: int) -> None:
         self._plan.observer.controller_stopped(self.name, stuck)

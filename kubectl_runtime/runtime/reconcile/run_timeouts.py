@@ -16,7 +16,7 @@ from collections.abc import Callable
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.scope import CallScope
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.queue.runs import Run
+from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.shutdown import Shutdown
 
 
@@ -110,3 +110,16 @@ class RunTimeouts:
         """Go on with `check` for the runs that a drain waits for, until each has had its time or is told to stop."""
         while (wait := self.check()) is not None and not self._shutdown.aborted.wait(wait):
             pass
+
+    def around(self, execute: Callable[[Run], Outcome]) -> Callable[[Run], Outcome]:
+        """`execute`, in which the library's calls see when the run is to end."""
+        def ended(run: Run) -> Outcome:
+            calls = self.begin(run)
+            entered = calls.enter()
+            try:
+                return execute(run)
+            finally:
+                calls.leave(entered)
+                self.end(run)
+
+        return ended

@@ -9,6 +9,7 @@ import pytest
 from tests.testing.plugin.test_pytest_plugin import _LOAD
 
 pytest_plugins = ("pytester",)
+pytestmark = pytest.mark.timeout(400)
 
 TEST = """
     import pytest

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Clock
@@ -45,8 +45,8 @@ class Ending:
 
     def __init__(self, name: str, shutdown: Shutdown, runner: Runner, clock: Clock, words: LastWords, *,
                  threads: Callable[[], Iterable[threading.Thread]], sources: Callable[[], Iterable[threading.Thread]],
-                 after_runs: Callable[[float], object], release: Callable[[int], None]) -> None:
-        """`threads` of the library and of user's `sources`. `after_runs` is called with the seconds that are left when
+                 after_runs: Sequence[Callable[[float], object]], release: Callable[[int], None]) -> None:
+        """`threads` of the library and of user's `sources`. `after_runs` are called with the seconds that are left when
         no run goes on any more, `release` with the number of stuck runs when everything has ended."""
         self._shutdown = shutdown
         self._runner = runner
@@ -105,7 +105,8 @@ class Ending:
         shutdown.abort("the controller has ended")  # for threads of users that look at `ctx.stop`
         stuck = {run.thread_id: run for run in runner.running()}
         # After the runs, which may still have something to tell, and before the program can close the client.
-        self._after_runs(max(0.0, (shutdown.give_up_at or 0.0) - self._clock.monotonic()))
+        for close in self._after_runs:
+            close(max(0.0, (shutdown.give_up_at or 0.0) - self._clock.monotonic()))
         self._join([thread for thread in self._threads() if thread.ident not in stuck], JOIN_SECONDS)
         self._join(self._sources(), SOURCE_SECONDS)
         self.stuck = [run.request.ref for run in stuck.values()]
