@@ -15,6 +15,7 @@ import kubectl_runtime
 from kubectl_runtime import ApiError, ApiResource, InvalidObject, KubeError, ObjectRef, PartialObjectMeta, PartialView
 from kubectl_runtime import Resource as BaseResource
 from kubectl_runtime.client.http.retry import Failure
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.status import Status, StatusCause, StatusDetails
 from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
@@ -56,7 +57,7 @@ def made(cls: type[KubeError]) -> KubeError:
         try:
             error = cls(*positional, **keywords)
             str(error)
-        except (TypeError, AttributeError):
+        except (TypeError, AttributeError, RequestError):  # arguments of another class
             continue
         return error
     raise AssertionError(f"no arguments are known for {cls.__name__}")
