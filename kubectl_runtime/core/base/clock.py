@@ -26,7 +26,10 @@ def seconds(duration: Duration) -> float:
     given: Any = duration  # callers may not check their types
     if isinstance(given, bool) or not isinstance(given, float | int | Real):  # the last for numpy's
         raise RequestError(f"a duration is seconds or a timedelta, not {duration!r}")
-    return float(given)
+    try:
+        return float(given)
+    except OverflowError:
+        raise RequestError("a duration is seconds or a timedelta, not an integer with hundreds of digits") from None
 
 
 _BOOTTIME: int | None = getattr(time, "CLOCK_MONOTONIC" if sys.platform == "darwin" else "CLOCK_BOOTTIME", None)
