@@ -116,7 +116,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.apply_crd import apply_crd as apply_crd
     from kubectl_runtime.runtime.controller.controller import BoundController as BoundController
     from kubectl_runtime.runtime.controller.controller import Controller as Controller
-    from kubectl_runtime.runtime.controller.running import ControllerError as ControllerError
+    from kubectl_runtime.runtime.controller.controller_error import ControllerError as ControllerError
     from kubectl_runtime.runtime.controller.running import Running as Running
     from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError as SyncTimeoutError
     from kubectl_runtime.runtime.create_or_update import create_or_update as create_or_update
@@ -218,7 +218,7 @@ _HOME = {
     "ConflictBackoff": "runtime.retry_on_conflict",
     "Context": "runtime.reconcile.context",
     "Controller": "runtime.controller.controller",
-    "ControllerError": "runtime.controller.running",
+    "ControllerError": "runtime.controller.controller_error",
     "Conversion": "crd.conversion",
     "ConversionError": "crd.conversion",
     "ConversionReview": "core.objects.conversion",

@@ -33,6 +33,7 @@ from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.assembly import Assembly
+from kubectl_runtime.runtime.controller.controller_error import ControllerError
 from kubectl_runtime.runtime.controller.names import RUNNING
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
 from kubectl_runtime.runtime.controller.stopping.ending import Ending
@@ -47,19 +48,8 @@ from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE
 from kubectl_runtime.runtime.triggers.sources import TriggerSource
 from kubectl_runtime.runtime.usercode import described
-from kubectl_runtime.runtime.watcher.watch_state import WatchState
 
 K = TypeVar("K")
-
-
-class ControllerError(KubeError):
-    """A controller ended by itself: stores that did not fill, a closed client, a given stream that ended, a defect.
-
-    >>> raise ControllerError("the client was closed")
-    Traceback (most recent call last):
-        ...
-    ControllerError: the client was closed
-    """
 
 
 class Running(WellBeing, Generic[K]):
@@ -104,17 +94,6 @@ class Running(WellBeing, Generic[K]):
     def store(self) -> Store[K]:
         """The objects the controller reconciles, as its watch knows them."""
         return self._assembly.store
-
-    @property
-    def watch_state(self) -> WatchState | None:
-        """What the watch of the main objects does, since when, and its error; None when they come from a given stream.
-        """
-        return self.store.watch_state
-
-    @property
-    def watch_states(self) -> dict[str, WatchState]:
-        """The same of each watch, by what it watches, in words."""
-        return {name: watch.state for name, watch in self._assembly.watches.items()}
 
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
         """Block until all stores are complete and reconciling has begun, at most `timeout` seconds.

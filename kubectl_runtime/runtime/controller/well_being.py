@@ -17,6 +17,7 @@ from typing import Any
 from kubectl_runtime.runtime.controller.assembly import Assembly
 from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.runtime.usercode import described
+from kubectl_runtime.runtime.watcher.watch_state import WatchState
 
 FAILURES = 3
 """So many in a row are more than a lost connection: with the default backoff, a watch that has not worked for some
@@ -45,6 +46,17 @@ class WellBeing:
     def assembly(self) -> Assembly[Any]:
         """Its parts, to look at; for the library."""
         return self._assembly
+
+    @property
+    def watch_state(self) -> WatchState | None:
+        """What the watch of the main objects does, since when, and its error; None when they come from a given stream.
+        """
+        return self._assembly.store.watch_state
+
+    @property
+    def watch_states(self) -> dict[str, WatchState]:
+        """The same of each watch, by what it watches, in words."""
+        return {name: watch.state for name, watch in self._assembly.watches.items()}
 
     @property
     def is_ready(self) -> bool:

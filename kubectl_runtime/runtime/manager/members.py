@@ -20,8 +20,9 @@ from typing import Any, Protocol
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.runtime.controller.controller_error import ControllerError
 from kubectl_runtime.runtime.controller.plan import Plan
-from kubectl_runtime.runtime.controller.running import ControllerError, Running
+from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
 from kubectl_runtime.runtime.manager.elector import LeaderLock
 from kubectl_runtime.runtime.manager.partaking import Partaking

@@ -32,7 +32,8 @@ from kubectl_runtime.resources import (
     ValidatingWebhookConfiguration,
 )
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.controller.running import ControllerError, Running
+from kubectl_runtime.runtime.controller.controller_error import ControllerError
+from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context

@@ -30,7 +30,8 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.resources import ConfigMap, Pod
 from kubectl_runtime.runtime.conditions import is_created
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.controller.running import ControllerError, Running
+from kubectl_runtime.runtime.controller.controller_error import ControllerError
+from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.controller.stopping.ending import what_is_waited_for
 from kubectl_runtime.runtime.controller.stopping.last_words import LastWords
 from kubectl_runtime.runtime.reconcile.action import Action

@@ -15,7 +15,8 @@ import pytest
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.controller.running import ControllerError, Running
+from kubectl_runtime.runtime.controller.controller_error import ControllerError
+from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
 from kubectl_runtime.runtime.reconcile.action import Action

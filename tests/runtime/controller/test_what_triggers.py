@@ -16,7 +16,7 @@ from kubectl_runtime.core.codec.prune import strip_managed_fields
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.resources import ConfigMap, Namespace, Secret
 from kubectl_runtime.runtime.controller.controller import Controller
-from kubectl_runtime.runtime.controller.running import ControllerError
+from kubectl_runtime.runtime.controller.controller_error import ControllerError
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.reflector.reflector import reflector
