@@ -23,7 +23,8 @@ The core, in the order in which a request meets it (``core``, `ApiCore.handle`, 
 ``discovery``, ``health``,  what the server tells of itself
 ``openapi``
 ``query``                   what the query says: options, selectors, continue tokens
-``encoding``                from the bytes of a body to JSON values: JSON and YAML as Go reads them, repeated fields
+``encoding``                from the bytes of a body to JSON values: JSON and YAML as Go reads them, repeated fields;
+                            and to an object of its kind
 ``patching``                the object after a JSON patch, merge patch or strategic merge patch
 ``handlers``                one module for each family of verbs and for special subresources
 ``writes``, ``admission``   what creates, updates and patches share, up to the stored version; what may forbid one

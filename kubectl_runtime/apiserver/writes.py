@@ -1,4 +1,5 @@
-"""Create and update, from a decoded body to the stored version: what POST, PUT, PATCH and subresources share.
+"""Create and update, from a decoded body (see encoding/typed_shape.py) to the stored version: what POST, PUT, PATCH and
+subresources share.
 
 The functions run under the cluster's lock, which is free while webhooks are asked; they raise Overtaken (attempts.py)
 if what they were given is old then. `ctx` collects warnings. See strategy.py for the order of the hooks.
@@ -12,7 +13,6 @@ from typing import Any
 from kubectl_runtime.apiserver import errors, managedfields
 from kubectl_runtime.apiserver.admission import admit_create, admit_write
 from kubectl_runtime.apiserver.context import RequestContext
-from kubectl_runtime.apiserver.encoding.field_validation import Keys, warning_texts
 from kubectl_runtime.apiserver.objectmeta import metadata
 from kubectl_runtime.apiserver.objectmeta.names import generated_name
 from kubectl_runtime.apiserver.objectmeta.preserved import restore, without_times
@@ -31,35 +31,6 @@ Object = dict[str, Any]
 
 MAX_CUSTOM = 3 << 19  # bytes that etcd takes; of built-in kinds, which do not lie there as JSON, it cannot be told
 _GENERATE_ATTEMPTS = 8
-
-
-def refusing(ctx: RequestContext, problems: list[str]) -> str:
-    """What refuses the write, if field validation is strict; else the problems become warnings, or nothing."""
-    validation = ctx.options.field_validation if ctx.options else "Warn"
-    if validation == "Strict" and problems:
-        return "strict decoding error: " + ", ".join(problems)
-    if validation != "Ignore":
-        ctx.warnings += warning_texts(problems)
-    return ""
-
-
-def refuse_fields(ctx: RequestContext, type_name: str, problems: list[str]) -> None:
-    """Raises the 400 of a body with fields that it should not have; `type_name` ends in version and kind."""
-    version, kind = type_name.split(".")[-2:]
-    if why := refusing(ctx, problems):
-        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
-
-
-def decode(ctx: RequestContext, obj: Object, keys: Keys) -> None:
-    """Give a received object its typed shape and defaults; 400 if it does not fit."""
-    kind, version = ctx.type.kind, ctx.type.version
-    try:
-        unknown = ctx.type.strategy.decode(obj)
-    except errors.BodyDecodeError as error:
-        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
-    refuse_fields(ctx, f"{version}.{kind}", keys.problems(unknown, mixed=not ctx.type.is_custom))
-    obj["metadata"] = obj.get("metadata") or {}
-    ctx.type.strategy.default(obj)
 
 
 def check_namespace(ctx: RequestContext, obj: Object) -> None:

@@ -6,6 +6,7 @@ from kubectl_runtime.apiserver import errors, writes
 from kubectl_runtime.apiserver.access.reviews import REVIEWS
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding.body import read_object
+from kubectl_runtime.apiserver.encoding.typed_shape import decode
 from kubectl_runtime.apiserver.handlers.answers import answer_object, answer_one
 from kubectl_runtime.apiserver.query.options import write_options
 from kubectl_runtime.apiserver.webhooks.attempts import attempt
@@ -20,7 +21,7 @@ def create(ctx: RequestContext) -> HttpResponse:
         raise errors.method_not_allowed()
     ctx.options = write_options(ctx.request, "CreateOptions")
     obj, keys = read_object(ctx.request, ctx.type)
-    writes.decode(ctx, obj, keys)
+    decode(ctx, obj, keys)
     review = REVIEWS.get((ctx.type.group, ctx.type.plural))
     if review is not None:
         writes.check_namespace(ctx, obj)

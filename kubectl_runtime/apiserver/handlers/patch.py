@@ -11,6 +11,7 @@ from kubectl_runtime.apiserver import errors, managedfields, patching, writes
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding.body import type_meta_problem
 from kubectl_runtime.apiserver.encoding.field_validation import Keys
+from kubectl_runtime.apiserver.encoding.typed_shape import refusing
 from kubectl_runtime.apiserver.handlers.answers import answer_one, stored
 from kubectl_runtime.apiserver.managedfields.validate import go_plain
 from kubectl_runtime.apiserver.patching import patch_documents
@@ -48,7 +49,7 @@ class Patched:
 
     def refuse_fields(self, ctx: RequestContext, unknown: list[str]) -> None:
         """Raises the 422 of a patch, or of a result, with fields that it should not have."""
-        if why := writes.refusing(ctx, self.keys.problems(unknown)):
+        if why := refusing(ctx, self.keys.problems(unknown)):
             raise self.invalid(why)
 
     def invalid(self, why: str) -> errors.StatusError:
@@ -166,7 +167,7 @@ def _apply(ctx: RequestContext, configuration: Object, keys: Keys) -> tuple[Vers
 
 def refuse_repeated(ctx: RequestContext, keys: Keys) -> None:
     """Raises the 400 of a configuration that has a key twice."""
-    if why := writes.refusing(ctx, keys.problems([])):
+    if why := refusing(ctx, keys.problems([])):
         why = why.removeprefix("strict decoding error: ")
         raise errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {why}")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_runtime.apiserver import errors, writes
+from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding import body
+from kubectl_runtime.apiserver.encoding.typed_shape import refuse_fields
 from kubectl_runtime.apiserver.handlers.answers import answer_success, stored
 from kubectl_runtime.apiserver.query import options
 from kubectl_runtime.apiserver.webhooks.chain import admit_unstored
@@ -21,7 +22,7 @@ def read_request(ctx: RequestContext, type_name: str) -> Object:
     """The body of a request for the Pod that the path names."""
     value, unknown, keys = body.read_shape(ctx.request, type_name)
     kind = type_name.rpartition(".")[2]
-    writes.refuse_fields(ctx, type_name, keys.problems(unknown, mixed=True))
+    refuse_fields(ctx, type_name, keys.problems(unknown, mixed=True))
     if value.get("kind") not in (None, "", kind):
         raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind})")
     if value["metadata"].get("name") not in (None, "", ctx.info.name):

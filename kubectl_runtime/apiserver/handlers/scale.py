@@ -7,6 +7,7 @@ from typing import Any
 from kubectl_runtime.apiserver import errors, managedfields, writes
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding import body
+from kubectl_runtime.apiserver.encoding.typed_shape import refuse_fields
 from kubectl_runtime.apiserver.handlers.answers import answer_object, stored
 from kubectl_runtime.apiserver.handlers.patch import patch_type, patched, refuse_repeated
 from kubectl_runtime.apiserver.handlers.update import check_uid
@@ -40,7 +41,7 @@ def update_scale(ctx: RequestContext) -> HttpResponse:
     ctx.options = write_options(ctx.request, "UpdateOptions")
     scale, unknown, keys = body.read_shape(ctx.request, _SCALE)
     _check_kind(scale)
-    writes.refuse_fields(ctx, _SCALE, keys.problems(unknown, mixed=True))
+    refuse_fields(ctx, _SCALE, keys.problems(unknown, mixed=True))
 
     def write() -> Version:
         current = _stored(ctx)

@@ -7,6 +7,7 @@ from typing import Any
 from kubectl_runtime.apiserver import errors, writes
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.encoding.body import read_object
+from kubectl_runtime.apiserver.encoding.typed_shape import decode
 from kubectl_runtime.apiserver.handlers.answers import answer_one, stored
 from kubectl_runtime.apiserver.query.options import write_options
 from kubectl_runtime.apiserver.storage.storage import Version
@@ -21,7 +22,7 @@ def update(ctx: RequestContext) -> HttpResponse:
     """Replace an object: 200; 201 where the kind allows a PUT to create."""
     ctx.options = write_options(ctx.request, "UpdateOptions")
     obj, keys = read_object(ctx.request, ctx.type)
-    writes.decode(ctx, obj, keys)
+    decode(ctx, obj, keys)
     writes.check_name(ctx, obj)
     writes.check_namespace(ctx, obj)
     version, status = attempt(ctx, lambda: _stored(ctx, json_copy(obj) if ctx.may_wait else obj))
