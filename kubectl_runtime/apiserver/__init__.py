@@ -7,7 +7,7 @@ The rim, and what makes a server of it:
 ==========================  ==========================================================================================
 ``server``, ``tls``         `ApiServer`: starts, stops, restarts, is mounted in a simulation; its certificates
 ``loading``                 manifests and objects into a server
-``kubeconfig``              lets clients in
+``kubeconfig``              lets clients in: credentials, and the file with them
 ``housekeeper``             one thread: the clockwork of the core on real time
 ``starting``                how a server answers that is not ready yet
 ``rim``                     what carries requests: sockets (http), a simulation (inprocess), disturbances (faults);

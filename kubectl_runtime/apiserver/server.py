@@ -10,25 +10,16 @@ them unless asked otherwise, and `snapshot`/`restore` go back to a state.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
-from kubectl_runtime.apiserver.access import (
-    ADMIN,
-    Access,
-    AuthorizationMode,
-    Tokens,
-    User,
-    as_user,
-    users_by_token,
-)
+from kubectl_runtime.apiserver.access import Access, AuthorizationMode, Tokens, User, users_by_token
 from kubectl_runtime.apiserver.controllers.controller_catalog import build_controllers
 from kubectl_runtime.apiserver.core import DEFAULT_COMPACTION, ApiCore
 from kubectl_runtime.apiserver.housekeeper import Housekeeper
-from kubectl_runtime.apiserver.kubeconfig import Credentials, kubeconfig
+from kubectl_runtime.apiserver.kubeconfig import Credentials, Issuer, write_kubeconfig
 from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.loading import load_objects
 from kubectl_runtime.apiserver.rim.faults import Faults, Recording
@@ -108,7 +99,7 @@ class ApiServer:
             controllers=build_controllers(names, certificate=certificate, kubelet=self.kubelet))
         self.core = self._new_core()
         self.faults.bind(clock, self.expire_history, self._plural_of)
-        self._own_token = ""
+        self._issuer = Issuer(self.access, self.tls)
         self._listener: Listener | None = None
         self._was_started = False
         self._transports: WeakSet[ApiTransport] = WeakSet()
@@ -192,17 +183,7 @@ class ApiServer:
         (``system:serviceaccount:NAMESPACE:NAME``) gets its groups. Raises ValueError if the server cannot tell users
         apart.
         """
-        ca = self.tls.authority.pem if self.tls else b""
-        if certificate or (user is not None and self.tls and not self.access.knows_tokens):
-            if self.tls is None:
-                raise ValueError("client certificates need a server with tls=True")
-            who = as_user(user if user is not None else ADMIN)
-            return Credentials(ca, certificate=self.tls.authority.client(who.name, who.groups, uid=who.uid))
-        if user is not None:
-            return Credentials(ca, token=self.access.issue_token(user))
-        if self.access.knows_tokens and not self._own_token:
-            self._own_token = self.access.issue_token(ADMIN)
-        return Credentials(ca, token=self._own_token)
+        return self._issuer.credentials(user, certificate=certificate)
 
     def client(self, user: str | User | None = None, *, certificate: bool = False, timeout: Duration = 60) -> Client:
         """A client of this library for it, as an administrator or as the user; whoever asks for it closes it.
@@ -227,11 +208,7 @@ class ApiServer:
         Raises ValueError as `credentials`, RuntimeError before the first start, and OSError.
         """
         target = Path(path)
-        text = kubeconfig(self.url, self.credentials(user, certificate=certificate))
-        with open(os.open(target, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
-            target.chmod(0o600)  # a file that was there before may be everybody's
-            file.truncate()
-            file.write(text)
+        write_kubeconfig(target, self.url, self.credentials(user, certificate=certificate))
         return target
 
     def transport(self) -> ApiTransport:
