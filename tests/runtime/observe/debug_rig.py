@@ -1,6 +1,7 @@
 """A controller of Parents in simulation, and a page about it."""
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ class Seen(WellBeing):
     """A simulated controller, as a page sees one that runs."""
 
     def __init__(self, name: str, assembly: Assembly[Any]) -> None:
-        self.name, self.error, self._assembly = name, None, assembly
+        self.name, self.error, self._assembly, self._process = name, None, assembly, os.getpid()
 
 
 class DebugRig:
