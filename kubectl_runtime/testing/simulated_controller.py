@@ -64,4 +64,4 @@ class SimulatedController(Generic[K]):
     @property
     def has_ended(self) -> bool:
         """Whether nothing of it would run any more."""
-        return not len(self.executor) and all(share.has_ended for share in self.assembly.shares.values())
+        return not len(self.executor) and all(share.has_ended for share in self.assembly.shares)

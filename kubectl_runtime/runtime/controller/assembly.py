@@ -5,21 +5,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.client.api.writes import OwnWrites
-from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
-from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource
 from kubectl_runtime.runtime.controller.gone import with_gone
 from kubectl_runtime.runtime.controller.plan import MainStream, Plan, StreamPlan, WatchPlan
-from kubectl_runtime.runtime.controller.planned import Place, Planned, fullest, places_of
+from kubectl_runtime.runtime.controller.planned import Planned
 from kubectl_runtime.runtime.controller.resync import Resync
 from kubectl_runtime.runtime.controller.stopping.ending import what_is_waited_for
 from kubectl_runtime.runtime.controller.sync_gate import SyncGate
+from kubectl_runtime.runtime.controller.taken_watches import TakenWatches
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.events.texts import qualified_name
 from kubectl_runtime.runtime.flight.flight_recorder import FlightRecorder
@@ -39,12 +37,11 @@ from kubectl_runtime.runtime.reconcile.runner import Execute, Runner
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import Shutdown
 from kubectl_runtime.runtime.triggers.inbox import FirstList, Inbox
-from kubectl_runtime.runtime.triggers.shared_watches import Share, shared_watches
+from kubectl_runtime.runtime.triggers.shared_watches import Share
 from kubectl_runtime.runtime.triggers.sources import TriggerSource, pull, pull_stream
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink
 from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.runtime.usercode import guarded_logger
-from kubectl_runtime.runtime.watcher.failure_log import WatchTarget
 
 K = TypeVar("K")
 
@@ -61,24 +58,15 @@ class Assembly(Generic[K]):
         self.plan = plan
         self.logger = guarded_logger(f"kubectl_runtime.controller.{plan.name}")
         self.shutdown = Shutdown(plan.clock)
-        self._rng = rng or random.Random()
-        self.shares: dict[str, Share] = {}
-        self._on_bug = on_bug
+        jitter = rng or random.Random()
+        self._taken = TakenWatches(plan, on_bug, jitter)
         self.pulls: dict[str, Callable[[], None]] = {}
         """What other threads have to run until `draining`, by name: user streams and trigger sources."""
         self.drained = ""
         """What was going on when the end began, for people."""
-        self._stores: dict[tuple[str, str], Store[Any]] = {}
-        self._partial: set[tuple[str, str]] = set()
-        """Of which kinds the store holds parts of objects only."""
-        self._fed: list[Store[Any]] = []
-        self._watches: list[Planned] = []
         main = plan.main
-        planned = [*([main] if isinstance(main, WatchPlan) else []), *plan.related]
         try:
-            places = places_of(*planned)
-            for one in planned:
-                self._plan_watch(one, places)
+            self._taken.add_all([*([main] if isinstance(main, WatchPlan) else []), *plan.related])
         except BaseException:  # RequestError for a form that an Api does not have
             self.release("the controller cannot be started")
             raise
@@ -88,7 +76,7 @@ class Assembly(Generic[K]):
         self.recorder = Recorder(plan.client, qualified_name(plan.name) or "controller", rng=rng)
         environment: Environment[Any] = Environment(
             controller=plan.name, client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown,
-            backoff=plan.backoff, rng=self._rng, store_of=self.store_of, stored=self.stored, clock=plan.clock,
+            backoff=plan.backoff, rng=jitter, store_of=self.store_of, stored=self._taken.stored, clock=plan.clock,
             recorder=self.recorder, run_timeout=plan.run_timeout)
         brake = None if plan.retry_rate is None else RetryBrake(plan.retry_rate)
         queue = WorkQueue(Scheduler(debounce=plan.debounce, max_wait=plan.max_wait, brake=brake), brake)
@@ -102,10 +90,10 @@ class Assembly(Generic[K]):
         self.inbox = Inbox(plan.resource, self.store, self._schedule(), logger=self.logger, on_bug=on_bug)
         names = [*self.watches, *([GIVEN_STREAM] if isinstance(main, MainStream) else [])]
         begin = partial(plan.hold, self.runner.open) if plan.hold is not None else self.runner.open
-        self.gate = SyncGate(names, on_open=begin, trouble_of=self._trouble_of, clock=plan.clock,
+        self.gate = SyncGate(names, on_open=begin, trouble_of=self._taken.trouble_of, clock=plan.clock,
                              logger=self.logger, timeout=plan.sync_timeout,
                              then="reconciling" if plan.hold is None else "ready to reconcile")
-        self._resync = Resync(plan.resync, self.inbox.trigger_everything, plan.clock, self._rng)
+        self._resync = Resync(plan.resync, self.inbox.trigger_everything, plan.clock, jitter)
         self._outage = OutageLog(self.logger, plan.clock, self.runner.failing, plan.retry_rate)
         self._plan_pulls()
         self.shutdown.draining.on_set(self._drain)
@@ -146,26 +134,30 @@ class Assembly(Generic[K]):
             self.shutdown.draining.on_set(self.plan.client.on_write(self._catch_up.wrote))
         if self.flight is not None:
             self.flight.unhook = self.plan.client.on_answer(self.flight.answered)
-        for planned in self._watches:
+        for planned in self._taken.planned:
             self._connect(planned, self.inbox.sink, partial(self.gate.arrived, planned.name))
 
     @property
     def watches(self) -> dict[str, Watch[Any]]:
         """Its watches, by name; other controllers may use them too."""
-        return {name: share.watch for name, share in self.shares.items()}
+        return self._taken.watches
+
+    @property
+    def shares(self) -> list[Share]:
+        """Its parts of watches, those included that were added since."""
+        return [*self._taken.shares.values()]
+
+    def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
+        """The store of a watched kind. Raises RequestError when this controller does not watch it."""
+        return self._taken.store_of(kind)
 
     def release(self, reason: str) -> None:
         """Give its watches back."""
-        for share in self.shares.values():
-            share.release(reason)
-        for store in [*self._fed]:
-            store.drop_indexes()
+        self._taken.release(reason)
 
     def add_watch(self, plan: WatchPlan) -> list[Share]:
         """One more watch of a controller that runs (one for each namespace); somebody has to start or step it."""
-        before = len(self._watches)
-        self._plan_watch(plan, [*(known.place for known in self._watches), *places_of(plan)])
-        added = self._watches[before:]
+        added = self._taken.add_one(plan)
         for planned in added:
             self.gate.expect(planned.name)
             first = FirstList(self.inbox.sink, partial(self.gate.arrived, planned.name))
@@ -173,10 +165,6 @@ class Assembly(Generic[K]):
         if self.shutdown.draining.is_set():
             self._give_back()
         return [planned.share for planned in added]
-
-    def shares_now(self) -> list[Share]:
-        """Its parts of watches, those included that were added since."""
-        return [*self.shares.values()]
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> tuple[str, Callable[[], None]]:
         """One more trigger source: its name, and what a thread has to run until `draining`."""
@@ -200,21 +188,6 @@ class Assembly(Generic[K]):
         checks = self.gate.check(), self._resync.check(), self._timeouts.check(), self._outage.check()
         return min((wait for wait in checks if wait is not None), default=None)
 
-    def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
-        """The store of a watched kind. Raises RequestError when this controller does not watch it."""
-        resource = api_resource_of(kind)
-        found = self._stores.get((resource.group, resource.kind))
-        if found is None:
-            known = ", ".join(sorted(store.resource.full_name for store in self._stores.values()))
-            raise RequestError(f"controller {self.plan.name} does not watch {resource.full_name}, only {known}: "
-                               "add .owns(api) or .watches(api, mapper)")
-        return found
-
-    def stored(self, ref: ObjectRef) -> Record | None:
-        """How this object is stored now; None when it is not, or its kind is not watched."""
-        store = self._stores.get((ref.group, ref.kind))
-        return None if store is None else store.as_watched(ref)
-
     def _connect(self, planned: Planned, sink: Sink, arrived: Callable[[], None]) -> None:
         place = planned.place
         if self.flight is not None and planned.is_first:  # before all others, so that a run comes after what led to it
@@ -223,51 +196,13 @@ class Assembly(Generic[K]):
         if self._catch_up is not None and planned.is_first:
             planned.share.when_caught_up(self._catch_up.caught_up)
 
-    def _plan_watch(self, plan: WatchPlan, places: Sequence[Place]) -> None:
-        """`places` are all that are known, those of this plan included."""
-        served: list[Planned] = []
-        for place in places:
-            if place.plan is plan:
-                chosen = fullest(place, places)
-                known = next((one for one in (*self._watches, *served) if one.chosen is chosen), None)
-                share, name = (known.share, known.name) if known is not None else self._take(chosen)
-                served.append(Planned(share, chosen, place, name, is_first=known is None))
-        self._watches = [*self._watches, *served]
-        self._offer(plan, served)
-
-    def _take(self, place: Place) -> tuple[Share, str]:
-        api, config, plan = place.api, place.plan.config, self.plan
-        name = str(WatchTarget(api.resource, api.namespace, config.label_text, config.field_text))
-        if name in self.shares:  # the same kind twice, in two forms or with different options
-            name = f"{name} #{len(self.shares) + 1}"
-        share = shared_watches(api).take(api, config, backoff=plan.watch_backoff, modify=place.plan.modify,
-                                         clock=plan.clock, rng=self._rng, name=name, observer=plan.observer,
-                                         on_bug=self._on_bug)
-        self.shares = {**self.shares, name: share}  # replaced whole: other threads go through it
-        return share, name
-
-    def _offer(self, plan: WatchPlan, served: Sequence[Planned]) -> None:
-        """The first store of a kind is that of `store_of`, but one of whole objects is better than one of parts."""
-        kind, whole = (plan.api.resource.group, plan.api.resource.kind), served[0].chosen.is_whole
-        states = [one.share.watch.stored for one in served]
-        if (store := plan.store) is not None:
-            store.shows(*states)
-        elif kind not in self._stores or (whole and kind in self._partial):
-            store = Store(plan.api.resource, served[0].chosen.reader(), *states,
-                          own_writes=self.plan.own_writes is OwnWrites.OVERLAY)
-        else:
-            return
-        self._fed.append(store)
-        self._stores[kind] = store
-        (self._partial.discard if whole else self._partial.add)(kind)
-
     def _give_back(self) -> None:
         self.release(self.shutdown.draining.reason or "stopped")
 
     def _plan_pulls(self) -> None:
         plan = self.plan
         if isinstance(plan.main, MainStream):
-            self._stores.setdefault((plan.resource.group, plan.resource.kind), plan.main.store)
+            self._taken.keep(plan.main.store)
             self._plan_stream("stream", plan.main, plan.main.store)
         for number, related in enumerate(plan.streams, 1):
             self._plan_stream(f"related stream {number}", related, None)
@@ -287,10 +222,6 @@ class Assembly(Generic[K]):
 
     def _trigger(self, requests: list[ReconcileRequest]) -> None:
         self.inbox.sink(requests)
-
-    def _trouble_of(self, name: str) -> str:
-        watch = self.watches.get(name)
-        return watch.state.last_error if watch is not None else ""
 
     def _drain(self) -> None:
         dropped = self.runner.drain()

@@ -79,7 +79,7 @@ class Running(WellBeing, Generic[K]):
                                                on_bug=self._fail, rng=rng)
         self._shutdown = self._assembly.shutdown
         self._threads = Threads(plan.name, self._executor.threads, self._assembly.runner.running, self._fail,
-                                self._assembly.shares_now)
+                                lambda: self._assembly.shares)
         self._signals = ShutdownSignals()
         self._process = os.getpid()
         self._forget: list[Callable[[], None]] = []
