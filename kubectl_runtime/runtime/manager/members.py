@@ -23,7 +23,6 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.controller.controller_error import ControllerError
 from kubectl_runtime.runtime.controller.plan import Plan
 from kubectl_runtime.runtime.controller.running import Running
-from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
 from kubectl_runtime.runtime.manager.elector import LeaderLock
 from kubectl_runtime.runtime.manager.partaking import Partaking
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
@@ -138,11 +137,8 @@ class ControllerMember:
             return f"controller {self.name} is not started"
         if running.wait(0):
             return f"controller {self.name} has ended: {running.reason}"
-        try:
-            running.wait_until_ready(0)
-        except (SyncTimeoutError, ControllerError) as error:
-            return str(error)
-        return ""
+        reason = running.why_not_ready
+        return f"controller {self.name}: {reason}" if reason else ""
 
     def why_not_alive(self) -> str:
         running = self._running

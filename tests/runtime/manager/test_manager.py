@@ -35,7 +35,7 @@ from kubectl_runtime import (
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.resources.coordination_v1 import Lease
-from kubectl_runtime.runtime.controller.well_being import DISPATCHER_LIMIT
+from kubectl_runtime.runtime.controller.well_being import DISPATCHER_LIMIT, WellBeing
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.observe.metrics import Metrics
 from kubectl_runtime.runtime.reconcile.runner import Runner
@@ -370,6 +370,15 @@ def test_a_store_that_is_not_complete_is_named(client: Client) -> None:
     with Manager(client, serve=None).add(Controller(Api.all(client, unserved())), nothing).start() as running:
         until(lambda: "CRD" in running.why_not_ready, "the watch's error is told")
         assert "missings.example.com" in running.why_not_ready
+
+
+def test_a_watch_that_keeps_failing_makes_it_unready_also_when_the_store_was_complete(
+        client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Manager(client, serve=None).add(maps(client), nothing).start() as running:
+        until(lambda: running.is_ready, "the store is complete")
+        trouble = property(lambda _: "configmaps has failed 3 times in a row: refused")
+        monkeypatch.setattr(WellBeing, "why_not_ready", trouble)
+        assert running.why_not_ready == "controller configmap: configmaps has failed 3 times in a row: refused"
 
 
 # --- with an election ---
