@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from kubectl_runtime.runtime.manager.elector import LeaderLock
-from kubectl_runtime.runtime.manager.manager_running import RunningManager
+from kubectl_runtime.runtime.manager.manager_running import Phase, RunningManager
 from kubectl_runtime.runtime.manager.members import ControllerMember, Member
 from kubectl_runtime.runtime.observe.debug_snapshot import Inspected
 from kubectl_runtime.runtime.observe.debug_state import ManagerState
@@ -28,7 +28,8 @@ class ManagerView:
     def manager(self) -> ManagerState:
         """How it is, without its checks: those are the program's own, and may block."""
         running, lock = self._running, self._lock
-        return ManagerState(phase=running.phase, reason=running.reason,
+        phase = "running" if lock is None and running.phase is Phase.LEADING else str(running.phase)
+        return ManagerState(phase=phase, reason=running.reason,
                             leader=None if lock is None else running.is_leader,
                             lease="" if lock is None else f"{lock.namespace}/{lock.election.name}",
                             shards=sorted(running.shards) if self._sharded else None)
