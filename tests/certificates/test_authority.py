@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import subprocess
 import sys
+import tempfile
 from datetime import timedelta
 
 import pytest
@@ -81,3 +83,10 @@ def test_no_key_is_shown_or_left_in_a_file(authority, tmp_path, monkeypatch):
 def test_importing_the_modules_needs_no_cryptography():
     code = "import sys; sys.modules['cryptography'] = None; import kubectl_runtime.certificates.contexts"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no files without a name")
+def test_a_context_needs_no_writable_folder(authority, monkeypatch):
+    """The file systems of Pods are read-only."""
+    monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
+    server_context(authority.server())
