@@ -95,7 +95,8 @@ def operate(options: RunOptions, *, serve: str | None = SERVE, debug: DebugPage 
 def _why_it_ended(error: Exception) -> str:
     said = error.strerror if isinstance(error, OSError) else None
     if said and said.startswith("cannot listen at"):
-        return f"{said.partition(' (while')[0]}; --health-probe-bind-address says another address, or 0 for none"
+        return (f"{said.partition(' (while')[0]}; --health-probe-bind-address says another address for health and "
+                "metrics, or 0 for none; a webhook server is told where by WebhookServer(host=, port=)")
     return f"the operator has failed, as the log says: {described(error)}"
 
 

@@ -62,10 +62,12 @@ class RunOptions:
     tracing: bool = False
     log_format: str | None = None
     log_level: str | None = None
+    webhook_service: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> RunOptions:
-        return cls(**{name: getattr(given, name) for name in cls.__dataclass_fields__})
+        said = {name: getattr(given, name) for name in cls.__dataclass_fields__}
+        return cls(**{**said, "webhook_service": tuple(said["webhook_service"])})
 
     @property
     def lease(self) -> dict[str, Any]:
@@ -106,6 +108,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dev", action="store_true",
                         help="try it without a cluster: start an API server, install the CRDs of the program, write a "
                              "kubeconfig for kubectl, and run the program anew whenever its source changes")
+    parser.add_argument("--webhook-service", type=_webhook_service, action="append", default=[],
+                        metavar="NAMESPACE/NAME=https://HOST:PORT",
+                        help="with --dev: where a Service is that a webhook configuration names, such as the program's "
+                             "own WebhookServer")
     _cluster(parser.add_argument_group("the cluster"))
     _election(parser.add_argument_group("one of several replicas"))
     _telling(parser.add_argument_group("what it tells of itself"))
@@ -157,6 +163,13 @@ def _telling(group: argparse._ArgumentGroup) -> None:
                             f"(default: ${logs.VARIABLE}, or info)")
 
 
+def _webhook_service(text: str) -> tuple[str, str]:
+    name, equals, address = text.partition("=")
+    if not equals or name.count("/") != 1 or not address.startswith("https://"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAMESPACE/NAME=https://HOST:PORT")
+    return name, address
+
+
 def _duration(text: str) -> float:
     try:
         return parse_duration(text) / timedelta(seconds=1)
@@ -186,6 +199,8 @@ def checked(options: RunOptions) -> RunOptions:
             if said is not None:
                 raise CommandError(f"{flag} names a cluster, and --dev runs on a server of its own: leave one of them "
                                    "out")
+    elif options.webhook_service:
+        raise CommandError("--webhook-service is for the server of --dev; a cluster finds its Services itself")
     if options.debug_page == "off" and options.debug_details:
         raise CommandError("--debug-page off and --debug-details contradict each other")
     if options.leader_elect is False and options.lease:

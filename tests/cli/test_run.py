@@ -157,6 +157,7 @@ def test_what_a_manager_says_otherwise_is_a_contradiction(client: Client, argume
     (["--leader-elect", LEASE, "x", "--leader-elect-renew-deadline", "20s"], "renew_deadline has to be less than"),
     (["--dev", "--kubeconfig", "x"], "--kubeconfig names a cluster, and --dev runs on a server of its own"),
     (["--dev", "--context", "x"], "--context names a cluster"),
+    (["--webhook-service", "a/b=https://127.0.0.1:1"], "--webhook-service is for the server of --dev"),
 ])
 def test_options_that_do_not_fit_together_are_told(client: Client, arguments: list[str], said: str) -> None:
     with pytest.raises(CommandError) as told:
@@ -169,6 +170,8 @@ def test_options_that_do_not_fit_together_are_told(client: Client, arguments: li
     (["--leader-elect-lease-duration", "15"], "'15' is not a duration such as 15s or 1m30s"),
     (["--log-level", "info,op=loud"], "'op=loud': write a level (debug, info, warn, error or off), or LOGGER=LEVEL"),
     (["--log-format", "xml"], "invalid choice: 'xml'"),
+    (["--dev", "--webhook-service", "orders=https://127.0.0.1:1"], "is not of the form NAMESPACE/NAME="),
+    (["--dev", "--webhook-service", "shop/orders=127.0.0.1:1"], "is not of the form NAMESPACE/NAME="),
 ])
 def test_a_wrong_option_ends_with_status_2(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -56,7 +56,8 @@ def develop(options: RunOptions) -> int:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # of nohup
             signal.signal(number, lambda received, _: signals.put(received))  # takes no lock: `_heard` waits for it
     see_current_folder()
-    with ApiServer(controllers=CONTROLLERS, record=False) as server, _kubeconfig(server) as kubeconfig:
+    own = ApiServer(controllers=CONTROLLERS, webhook_services=dict(options.webhook_service), record=False)
+    with own as server, _kubeconfig(server) as kubeconfig:
         with ListenAddress("127.0.0.1", 0).listen() as free:
             serve = f"127.0.0.1:{free.getsockname()[1]}"
         order = Order(replace(options, kubeconfig=str(kubeconfig)), serve)

@@ -59,7 +59,7 @@ class WebhookServer:
 
     `app` is what `webhooks.application` made, or any WSGI application. `certificates`: a folder with tls.crt and
     tls.key, or `SelfSigned()`; with a `client` its authority is written into the webhook configurations and CRDs that
-    name it. `start` does not block; as a context manager it listens within the block; `Manager.add_webhooks` runs it in
+    name it. `start` does not block; as a context manager it listens within the block; `Manager.add_server` runs it in
     a manager. Bodies, times and connections are bounded. Safe to use from any thread.
 
     >>> from kubectl_runtime import webhooks

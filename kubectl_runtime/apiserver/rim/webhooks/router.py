@@ -62,8 +62,8 @@ class WebhookRouter:
             why = (f'no endpoints available for service "{name}"' if self._knows_service(target.service)
                    else f'service "{name}" not found')
             raise CallFailed(f"{why} (no Pod runs behind a Service of the embedded API server: say where it is, with "
-                             f'ApiServer(webhook_services={{"{target.service}": "https://HOST:PORT"}}), or mount an '
-                             "application)")
+                             f'ApiServer(webhook_services={{"{target.service}": "https://HOST:PORT"}}) or '
+                             f"--webhook-service {target.service}=https://HOST:PORT, or mount an application)")
         return self._calls.post(target, url, address, body, timeout)
 
     @contextmanager
