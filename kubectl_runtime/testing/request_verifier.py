@@ -32,6 +32,9 @@ from kubectl_runtime.testing.expected_request import ExpectedRequest, Wanted
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 
+TOLD = 5
+"""Expected calls that the error of an unexpected one names."""
+
 
 class UnexpectedRequest(AssertionError):
     """A call that the test does not expect, or not any more, or not now."""
@@ -60,7 +63,8 @@ class RequestVerifier(BaseAdapter):
     def expect(self, verb: str, kind: HasApiResource | ApiResource, name: str | None = None, *,
                namespace: str | None = None, subresource: str = "") -> ExpectedRequest:
         """Expect one call more. `verb` is RBAC's: get list watch create update (a replace) patch (an apply, too) delete
-        deletecollection. `name` and `namespace` None are any. Raises ValueError for another verb."""
+        deletecollection. `name` and `namespace` None are any; `subresource`: as "status" for `apply_status`. Raises
+        ValueError for another verb."""
         if verb not in VERBS:
             raise ValueError(f"no request has the verb {verb!r}: they are {', '.join(VERBS)}")
         resource = api_resource_of(kind)
@@ -119,6 +123,7 @@ class RequestVerifier(BaseAdapter):
                 reasons.append(why)
             elif self._count(expected):
                 return expected.reply(request)
+        reasons = reasons or [f"still expected: {each.wanted}" for each in open_ones[:TOLD]]
         verb = f"{info.verb} " if info.is_resource else ""
         told = f"not expected: {verb}{request.method} {request.path}" + "".join(f"\n  {each}" for each in reasons)
         with self._lock:

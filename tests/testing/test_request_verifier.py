@@ -53,6 +53,13 @@ def test_a_call_that_nobody_expects_is_told_where_it_is_made_and_at_the_end():
     assert "GET /api/v1/namespaces/default/configmaps/a" in str(caught.value)
 
 
+def test_with_a_call_that_nobody_expects_those_are_told_that_still_are():
+    with pytest.raises(AssertionError), RequestVerifier() as server:
+        server.expect("patch", Deployment, "web", subresource="status")
+        with pytest.raises(UnexpectedRequest, match=r"still expected: patch deployments\.apps/status web"):
+            maps(server).delete("a")
+
+
 def test_a_call_that_is_never_made_is_told():
     with pytest.raises(AssertionError, match=r"never called: patch deployments.apps/status default/web"):
         with RequestVerifier() as server:
