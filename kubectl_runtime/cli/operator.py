@@ -89,14 +89,17 @@ def operate(options: RunOptions, *, serve: str | None = SERVE, debug: DebugPage 
         except KubeError:
             raise
         except Exception as error:
-            raise CommandError(_why_it_ended(error)) from error
+            raise CommandError(_why_it_ended(error, manager.serve)) from error
 
 
-def _why_it_ended(error: Exception) -> str:
+def _why_it_ended(error: Exception, serve: str | None) -> str:
+    """`serve`: where the manager's own server listens."""
     said = error.strerror if isinstance(error, OSError) else None
     if said and said.startswith("cannot listen at"):
-        return (f"{said.partition(' (while')[0]}; --health-probe-bind-address says another address for health and "
-                "metrics, or 0 for none; a webhook server is told where by WebhookServer(host=, port=)")
+        told = said.partition(" (while")[0]
+        if serve is None or not said.startswith(f"cannot listen at {serve}:"):
+            return f"{told}; a server of the program's own is told where by the program, as WebhookServer(port=)"
+        return f"{told}; --health-probe-bind-address says another address, or 0 for none"
     return f"the operator has failed, as the log says: {described(error)}"
 
 

@@ -249,9 +249,9 @@ class Running(WellBeing, Generic[K]):
         """Whether SIGINT and SIGTERM are this controller's now."""
         return self._signals.installed
 
-    def abandon(self) -> None:
-        """Tell runs in progress to stop, and wait for nothing any more."""
-        self._shutdown.begin("abandoned", 0)
+    def abandon(self, heed: float = 0.0) -> None:
+        """Tell runs in progress to stop now, and give them up when they have not in `heed` seconds. Does not block."""
+        self._shutdown.begin("abandoned", heed)
         self._shutdown.abort("abandoned")
         atexit.unregister(self._at_exit)
 

@@ -35,16 +35,13 @@ from kubectl_runtime.runtime.manager.candidacy import Candidacy
 from kubectl_runtime.runtime.manager.elector import LeaderLock
 from kubectl_runtime.runtime.manager.given_checks import Checks
 from kubectl_runtime.runtime.manager.manager_end import LeadershipLost, ManagerEnd
-from kubectl_runtime.runtime.manager.members import Member, StillRunning, finish_all
+from kubectl_runtime.runtime.manager.members import HEED, Member, StillRunning, finish_all
 from kubectl_runtime.runtime.manager.partaking import Partaking
 from kubectl_runtime.runtime.manager.servers import LEAST, Server, ServerGroup
 from kubectl_runtime.runtime.sharding.sharding import Sharding
 from kubectl_runtime.runtime.usercode import described, guarded_logger
 
 log = guarded_logger(__name__)
-
-HEED = 2.0
-"""Seconds for runs that are told to end at once."""
 
 
 class Phase(StrEnum):

@@ -31,6 +31,9 @@ from kubectl_runtime.runtime.usercode import guarded_logger
 
 log = guarded_logger(__name__)
 
+HEED = 2.0
+"""Seconds for runs that are told to end at once."""
+
 OnFailure = Callable[[str, BaseException], None]
 """Told by a member, by its name, what ended it. Does not block."""
 
@@ -129,7 +132,7 @@ class ControllerMember:
 
     def abort(self) -> None:
         if self._running is not None:
-            self._running.abandon()
+            self._running.abandon(HEED)
 
     def why_not_ready(self) -> str:
         running = self._running
