@@ -141,7 +141,6 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.runtime.observe.debug_page import DebugPage as DebugPage
     from kubectl_runtime.runtime.observe.health_server import HealthServer as HealthServer
     from kubectl_runtime.runtime.observe.metrics import Metrics as Metrics
-    from kubectl_runtime.runtime.observe.tracing import Tracing as Tracing
     from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff as KeyBackoff
     from kubectl_runtime.runtime.reconcile.action import Action as Action
     from kubectl_runtime.runtime.reconcile.action import TerminalError as TerminalError
@@ -330,7 +329,6 @@ _HOME = {
     "SyncTimeoutError": "runtime.controller.sync_gate",
     "TemplateMeta": "core.meta.metav1",
     "TerminalError": "runtime.reconcile.action",
-    "Tracing": "runtime.observe.tracing",
     "TransportError": "core.base.errors",
     "UnexpectedAnswer": "client.http.failures",
     "Validator": "crd.validator",
