@@ -4,7 +4,8 @@ Pods run. No container runs: a rule says what is in logs, and exec runs commands
     LIGHTKUBE_CHECKOUT=~/lightkube KUBERNETES_CHECKOUT=~/python \\
         tox run -e clients -- tests/interop/test_foreign_suites.py
 
-Left out is what needs a container that listens on a port: port-forward.
+Left out is what needs a container that listens on a port: port-forward. A fixture of lightkube's 0.21 sets an attribute
+that newer models do not let it set: it needs lightkube below 1 and lightkube-models 1.35.
 """
 
 from __future__ import annotations
