@@ -11,9 +11,12 @@ The input may be cut anywhere. Time is linear in its length.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 LONGEST_LINE = 1 << 16
 """Bytes of a size or trailer line; a longer one is no HTTP."""
+_LONGEST_PLAIN = 18
+"""The same of a size line that has nothing but sixteen digits."""
 _is_hex = re.compile(rb"[0-9A-Fa-f]{1,16}").fullmatch  # int() alone would also take signs, 0x and underscores
 
 
@@ -96,14 +99,20 @@ def _whole_chunks(data: bytes, position: int, pieces: list[bytes]) -> int:
 
     Stops before whatever is not as plain as that, for the careful way to judge.
     """
-    end = len(data)
+    find, take = data.find, pieces.append
     while True:
-        newline = data.find(b"\r\n", position, position + 12)
-        if newline < 0 or not _is_hex(digits := data[position:newline]):
+        begin = find(b"\n", position, position + _LONGEST_PLAIN) + 1
+        after = begin + _plain_size(data[position:begin])
+        if after == begin or data[after:after + 2] != b"\r\n":
             return position
-        begin, size = newline + 2, int(digits, 16)
-        after = begin + size
-        if not size or after + 2 > end or data[after:after + 2] != b"\r\n":
-            return position
-        pieces.append(data[begin:after])
+        take(data[begin:after])
         position = after + 2
+
+
+@lru_cache(maxsize=1 << 12)
+def _plain_size(line: bytes) -> int:
+    """What a size line with its CR LF says; 0 when it is none, is not plain, or says so.
+
+    Remembered, since a server that cuts its answers at two kilobytes sends the same few lines over and over.
+    """
+    return int(line[:-2], 16) if line.endswith(b"\r\n") and _is_hex(line[:-2]) else 0
