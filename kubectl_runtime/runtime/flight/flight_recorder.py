@@ -40,7 +40,7 @@ from kubectl_runtime.runtime.flight.ring_file import RingFile
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.triggers.triggers import OfHeads, ReconcileRequest, Sink
 from kubectl_runtime.runtime.usercode import described, guarded, guarded_logger
-from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event
+from kubectl_runtime.runtime.watcher.event import CARRIERS, Delete, Event
 
 log = guarded_logger(__name__)
 
@@ -106,8 +106,8 @@ class FlightRecorder:
         self._put(lambda: encode({"k": "watch", "t": began, "w": name, "place": place}))
 
         def hear(event: Event[Any]) -> tuple[()]:
-            if isinstance(event, Apply | Delete):
-                kind, record = "apply" if isinstance(event, Apply) else "delete", event.obj
+            if isinstance(event, CARRIERS):
+                kind, record = "delete" if isinstance(event, Delete) else "apply", event.obj
                 now = self._clock.monotonic()
                 self._put(lambda: object_line(kind, now, name, record), _size(record))
             return ()

@@ -29,7 +29,7 @@ Records go in and out; `reflector` is the form for streams of readers. For one t
 """
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from kubectl_runtime.core.base.keys import Key, key_of
@@ -100,17 +100,19 @@ class Reflector:
         """
         done: list[Commit] = []
         self._done = done
+        stored = self._writer.records()
         for event in events:
             kind = type(event)
             if kind is Apply:
-                self._applied(event.obj)  # type: ignore[union-attr]  # `kind` narrows, faster than isinstance
+                self._applied(event.obj, stored)  # type: ignore[union-attr]  # `kind` narrows, faster than isinstance
             elif kind is InitApply:
-                self._listed(event.obj)  # type: ignore[union-attr]
+                self._listed(event.obj, stored)  # type: ignore[union-attr]
             elif kind is Delete:
-                self._deleted(event.obj)  # type: ignore[union-attr]
+                self._deleted(event.obj, stored)  # type: ignore[union-attr]
             elif kind is InitDone:
                 self._flush(done, "")
                 done.append(self._swap(version))
+                stored = self._writer.records()
             elif kind is Init:
                 self._buffer, self._suspect = {}, event.suspect  # type: ignore[union-attr]
         self._flush(done, version)
@@ -123,10 +125,10 @@ class Reflector:
         states = (change.previous if isinstance(change, Apply) else obj_of(change) for change in changes)
         return [*self._untold, *(state for state in states if state is not None)]
 
-    def _applied(self, record: Record) -> None:
-        head = record.head
-        key = key_of(head.namespace, head.name)
-        old = self._pending[key] if key in self._pending else self._writer.get(key)
+    def _applied(self, record: Record, stored: Mapping[Key, Record]) -> None:
+        head, pending = record.head, self._pending
+        key = head.namespace or None, head.name  # `key_of`, without the call: each event passes here
+        old = pending[key] if key in pending else stored.get(key)
         if old is not None:
             if _same_version(old, record):
                 return
@@ -136,13 +138,13 @@ class Reflector:
         elif not head.name:
             _nameless(record)
             return
-        self._pending[key] = record
+        pending[key] = record
         self._changes.append(Apply(record, old))
 
-    def _deleted(self, record: Record) -> None:
+    def _deleted(self, record: Record, stored: Mapping[Key, Record]) -> None:
         head = record.head
         key = key_of(head.namespace, head.name)
-        old = self._pending[key] if key in self._pending else self._writer.get(key)
+        old = self._pending[key] if key in self._pending else stored.get(key)
         self._buffer.pop(key, None)
         self._gone.append(record)
         if old is not None:
@@ -154,13 +156,13 @@ class Reflector:
             return
         self._changes.append(Delete(record))
 
-    def _listed(self, record: Record) -> None:
+    def _listed(self, record: Record, stored: Mapping[Key, Record]) -> None:
         head = record.head
         if not head.name:
             _nameless(record)
             return
         key = key_of(head.namespace, head.name)
-        old = self._writer.get(key)
+        old = stored.get(key)
         # The stored record of an unchanged object is kept, so that two copies of everything never exist at once.
         unchanged = old is not None and _same_version(old, record) and (not self._suspect or same_content(old, record))
         self._buffer[key] = old if old is not None and unchanged else record

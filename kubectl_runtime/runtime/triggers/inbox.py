@@ -10,7 +10,7 @@ Safe to use from any thread; never blocks.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -40,9 +40,8 @@ class Inbox:
 
     def sink(self, requests: list[ReconcileRequest]) -> None:
         """Schedule these requests. Raises nothing."""
-        own = self._resource
         try:
-            accepted = requests if all(_is_own(request.ref, own) for request in requests) else self._own(requests)
+            accepted = requests if _are_own(requests, self._resource) else self._own(requests)
             if accepted:
                 self._schedule(accepted)
         except Exception as error:  # noqa: BLE001 - a defect here: a controller that looks alive and hears nothing
@@ -104,6 +103,13 @@ class FirstList:
         """A list is complete: from now on changes come."""
         self._complete = True
         self._on_complete()
+
+
+def _are_own(requests: Iterable[ReconcileRequest], own: ApiResource) -> bool:
+    """Whether `_is_own` is true for all of them, without a call for each."""
+    if own.namespaced:
+        return all(request.ref.resource is own and request.ref.namespace for request in requests)
+    return all(request.ref.resource is own and request.ref.namespace is None for request in requests)
 
 
 def _is_own(ref: ObjectRef, own: ApiResource) -> bool:

@@ -22,13 +22,14 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import msgspec
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.core.meta.metav1 import OwnerReference
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.invalid import InvalidObject
 from kubectl_runtime.runtime.triggers.predicates import ObjectEvent, Predicate, object_event
 from kubectl_runtime.runtime.usercode import misfit, name_of
-from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, InitApply
+from kubectl_runtime.runtime.watcher.event import CARRIERS, Apply, Delete, Event, InitApply
 
 K = TypeVar("K")
 
@@ -45,7 +46,7 @@ class Reason(StrEnum):
     RELATED_OBJECT_DELETED = "related object deleted"
 
 
-class ReconcileRequest(msgspec.Struct, frozen=True):
+class ReconcileRequest(msgspec.Struct, frozen=True, gc=False):
     """Reconcile `ref`, because of `reason`. `cause`: uid and resourceVersion of the changed object that led to it.
 
     `bulk`: everything was asked for at once, so it may wait for what was asked for alone.
@@ -114,19 +115,20 @@ def trigger_self(resource: HasApiResource | ApiResource, *, predicate: Predicate
     A deletion always asks its queue to forget the object. With `run_gone` one that passes asks for a run as well.
     """
     own = api_resource_of(resource)
+    namespaced, updated, deleted = own.namespaced, Reason.OBJECT_UPDATED, Reason.OBJECT_DELETED
 
     def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:
-        if not isinstance(event, Apply | InitApply | Delete):
+        if not isinstance(event, CARRIERS):
             return ()
         obj = event.obj
         passes = predicate is None or predicate.passes(object_event(event))
-        deleted = isinstance(event, Delete)
-        if not passes and not deleted:
+        is_deletion = isinstance(event, Delete)
+        if not passes and not is_deletion:
             return ()
-        reason = Reason.OBJECT_DELETED if deleted else Reason.OBJECT_UPDATED
-        ref = ObjectRef(own, obj.name, obj.namespace if own.namespaced else None)
-        request = ReconcileRequest(ref, reason, _version(obj))
-        if deleted and run_gone and passes:
+        about = obj.head if isinstance(obj, Record) else obj  # the same names, without a property around each
+        ref = ObjectRef(own, about.name, (about.namespace or None) if namespaced else None)
+        request = ReconcileRequest(ref, deleted if is_deletion else updated, _version(about))
+        if is_deletion and run_gone and passes:
             return (request, ReconcileRequest(ref, Reason.OBJECT_GONE))
         return (request,)
 
@@ -145,7 +147,7 @@ def trigger_owners(owner: HasApiResource | ApiResource, *, predicate: Predicate[
     own = api_resource_of(owner)
 
     def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:
-        if not isinstance(event, Apply | InitApply | Delete):
+        if not isinstance(event, CARRIERS):
             return ()
         obj = event.obj
         if isinstance(obj, InvalidObject) or (predicate is not None and not predicate.passes(object_event(event))):
@@ -171,7 +173,7 @@ def trigger_others(mapper: Mapper[Any] | EventMapper[Any], *, predicate: Predica
     given: Callable[[Any], Mapped] = mapper
 
     def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:
-        if not isinstance(event, Apply | InitApply | Delete) or isinstance(event.obj, InvalidObject):
+        if not isinstance(event, CARRIERS) or isinstance(event.obj, InvalidObject):
             return
         if predicate is not None and not predicate.passes(object_event(event)):
             return

@@ -159,14 +159,14 @@ def _batch(state: Watching, events: WatchBatch) -> Step:
     version = state.version
     for event in events:
         kind, record = event.type, event.record
-        if record is not None and kind in _CHANGES:
+        if record is not None and (change := _CHANGES.get(kind)) is not None:
             seen = record.head.resource_version
             if seen:
                 version = seen
             elif record.problem is None:
                 error = WatchError(f"the event {kind} of {record.ref} has no resourceVersion")
                 return Step(Listing(), [*out, Failed(error, "watch")])
-            out.append(_CHANGES[kind](record))
+            out.append(change(record))
         elif kind == "BOOKMARK":
             version = event.resource_version or version
         elif kind == "ERROR":
