@@ -32,10 +32,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
+from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.base.keys import Key
-
-log = guarded_logger(__name__)
 
 
 class RunResult(StrEnum):
@@ -198,16 +196,16 @@ def parts_of(observer: Observer) -> tuple[Observer, ...]:
 
 
 def _teller(listening: tuple[Callable[..., None], ...]) -> Callable[..., None]:
+    guarded = [(Guard(f"observer {getattr(hear, '__qualname__', type(hear).__qualname__)}"), hear)
+               for hear in listening]
+
     def tell(*values: Any) -> None:
-        for hear in listening:
+        for guard, hear in guarded:
             try:
                 hear(*values)
             except BaseException as error:  # noqa: BLE001 - it may be anybody's
-                pass_interrupt(error)
-                _report(hear, error)
+                guard.failed(error)
+            else:
+                guard.succeeded()
 
     return tell
-
-
-def _report(hear: Callable[..., None], error: BaseException) -> None:
-    log.error("observer %s failed", getattr(hear, "__qualname__", type(hear).__qualname__), exc_info=error)
