@@ -3,6 +3,9 @@
     KeyboardInterrupt in the main thread   passes: it is the person at the keyboard
     anything else, SystemExit included     logged with its traceback; the caller goes on
 
+`guarded` is for what is called seldom. What is called for each event, run or request has a `Guard` of its own
+(`core/base/guard.py`), which does not say the same again and again.
+
 A watch that ends because of one bad object or one bad callback would look healthy and be dead, so nothing else passes.
 An exception is user code too: its text is asked for by `described`, never by `str`. So is a log handler: the runtime
 logs through `guarded_logger`, so that a handler that raises costs its line and nothing else.
@@ -43,7 +46,11 @@ def guarded(default: T, where: Where, function: Callable[..., T], *args: Any) ->
 def described(error: BaseException) -> str:
     """Type and text of an exception, in which the text may fail: `ValueError: no such thing`. A long text is cut."""
     name = type(error).__name__
-    text = guarded("<its text cannot be shown>", f"{name}.__str__", str, error)
+    try:
+        text = str(error)
+    except BaseException as second:  # noqa: BLE001 - see the module docstring
+        pass_interrupt(second)
+        text = "<its text cannot be shown>"
     if len(text) > MOST_TEXT:
         text = f"{text[:MOST_TEXT]}... ({len(text):,} characters)"
     return f"{name}: {text}" if text else name

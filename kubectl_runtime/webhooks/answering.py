@@ -1,7 +1,7 @@
 """From the bytes of a review to the bytes of its answer: no HTTP, no threads.
 
-    admission_answer(handler, "validate", body, where)
-    conversion_answer(converter, body, where)
+    admission_answer(handler, "validate", body, guard)
+    conversion_answer(converter, body, guard)
 
     the handler returns                 allowed, with the patch that its change makes
     Denied(reason, code)                denied: reason and code
@@ -22,7 +22,8 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 import msgspec
 
 from kubectl_runtime.core.base.errors import KubeError
-from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
+from kubectl_runtime.core.base.guard import Guard
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.meta.gvk import split_api_version
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -60,8 +61,8 @@ class BadReview(KubeError):
     """What came is no review that could be answered; the text says why, to the API server's log."""
 
 
-def admission_answer(handler: Admission[Any], verb: Verb, body: bytes, where: str) -> bytes:
-    """The answer of `handler`; `where` names it in the log. Blocks as the handler does. Raises BadReview."""
+def admission_answer(handler: Admission[Any], verb: Verb, body: bytes, guard: Guard) -> bytes:
+    """The answer of `handler`, whose failures are `guard`'s to tell. Blocks as the handler does. Raises BadReview."""
     try:
         review = AdmissionReview.decode(body)
     except DecodeError as error:
@@ -69,7 +70,7 @@ def admission_answer(handler: Admission[Any], verb: Verb, body: bytes, where: st
     _check_version(review.api_version, admission.GROUP, admission.KIND)
     assert review.request is not None  # else it would not have been decoded
     request: AdmissionRequest[Any] = AdmissionRequest(review.request, type(handler).kind())
-    answer = _decided(handler, verb, request, where)
+    answer = _decided(handler, verb, request, guard)
     if warnings := request.warnings():
         answer = answer.with_warnings(*warnings)
     if request.audit_annotations:
@@ -77,11 +78,11 @@ def admission_answer(handler: Admission[Any], verb: Verb, body: bytes, where: st
     try:
         return answer.into_review(review).encode()
     except (KubeError, ValueError) as error:  # a text that is no Unicode, say
-        said = _failed(f"{where}: {request!r}", error)
+        said = _failed(guard, error, request)
         return _refused(AdmissionResponse.of(review.request), said, 500).into_review(review).encode()
 
 
-def conversion_answer(converter: Converts, body: bytes, where: str) -> bytes:
+def conversion_answer(converter: Converts, body: bytes, guard: Guard) -> bytes:
     """The answer of `converter`; all objects are converted or none. Blocks as it does. Raises BadReview."""
     try:
         review = ConversionReview.decode(body)
@@ -94,12 +95,14 @@ def conversion_answer(converter: Converts, body: bytes, where: str) -> bytes:
     response = ConversionResponse.of(review.request)
     try:
         converted = [_converted(converter, obj, review.request) for obj in review.request.objects]
-        return response.success(converted).into_review(review).encode()
+        answer = response.success(converted).into_review(review).encode()
     except KubeError as error:
-        log.warning("%s: %s", where, error)
+        log.warning("%s: %s", guard.name, error)
         return response.failure(_unicode(str(error))).into_review(review).encode()
     except BaseException as error:  # noqa: BLE001 - a defect of the converter's must not end the server
-        return response.failure(_failed(where, error), code=500).into_review(review).encode()
+        return response.failure(_failed(guard, error), code=500).into_review(review).encode()
+    guard.succeeded()
+    return answer
 
 
 def _converted(converter: Converts, obj: dict[str, Any], request: ConversionRequest) -> Mapping[str, Any]:
@@ -114,21 +117,22 @@ def _converted(converter: Converts, obj: dict[str, Any], request: ConversionRequ
     return found
 
 
-def _decided(handler: Admission[Any], verb: Verb, request: AdmissionRequest[Any], where: str) -> AdmissionResponse:
+def _decided(handler: Admission[Any], verb: Verb, request: AdmissionRequest[Any], guard: Guard) -> AdmissionResponse:
     answer = AdmissionResponse.of(request.review)
     try:
         if verb == "validate":
             handler.validate(request)
-            return answer
-        operations = _changes(handler.mutate(request), request, where)
-        return answer.with_patch(operations) if operations else answer
+        elif operations := _changes(handler.mutate(request), request, guard.name):
+            answer = answer.with_patch(operations)
     except Denied as error:
         return _refused(answer, error.reason, error.code)
     except BaseException as error:  # noqa: BLE001 - a defect of the handler's must not end the server
         if isinstance(error, DecodeError) and _is_own(error.ref, request.review):
-            log.info("%s: %r: %s", where, request, error)
+            log.info("%s: %r: %s", guard.name, request, error)
             return _refused(answer, str(error), 400)
-        return _refused(answer, _failed(f"{where}: {request!r}", error), 500)
+        return _refused(answer, _failed(guard, error, request), 500)
+    guard.succeeded()
+    return answer
 
 
 def _is_own(ref: ObjectRef | None, review: admission.AdmissionRequest) -> bool:
@@ -142,10 +146,9 @@ def _refused(answer: AdmissionResponse, reason: str, code: int) -> AdmissionResp
     return msgspec.structs.replace(denied, status=msgspec.structs.replace(denied.status, reason=reason_of(code)))
 
 
-def _failed(where: str, error: BaseException) -> str:
+def _failed(guard: Guard, error: BaseException, request: AdmissionRequest[Any] | None = None) -> str:
     """Log what user code raised; what is said of it to whoever asked."""
-    pass_interrupt(error)
-    log.error("%s failed", where, exc_info=error)
+    guard.failed(error, repr, request) if request is not None else guard.failed(error)
     return f"the webhook failed with {type(error).__name__}; its log says more"
 
 

@@ -22,6 +22,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.nearest import did_you_mean
 from kubectl_runtime.core.codec.encode import encode_plain
@@ -57,7 +58,7 @@ class Application:
                 for path, answer in _admission_routes(mount, handler):
                     self._add(path, answer, limit)
             elif callable(getattr(handler, "convert", None)) and not isinstance(handler, type):
-                self._add(mount, partial(conversion_answer, handler, where=mount), CONVERSION_LIMIT)
+                self._add(mount, partial(conversion_answer, handler, guard=Guard(mount, log)), CONVERSION_LIMIT)
             else:
                 given = f"the class {handler.__name__}: make an object" if isinstance(handler, type) else repr(handler)
                 raise RequestError(f"{mount}: an Admission or a Conversion is served, not {given}")
@@ -164,7 +165,7 @@ def _admission_routes(mount: str, handler: Admission[Any]) -> Iterable[tuple[str
         if verb == "mutate":
             require_jsonpatch()
         path = f"{mount.rstrip('/')}/{verb}"
-        yield path, partial(admission_answer, handler, verb, where=path)
+        yield path, partial(admission_answer, handler, verb, guard=Guard(path, log))
 
 
 def _check_mount(mount: str) -> None:

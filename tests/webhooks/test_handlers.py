@@ -123,7 +123,7 @@ def test_a_refusal_has_its_reason_its_code_and_kubernetes_word_for_it() -> None:
 def test_what_cannot_be_sent_is_a_failure_and_answered_as_one(name: str, caplog: pytest.LogCaptureFixture) -> None:
     found = answer("validate", review(pod(name)))
     assert (found["allowed"], found["status"]["code"]) == (False, 500)
-    assert f"<CREATE pods shop/{name}> failed" in caplog.text
+    assert f"given <CREATE pods shop/{name}>, raised" in caplog.text
     for wrong in (lambda: Denied(ValueError("x")), lambda: request(review(pod()), Pod).warn(5)):  # type: ignore[arg-type]
         with pytest.raises(RequestError, match="is a text, not"):
             wrong()
@@ -144,7 +144,15 @@ def test_what_a_handler_raises_refuses_with_500_and_is_logged(name: str, caplog:
     assert "hunter2" not in json.dumps(found)
     record = next(record for record in caplog.records if record.levelno == logging.ERROR)
     assert record.exc_info
-    assert f"/broken/validate: <CREATE pods shop/{name}> failed" in record.getMessage()
+    assert f"/broken/validate, given <CREATE pods shop/{name}>, raised" in record.getMessage()
+
+
+def test_what_a_handler_always_raises_is_logged_a_few_times(caplog: pytest.LogCaptureFixture) -> None:
+    server = application({"/broken": Broken()})
+    for _ in range(300):
+        server.answer("/broken/validate", review(pod("ValueError")))
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert [bool(record.exc_info) for record in errors] == [True] + [False] * 8
 
 
 def test_an_object_that_the_handler_looked_up_is_not_the_fault_of_whoever_asks() -> None:

@@ -186,10 +186,12 @@ class Api(KindVerbs[K]):
         """The events of one watch request, which opens when the first is asked for. `runtime.watcher` is the one that
         recovers.
 
-        `resource_version`: where to begin, usually that of a list; None begins with an ADDED for each present object.
-        Ends when the connection does (after 290 s by default), or `stop` is set. `timeout`: for its opening;
-        `WatchParams(timeout=…)` says how long it stays open. Raises RequestTimeout for a dead connection.
+        `event.obj` is None for an ERROR (410 mostly: list anew) and for a BOOKMARK; bookmarks come only where `params`
+        ask for them. `resource_version`: where to begin, usually that of a list; None begins with an ADDED for each
+        present object. Ends when the connection does (after 290 s by default), or `stop` is set. `timeout`: for its
+        opening; `WatchParams(timeout=…)` says how long it stays open. Raises RequestTimeout for a dead connection.
         """
+        params = params_or_default(params, WatchParams)
         try:
             opened = self.open_watch(params, resource_version, stop, timeout=timeout)
         except TransportError:
@@ -199,6 +201,8 @@ class Api(KindVerbs[K]):
         with opened as batches:
             for batch in batches:
                 for event in batch:
+                    if event.type == "BOOKMARK" and not params.with_bookmarks:
+                        continue
                     found = None if event.record is None else self._object(event.record)
                     yield WatchEvent(event.type, found, event.resource_version, event.status)
 

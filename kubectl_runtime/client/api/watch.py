@@ -57,7 +57,8 @@ class RecordEvent(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[K]):
-    """One event of `Api.watch`: ADDED, MODIFIED, DELETED with an `obj`, BOOKMARK, or ERROR with a `status`."""
+    """One event of `Api.watch`: ADDED, MODIFIED, DELETED with an `obj`; ERROR with a `status`; BOOKMARK with
+    neither, where `params` asked for them."""
 
     type: str
     obj: K | None

@@ -13,6 +13,7 @@
     runner     controller_started, run_started, run_ended, controller_stopped
     client     request_attempted, request_retried, object_written, credentials_refreshed
     election   leadership_changed
+    webhooks   webhooks_served, webhook_began, webhook_answered
 
 The arguments are values that the caller has at hand anyway, so that observing nothing costs a call that does nothing,
 once for each batch, run or request. Times are seconds; `now` is of the caller's monotonic clock. Names of objects are
@@ -21,7 +22,7 @@ for traces and logs: as labels of metrics they would make one series each.
 A method is called by the thread that does the work, with no lock held, and from many threads at once. So two calls
 about one thing may arrive in another order than what they tell happened in. A `depth` comes with its `now`: only a
 newer one takes the place of what is known. How many runs are in progress is counted: up at `run_started`, down at
-`run_ended`, which come in pairs.
+`run_ended`, which come in pairs; so do `webhook_began` and `webhook_answered`.
 
 A method must be short and must not block. What it raises is logged and harms nobody: whoever takes an observer from
 outside calls it through `together`.
@@ -32,10 +33,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
+from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.base.keys import Key
-
-log = guarded_logger(__name__)
 
 
 class RunResult(StrEnum):
@@ -150,6 +149,18 @@ class Observer:
     def leadership_changed(self, election: str, leading: bool) -> None:
         """This process became the leader, or is it no more. `election` is the Lease: `namespace/name`."""
 
+    # Webhooks
+
+    def webhooks_served(self, webhooks: tuple[str, ...]) -> None:
+        """A webhook server begins; these are its webhooks, called after their paths: `/quota/validate`."""
+
+    def webhook_began(self, webhook: str) -> None:
+        """A request to this webhook is being answered, in this thread."""
+
+    def webhook_answered(self, webhook: str, code: int, seconds: float) -> None:
+        """The request of this thread was answered, with this HTTP status, `seconds` after it began. What a webhook
+        denies is answered with 200."""
+
 
 NO_OBSERVER = Observer()
 """The default everywhere."""
@@ -198,16 +209,16 @@ def parts_of(observer: Observer) -> tuple[Observer, ...]:
 
 
 def _teller(listening: tuple[Callable[..., None], ...]) -> Callable[..., None]:
+    guarded = [(Guard(f"observer {getattr(hear, '__qualname__', type(hear).__qualname__)}"), hear)
+               for hear in listening]
+
     def tell(*values: Any) -> None:
-        for hear in listening:
+        for guard, hear in guarded:
             try:
                 hear(*values)
             except BaseException as error:  # noqa: BLE001 - it may be anybody's
-                pass_interrupt(error)
-                _report(hear, error)
+                guard.failed(error)
+            else:
+                guard.succeeded()
 
     return tell
-
-
-def _report(hear: Callable[..., None], error: BaseException) -> None:
-    log.error("observer %s failed", getattr(hear, "__qualname__", type(hear).__qualname__), exc_info=error)

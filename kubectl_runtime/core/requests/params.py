@@ -108,30 +108,37 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
 class WatchParams(msgspec.Struct, frozen=True, kw_only=True):
     """Options of `Api.watch`: which objects, and for how many seconds the server keeps the watch open.
 
-    `timeout` may be any length; the watcher's own is random in [232, 290] s.
+    `timeout` may be any length; the watcher's own is random in [232, 290] s. `bookmarks`: events without an object come
+    too, about once a minute, which say from which version a later watch may go on. By default they come only with
+    `send_initial_events`, where one of them marks the end of what was there.
 
     >>> events = Api.namespaced(client, ConfigMap, "default").watch(WatchParams(timeout=1))
-    >>> [event.obj.name for event in events if event.type == "ADDED"]
+    >>> [event.obj.name for event in events if event.obj is not None]
     ['settings']
     """
 
     label_selector: LabelSelection | None = None
     field_selector: FieldSelection | None = None
     timeout: Duration | None = None
-    bookmarks: bool = True
+    bookmarks: bool | None = None
     send_initial_events: bool = False
 
     def __post_init__(self) -> None:
         keep_selections(self)
         check_timeout(self.timeout)
-        if self.send_initial_events and not self.bookmarks:
+        if self.send_initial_events and self.bookmarks is False:
             raise RequestError("send_initial_events needs bookmarks: one of them marks the end of the initial events")
+
+    @property
+    def with_bookmarks(self) -> bool:
+        """Whether bookmarks are asked for."""
+        return bool(self.bookmarks) or self.send_initial_events
 
     def query(self) -> Query:
         """The parameters of the request, as the API server names them."""
         yield from selection_query(self)
         yield from timeout_query(self.timeout)
-        if self.bookmarks:
+        if self.with_bookmarks:
             yield "allowWatchBookmarks", "true"
         if self.send_initial_events:
             yield "sendInitialEvents", "true"

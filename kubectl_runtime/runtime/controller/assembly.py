@@ -57,6 +57,7 @@ class Assembly(Generic[K]):
         """`on_bug(what, error)` hears of defects of the library; `rng` draws all jitter."""
         self.plan = plan
         self.logger = guarded_logger(f"kubectl_runtime.controller.{plan.name}")
+        self._clock = plan.clock
         self.shutdown = Shutdown(plan.clock)
         jitter = rng or random.Random()
         self._taken = TakenWatches(plan, on_bug, jitter)
@@ -171,7 +172,7 @@ class Assembly(Generic[K]):
         kind = "bulk trigger source" if bulk else "trigger source"
         name = f"{kind} {1 + sum(name.startswith(kind) for name in self.pulls)}"
         to_requests = self.inbox.bulk if bulk else self.inbox.external
-        self.pulls[name] = partial(pull, source, to_requests, self.inbox.sink, self.shutdown.draining)
+        self.pulls[name] = partial(pull, source, to_requests, self.inbox.sink, self.shutdown.draining, self._clock)
         return name, self.pulls[name]
 
     def dispatch(self) -> None:
@@ -215,7 +216,8 @@ class Assembly(Generic[K]):
         draining = self.shutdown.draining
         if plan.stop is not None:
             draining.on_set(partial(plan.stop.set, "the controller stops"))
-        self.pulls[name] = partial(pull_stream, plan.stream, plan.subscription, self.inbox.sink, draining, store)
+        self.pulls[name] = partial(pull_stream, plan.stream, plan.subscription, self.inbox.sink, draining, store,
+                                    self._clock)
 
     def _wake(self) -> None:
         self.runner.wake()

@@ -26,6 +26,7 @@ from kubectl_runtime.client.api.writes import Exchanged
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.forks import renewed_in_children
+from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.runtime.flight.flight_lines import (
@@ -77,6 +78,7 @@ class FlightRecorder:
         self._bytes = self._lost = 0
         self._closing = self._dead = False
         self._file: RingFile | None = None
+        self._guard = Guard("a line of a recording", clock=clock)
         self._thread: threading.Thread | None = None
         self.unhook: Callable[[], None] = lambda: None
         """Called at the end, to hear of no more calls."""
@@ -190,7 +192,7 @@ class FlightRecorder:
         if not entries and not lost:
             return
         now = self._clock.monotonic()
-        lines = [line for make, _ in entries if (line := guarded(b"", "a line of a recording", make))]
+        lines = [line for make, _ in entries if (line := self._guard.call(b"", "", make))]
         self.lost += lost
         if lost:
             lines.append(encode({"k": "lost", "t": now, "count": lost}))

@@ -19,9 +19,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qs
 
+from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.runtime.observe.debug_application import DebugApplication
 from kubectl_runtime.runtime.observe.health_checks import HealthChecks
-from kubectl_runtime.runtime.usercode import described, guarded_logger, pass_interrupt
+from kubectl_runtime.runtime.usercode import guarded_logger
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -43,16 +44,20 @@ class HealthApplication:
 
     def __init__(self, live: HealthChecks, ready: HealthChecks, metrics: Scraped | None = None,
                  debug: DebugApplication | None = None) -> None:
+        self._guards = {first: Guard(f"the answer to /{first}", log)
+                        for first in ("", "metrics", "debug", "healthz", "readyz")}
         self._checks = {"healthz": live, "readyz": ready}
         self._metrics = None if metrics is None else metrics.application()
         self._debug = debug
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        first = str(environ.get("PATH_INFO", "")).lstrip("/").partition("/")[0]
+        guard = self._guards.get(first) or self._guards[""]
         try:
             status, headers, body = self._answer(environ)
-        except BaseException as error:  # a collector of the program's own, say
-            pass_interrupt(error)
-            log.error("%s could not be answered: %s", environ.get("PATH_INFO"), described(error), exc_info=error)
+            guard.succeeded()
+        except BaseException as error:  # noqa: BLE001 - a collector of the program's own, say
+            guard.failed(error)
             status, headers, body = _text(FAILED, "internal error\n")
         headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
         start_response(status, [*headers, ("Content-Length", str(len(body)))])

@@ -10,6 +10,7 @@
     a watch, its store   kubectl_runtime_watch_*, ..._store_*         ours                watch_series
     requests             rest_client_*                                client-go           client_series
     an election          leader_election_master_status                client-go           client_series
+    webhooks             controller_runtime_webhook_*                 controller-runtime  webhook_series
 
 Dashboards made for controllers in Go work as they are; `dashboard()` has one with what is ours as well. No label holds
 the name of an object, so the number of series does not grow with a cluster. What happens is counted under one short
@@ -37,16 +38,17 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import Observer, RunResult
 from kubectl_runtime.runtime.logs import this_trace
-from kubectl_runtime.runtime.observe import client_series, controller_series, watch_series
+from kubectl_runtime.runtime.observe import client_series, controller_series, watch_series, webhook_series
 from kubectl_runtime.runtime.observe.client_series import METHODS, ClientSeries, code_of
 from kubectl_runtime.runtime.observe.controller_series import ControllerSeries
 from kubectl_runtime.runtime.observe.families import Family, Row
 from kubectl_runtime.runtime.observe.watch_series import WatchSeries
+from kubectl_runtime.runtime.observe.webhook_series import WebhookSeries
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
-FAMILIES = (*controller_series.FAMILIES, *watch_series.FAMILIES, *client_series.FAMILIES)
+FAMILIES = (*controller_series.FAMILIES, *watch_series.FAMILIES, *client_series.FAMILIES, *webhook_series.FAMILIES)
 
 
 class Metrics(Observer):
@@ -75,6 +77,7 @@ class Metrics(Observer):
         self._controllers: dict[str, ControllerSeries] = {}
         self._watches: dict[str, WatchSeries] = {}
         self._clients = ClientSeries()
+        self._webhooks = WebhookSeries()
         try:
             registry.register(self)
         except ValueError as error:
@@ -113,7 +116,7 @@ class Metrics(Observer):
         for name, watch in watches.items():
             for family, row in watch.values(name, now):
                 rows[family].append(row)
-        for family, row in self._clients.values():
+        for family, row in (*self._clients.values(), *self._webhooks.values()):
             rows[family].append(row)
         return [family.filled(found) for family, found in rows.items()]
 
@@ -175,10 +178,20 @@ class Metrics(Observer):
     def leadership_changed(self, election: str, leading: bool) -> None:
         self._clients.set(client_series.LEADING, election, to=float(leading))
 
+    def webhooks_served(self, webhooks: tuple[str, ...]) -> None:
+        self._webhooks.serve(webhooks)
+
+    def webhook_began(self, webhook: str) -> None:
+        self._webhooks.began(webhook)
+
+    def webhook_answered(self, webhook: str, code: int, seconds: float) -> None:
+        self._webhooks.answered(webhook, code, seconds)
+
     def _renew_locks(self) -> None:
         """In the child of a fork: a thread that held one of them is the parent's, and so are the runs in progress."""
         self._change = threading.Lock()
         self._clients.lock = threading.Lock()
+        self._webhooks.renew()
         for watch in self._watches.values():
             watch.lock = threading.Lock()
         for controller in self._controllers.values():

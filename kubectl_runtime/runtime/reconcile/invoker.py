@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.runtime.events.writing import TERMINATING
@@ -38,7 +39,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import (
 )
 from kubectl_runtime.runtime.reconcile.run_log import OWNED, RunLog
 from kubectl_runtime.runtime.reflector.store import Store
-from kubectl_runtime.runtime.usercode import described, guarded, name_of, pass_interrupt
+from kubectl_runtime.runtime.usercode import name_of, pass_interrupt
 
 SuccessFunction = Callable[[Any, Action, Context[Any]], object]
 
@@ -58,6 +59,9 @@ class Invoker:
         self._environment = environment
         self._on_result = on_result
         self._log = RunLog(environment.logger, environment.clock, environment.shutdown.aborted, on_crowd)
+        self._policy_guard = Guard(f"the error policy {name_of(error_policy)}, whose place the default backoff takes,",
+                                   environment.logger, environment.clock)
+        self._result_guard = Guard(f"the result callback {name_of(on_result)}", environment.logger, environment.clock)
         self.loops = LoopDetector(environment.logger, environment.clock)
 
     def __call__(self, run: Run) -> Outcome:
@@ -110,17 +114,15 @@ class Invoker:
     def _delay_after(self, obj: Any, error: BaseException, ctx: Context[Any]) -> float | None:
         if self._error_policy is None:
             return ctx.backoff_delay
-        try:
-            action = self._error_policy(obj, error, ctx)
-            if not isinstance(action, Action):
-                raise _wrong_type(self._error_policy, action, ctx.ref)
-            return action.requeue_after
-        except BaseException as second:
-            pass_interrupt(second)
-            logger = self._environment.logger
-            logger.error("the error policy %s failed on %s: %s; the default backoff applies",
-                         name_of(self._error_policy), ctx.ref, described(second), exc_info=second)
-            return ctx.backoff_delay
+        default: float | None = ctx.backoff_delay
+        return self._policy_guard.call(default, str(ctx.ref), self._decided, self._error_policy, obj, error, ctx)
+
+    @staticmethod
+    def _decided(policy: ErrorPolicy[Any], obj: Any, error: BaseException, ctx: Context[Any]) -> float | None:
+        action = policy(obj, error, ctx)
+        if not isinstance(action, Action):
+            raise _wrong_type(policy, action, ctx.ref)
+        return action.requeue_after
 
     def _tell(self, run: Run, ctx: Context[Any], outcome: Outcome) -> None:
         environment = self._environment
@@ -133,7 +135,7 @@ class Invoker:
         if self._on_result is not None:
             report = RunReport(ctx.ref, outcome.result, took, ctx.attempt, ctx.reason, ctx.reconcile_id, outcome.delay,
                                outcome.error)
-            guarded(None, f"the result callback {name_of(self._on_result)}", self._on_result, report)
+            self._result_guard.call(None, str(ctx.ref), self._on_result, report)
 
 
 def success_function(reconcile: ReconcileFunction[Any]) -> SuccessFunction | None:

@@ -19,11 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeAlias
 
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.runtime.usercode import described, guarded, guarded_logger
-
-log = guarded_logger(__name__)
 
 IndexFunction = Callable[[Record], Any]
 Values = tuple[Hashable, ...]
@@ -35,7 +34,12 @@ IndexName: TypeAlias = tuple[object, str]
 class Indexes:
     """All indexes of one store."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._guards: dict[IndexName, Guard] = {}
+        self._values = Guard(
+            "the comparison of an index's value, by which its object is therefore not found,", clock=clock)
+        self._undeclared = Guard("an index function", clock=clock)
         self.functions: dict[IndexName, IndexFunction] = {}
         """Replaced whole."""
         self.epoch = 0
@@ -47,6 +51,7 @@ class Indexes:
     def declare(self, name: IndexName, function: IndexFunction) -> None:
         self._buckets[name] = {}
         self._keys[name] = {}
+        self._guards = {**self._guards, name: Guard(f"index {name[1]}", clock=self._clock)}
         self.functions = {**self.functions, name: function}
         self.epoch += 1
 
@@ -65,6 +70,7 @@ class Indexes:
         for name in gone:
             del self._buckets[name], self._keys[name]
             self._complete.discard(name)
+        self._guards = {name: guard for name, guard in self._guards.items() if name not in gone}
         self.functions = {name: function for name, function in self.functions.items() if name not in gone}
         self.epoch += 1
 
@@ -93,10 +99,15 @@ class Indexes:
         for name in self.functions:
             self._remove(name, key)
 
-    @staticmethod
-    def values_of(name: IndexName, function: IndexFunction, record: Record) -> Values:
+    def values_of(self, name: IndexName, function: IndexFunction, record: Record) -> Values:
         """What the user's function says of an object; nothing when it raises (reported). Call it without the lock."""
-        return guarded((), lambda *_: f"index {name[1]} of {record.ref}", _checked_values, function, record)
+        return self._guards.get(name, self._undeclared).call((), _described, _checked_values, function, record)
+
+    def report(self, problems: Iterable[BaseException | None]) -> None:
+        """Tell what `put` said. Call it without the lock: how an exception shows itself is user code."""
+        for problem in problems:
+            if problem is not None:
+                self._values.failed(problem)
 
     def _remove(self, name: IndexName, key: Key) -> None:
         for value, bucket in self._buckets[name].pop(key, ()):
@@ -117,9 +128,5 @@ def _checked_values(function: IndexFunction, record: Record) -> Values:
     return tuple(dict.fromkeys(found if several else (found,)))
 
 
-def report_values(problems: Iterable[BaseException | None]) -> None:
-    """Tell what `put` said. Call it without the lock: how an exception shows itself is user code."""
-    for problem in problems:
-        if problem is not None:
-            log.error("a value of an index cannot be compared with others, so its object is not found by it: %s",
-                      described(problem))
+def _described(_: IndexFunction, record: Record) -> str:
+    return str(record.ref)

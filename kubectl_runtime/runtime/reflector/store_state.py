@@ -9,7 +9,7 @@ from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.runtime.reflector.indexes import Indexes, IndexFunction, IndexName, report_values
+from kubectl_runtime.runtime.reflector.indexes import Indexes, IndexFunction, IndexName
 from kubectl_runtime.runtime.reflector.overlay import Overlay, Own
 from kubectl_runtime.runtime.watcher.watch_state import WatchState
 
@@ -33,7 +33,7 @@ class StoreState:
         """The last failure of the watch, for who waits in vain; empty while all is well."""
         self.trouble_of: Callable[[], str] = lambda: ""
         """The same, of a stream that tells only who asks it."""
-        self.indexes = Indexes()
+        self.indexes = Indexes(clock)
         self.overlay = Overlay()
         self.on_ready: tuple[Callable[[], None], ...] = ()
         """To be called once the store is complete, without the lock; must neither block nor raise."""
@@ -115,7 +115,7 @@ class StoreState:
             problems = [self.indexes.put(name, key, values[key]) for key, record in snapshot.items()
                         if self.records.get(key) is record]
             self.indexes.complete(name)
-        report_values(problems)
+        self.indexes.report(problems)
 
     def forget_indexes(self, scope: object) -> None:
         """That user is gone, and so are its indexes."""

@@ -19,7 +19,7 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
-from kubectl_runtime.runtime.reflector.indexes import IndexName, Values, report_values
+from kubectl_runtime.runtime.reflector.indexes import IndexName, Values
 from kubectl_runtime.runtime.reflector.overlay import Own
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.reflector.store_state import StoreState
@@ -174,7 +174,7 @@ class StoreWriter(Generic[K]):
         return key in self.state.overlay.entries
 
     def _after(self, problems: Sequence[BaseException | None], caught_up: bool) -> None:
-        report_values(problems)
+        self.state.indexes.report(problems)
         if caught_up:
             for callback in self._on_caught_up:
                 callback()

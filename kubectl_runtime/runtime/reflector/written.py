@@ -13,7 +13,6 @@ judge, kind by kind: here only name, namespace, and texts that stand in the obje
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +20,6 @@ import msgspec
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.keys import namespace_or_none
 from kubectl_runtime.core.codec.decode import decode_object
-from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -29,7 +27,7 @@ from kubectl_runtime.core.meta.selectors import Selector
 from kubectl_runtime.core.objects.partial import FieldsForm
 from kubectl_runtime.runtime.reflector.overlay import Own
 from kubectl_runtime.runtime.watcher.event import Apply, obj_of
-from kubectl_runtime.runtime.watcher.readers import modified
+from kubectl_runtime.runtime.watcher.readers import Modifier
 from kubectl_runtime.runtime.watcher.watch_api import WatchApi
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 
@@ -56,8 +54,7 @@ _whole = msgspec.json.Decoder(_Whole).decode
 class Written:
     """The judge of one store. Safe to use from any thread."""
 
-    def __init__(self, api: WatchApi[Any], config: WatcherConfig, modify: Modify | None,
-                 read: Callable[[Record], Any]) -> None:
+    def __init__(self, api: WatchApi[Any], config: WatcherConfig, modify: Modifier | None) -> None:
         self._resource = api.resource
         self._namespace = namespace_or_none(api.namespace)
         self._form: Any = getattr(api, "form", None)
@@ -65,7 +62,6 @@ class Written:
         self._labels = _selector(config.label_text)
         self._fields = config.field_text
         self._modify = modify
-        self._read = read
 
     def is_about(self, ref: ObjectRef) -> bool:
         """Whether the store could hold the object with this ref, as far as kind and place go."""
@@ -97,7 +93,7 @@ class Written:
         if kept is None:
             return Own(uid, version, known=False, last=record if selected else None)
         if self._modify is not None:
-            kept = obj_of(modified(Apply(kept), self._modify, self._read))
+            kept = obj_of(self._modify(Apply(kept)))
         return Own(uid, version, kept, last=kept)
 
     def _selects(self, record: Record) -> bool | None:

@@ -19,12 +19,13 @@ predicate without an opinion lets pass.
 In a controller the state before comes from the store. `PredicateCache` is for plain streams, see there.
 """
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 from kubectl_runtime.core.objects.invalid import InvalidObject
-from kubectl_runtime.runtime.usercode import guarded, name_of
+from kubectl_runtime.runtime.usercode import name_of
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, InitApply
 
 K = TypeVar("K")
@@ -60,6 +61,11 @@ class Predicate(Generic[K]):
 
     verdict: Callable[[ObjectEvent[K]], bool | None]
     name: str
+    _guard: Guard = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Many controllers may share a predicate, some of them on clocks of their own: its guard goes by real time.
+        object.__setattr__(self, "_guard", Guard(f"predicate {self.name}"))
 
     def passes(self, event: ObjectEvent[K]) -> bool:
         """Whether `event` is worth a run. Raises nothing (see the module)."""
@@ -67,7 +73,7 @@ class Predicate(Generic[K]):
             return True
         if isinstance(event.old, InvalidObject):
             event = ObjectEvent(event.obj, None, event.deleted)
-        return guarded(None, self._told, self.verdict, event) is not False
+        return self._guard.call(None, _described, self.verdict, event) is not False
 
     def combine(self, other: "Predicate[K]") -> "Predicate[K]":
         """Passes when this or the other one sees a change; no opinion when neither has one."""
@@ -101,9 +107,6 @@ class Predicate(Generic[K]):
             return verdict if opinion is None else opinion
 
         return Predicate(both, f"{self.name} and {other.name}")
-
-    def _told(self, event: ObjectEvent[K]) -> str:
-        return f"predicate {self.name}, given {event.obj!r},"
 
 
 def value(function: Callable[[K], object]) -> Predicate[K]:
@@ -149,6 +152,10 @@ def same(one: object, other: object) -> bool:
 def object_event(event: Apply[K] | InitApply[K] | Delete[K]) -> ObjectEvent[K]:
     """What a watcher says of an object, as predicates and mappers see it."""
     return ObjectEvent(event.obj, event.previous if isinstance(event, Apply) else None, isinstance(event, Delete))
+
+
+def _described(event: ObjectEvent[Any]) -> str:
+    return repr(event.obj)
 
 
 def _uid(obj: Any) -> object:

@@ -15,15 +15,15 @@ from functools import partial
 from queue import Empty
 from typing import Any, Protocol
 
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink, Subscription
-from kubectl_runtime.runtime.usercode import described, guarded, guarded_logger, name_of, pass_interrupt
+from kubectl_runtime.runtime.usercode import guarded, name_of
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, Init, InitApply, InitDone, is_event
-
-log = guarded_logger(__name__)
 
 POLL = 0.05
 """Seconds a queue is waited for before the stop token is looked at again."""
@@ -49,33 +49,31 @@ def check_source(source: object) -> None:
         raise RequestError(f"a trigger source is an iterable or a queue, not {type(source).__name__}")
 
 
-def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopToken) -> None:
+def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopToken,
+         clock: Clock = SYSTEM_CLOCK) -> None:
     """Pass what comes out of `source` to `sink` until it ends or `stop` is set. The body of the source's thread.
 
     An item that is nothing to reconcile is reported, and the next one follows.
     """
 
     def requests_of(item: Any) -> list[ReconcileRequest]:
-        try:
-            return list(to_requests(item))
-        except RequestError as error:
-            log.error("a trigger is ignored: %s", error)
-            return []
+        return [*to_requests(item)]
 
     def pass_on() -> None:
         with closing_source(source if isinstance(source, Iterable) else ()):
-            for item in _items(source, stop):
+            for item in _items(source, stop, clock):
                 if stop.is_set():
                     return
-                requests: list[ReconcileRequest] = guarded([], "an item of a trigger source", requests_of, item)
+                requests: list[ReconcileRequest] = guard.call([], "", requests_of, item)
                 if requests:
                     sink(requests)
 
+    guard = Guard("an item of a trigger source", clock=clock)
     guarded(None, f"the end of a trigger source, a {type(source).__qualname__},", pass_on)
 
 
 def pull_stream(stream: Iterable[Any], subscription: Subscription, sink: Sink, stop: StopToken,
-                store: Store[Any] | None = None) -> None:
+                store: Store[Any] | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
     """Pass what follows from the objects or events of `stream` to `sink` until `stop` is set. The body of its thread.
 
     `store`: the one that the stream's reflector keeps, if it has one; an object that is not in it any more counts as
@@ -95,11 +93,12 @@ def pull_stream(stream: Iterable[Any], subscription: Subscription, sink: Sink, s
                 if store is not None and _is_raw(event, store):
                     missing.append(event)
                     return
-                requests: list[ReconcileRequest] = guarded([], name_of(subscription), requests_of, event)
+                requests: list[ReconcileRequest] = guard.call([], "", requests_of, event)
                 if requests:
                     sink(requests)
 
     missing: list[Event[Any]] = []
+    guard = Guard(name_of(subscription), clock=clock)
     guarded(None, "the given stream", pass_on)
     if missing:
         raise RequestError("the given stream has not been through a reflector, so its store stays empty: pass "
@@ -117,23 +116,23 @@ def _as_event(obj: Any, store: Store[Any] | None) -> Event[Any]:
     return Delete(obj) if store is not None and store.is_ready and obj.ref not in store else Apply(obj)
 
 
-def _items(source: TriggerSource, stop: StopToken) -> Iterator[Any]:
+def _items(source: TriggerSource, stop: StopToken, clock: Clock) -> Iterator[Any]:
     """What comes out of a source. One that raises is reported and asked again, later each time in a row: a generator
     is at its end then, others may go on."""
     step = iter(source).__next__ if isinstance(source, Iterable) else partial(_from_queue, source, stop)
-    failures = 0
+    guard, failures = Guard(f"a trigger source, a {type(source).__qualname__},", clock=clock), 0
     while not stop.is_set():
         try:
             item = step()
         except StopIteration:
             return
-        except BaseException as error:
-            pass_interrupt(error)
-            log.error("a trigger source, a %s, raised %s", type(source).__qualname__, described(error), exc_info=error)
+        except BaseException as error:  # noqa: BLE001 - reported
+            guard.failed(error)
             if stop.wait(min(FIRST_PAUSE * 2 ** min(failures, 20), LONGEST_PAUSE)):
                 return
             failures += 1
         else:
+            guard.succeeded()
             failures = 0
             yield item
 

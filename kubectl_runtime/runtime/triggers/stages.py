@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration
+from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.codec.prune import Modify, pruned
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource
 from kubectl_runtime.core.objects.invalid import InvalidObject
@@ -23,7 +24,7 @@ from kubectl_runtime.runtime.triggers import triggers
 from kubectl_runtime.runtime.triggers.predicate_cache import TTL, PredicateCache
 from kubectl_runtime.runtime.triggers.predicates import Predicate
 from kubectl_runtime.runtime.triggers.triggers import Mapper, ReconcileRequest, Subscription
-from kubectl_runtime.runtime.usercode import guarded, name_of
+from kubectl_runtime.runtime.usercode import name_of
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, InitApply, is_event, with_obj
 
 K = TypeVar("K")
@@ -52,9 +53,10 @@ def touched_objects(events: Iterable[Event[K]]) -> Generator[K]:
 def modify(events: Iterable[Event[K]], change: Callable[[K], object]) -> Generator[Event[K]]:
     """Let `change` prune each object in place. A store further on keeps only what is left, marked as partial, so that
     it cannot replace the object on the server. When `change` raises, the object goes on as it came."""
+    guard = Guard(name_of(change))
     with closing_source(events):
         for event in events:
-            yield with_obj(event, lambda obj: _changed(obj, change))
+            yield with_obj(event, lambda obj: _changed(obj, change, guard))
 
 
 def predicate_filter(stream: Iterable[T], predicate: Predicate[Any], *, ttl: Duration = TTL,
@@ -98,11 +100,11 @@ def _objects(events: Iterable[Event[K]], kinds: tuple[type, ...]) -> Generator[K
 
 
 def _requests(events: Iterable[Event[Any]], subscription: Subscription) -> Generator[ReconcileRequest]:
-    where = name_of(subscription)
+    guard = Guard(name_of(subscription))
     with closing_source(events):
         for event in events:
             requests: list[ReconcileRequest] = []
-            guarded(None, where, _collect, requests, subscription, event)
+            guard.call(None, "", _collect, requests, subscription, event)
             yield from requests
 
 
@@ -110,8 +112,8 @@ def _collect(requests: list[ReconcileRequest], subscription: Subscription, event
     requests.extend(subscription(event))  # what was asked for before it raised, counts
 
 
-def _changed(obj: Any, change: Modify) -> Any:
+def _changed(obj: Any, change: Modify, guard: Guard) -> Any:
     if isinstance(obj, InvalidObject):
         return obj
     original = obj.record
-    return type(obj).from_record(guarded(original, f"{name_of(change)}, given {obj!r},", pruned, obj, change))
+    return type(obj).from_record(guard.call(original, lambda *_: repr(obj), pruned, obj, change))

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.runtime.triggers.triggers import OfHeads, ReconcileRequest, Sink, Subscription
-from kubectl_runtime.runtime.usercode import guarded, guarded_logger, name_of
+from kubectl_runtime.runtime.usercode import guarded_logger, name_of
 from kubectl_runtime.runtime.watcher.event import INIT, Event, obj_of, with_obj
 
 log = guarded_logger(__name__)
@@ -44,6 +45,8 @@ class Subscriber:
         self._clock = clock
         self._stop = stop
         self._name = name_of(subscription)
+        self._guard = Guard(self._name, clock=clock)
+        self._sink_guard = Guard(f"the sink of {self._name}", clock=clock)
         self._lock = threading.Lock()
         self._queue: deque[Sequence[Event[Record]]] = deque()
         self._delivering = True
@@ -89,10 +92,10 @@ class Subscriber:
         requests: list[ReconcileRequest] = []
         left = iter(changes)
         # Guarded as a whole and gone on with after what raised, as a guard around each event would cost each event.
-        while not guarded(False, self._told, self._collect, left, requests):
+        while not self._guard.call(False, self._given, self._collect, left, requests):
             pass
         if requests:
-            guarded(None, f"the sink of {self._name}", self._sink, requests)
+            self._sink_guard.call(None, "", self._sink, requests)
 
     def _collect(self, changes: Iterator[Event[Record]], requests: list[ReconcileRequest]) -> bool:
         """Add to `requests` what follows from `changes`; True when there are no more of them."""
@@ -116,8 +119,8 @@ class Subscriber:
                 began = ended
         return True
 
-    def _told(self, *_: object) -> str:
-        return f"{self._name}, given {_described(self._current)},"
+    def _given(self, *_: object) -> str:
+        return _described(self._current)
 
 
 def _described(change: Event[Record]) -> str:

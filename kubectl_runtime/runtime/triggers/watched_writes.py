@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.dynamic import dynamic
 from kubectl_runtime.core.requests.request import Place
@@ -16,6 +15,7 @@ from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
 from kubectl_runtime.runtime.reflector.written import Written
 from kubectl_runtime.runtime.triggers.subscribers import Subscriber
 from kubectl_runtime.runtime.watcher.event import Delete
+from kubectl_runtime.runtime.watcher.readers import Modifier
 from kubectl_runtime.runtime.watcher.watch_api import WatchApi
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 class WatchedWrites:
     """Of one watch. `listen` and `close` are for its thread; all else is safe to use from any thread."""
 
-    def __init__(self, api: WatchApi[Any], config: WatcherConfig, modify: Modify | None,
+    def __init__(self, api: WatchApi[Any], config: WatcherConfig, modify: Modifier | None,
                  writer: StoreWriter[Any]) -> None:
         """`api` in the form that is stored."""
-        self._written = Written(api, config, modify, writer.read)
+        self._written = Written(api, config, modify)
         self._writer = writer
         self._client: Any = getattr(api, "client", None)
         self._forget: Callable[[], None] | None = None

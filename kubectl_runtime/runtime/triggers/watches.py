@@ -41,7 +41,7 @@ from kubectl_runtime.runtime.triggers.watched_writes import WatchedWrites
 from kubectl_runtime.runtime.usercode import described, guarded_logger
 from kubectl_runtime.runtime.watcher.event import INIT_DONE, Apply, Event, Failed, Init
 from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
-from kubectl_runtime.runtime.watcher.readers import modified, reader_of, validated
+from kubectl_runtime.runtime.watcher.readers import Modifier, reader_of, validated
 from kubectl_runtime.runtime.watcher.verifier import Verifier
 from kubectl_runtime.runtime.watcher.watch_api import WatchApi, as_configured
 from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, IDLE_PAUSE, Backoff, WatchBackoff
@@ -82,7 +82,7 @@ class Watch(Generic[K]):
         self.stop = stop
         self._clock = clock
         self._read = reader_of(api.kind)
-        self._modify = modify
+        self._modify = None if modify is None else Modifier(modify, self._read, clock)
         self._validate = config.validate
         self._backoff = Backoff(backoff, rng=rng)
         self._failures = FailureLog(self.target)
@@ -93,7 +93,7 @@ class Watch(Generic[K]):
             given, config, seconds(config.verify), self._writer.held, stop, clock.monotonic())
         self._driver = WatchDriver(api, config, stop, clock, rng, verifier)
         self._config = config
-        self.writes = WatchedWrites(api, config, modify, self._writer)
+        self.writes = WatchedWrites(api, config, self._modify, self._writer)
         self._resume_at = 0.0
         self._relists = -1  # the first complete list is none
         self._list_began = 0.0
@@ -218,7 +218,7 @@ class Watch(Generic[K]):
         if self._validate:
             events = [validated(event, self._read) for event in events]
         if self._modify is not None:
-            events = [modified(event, self._modify, self._read) for event in events]
+            events = [self._modify(event) for event in events]
         self._deliver(self._reflector.commits(events, self._version))
         last = events[-1]
         if last is INIT_DONE:

@@ -7,11 +7,13 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.codec.prune import Modify, pruned
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.problems import DecodeError, Problem
 from kubectl_runtime.core.objects.invalid import InvalidObject
-from kubectl_runtime.runtime.usercode import guarded, guarded_logger, name_of
+from kubectl_runtime.runtime.usercode import guarded_logger, name_of
 from kubectl_runtime.runtime.watcher.event import Event, with_obj
 
 log = guarded_logger(__name__)
@@ -31,11 +33,20 @@ def reader_of(kind: type[K]) -> Callable[[Record], K]:
     return read
 
 
-def modified(event: Event[Record], modify: Modify, read: Callable[[Record], Any]) -> Event[Record]:
-    """The event with its record pruned by `modify`; as it was when that raises (reported) or the object is invalid."""
+class Modifier:
+    """What the `modify` of a watch's user makes of its objects. Safe to use from any thread."""
 
-    return with_obj(event, lambda record: guarded(record, lambda: f"{name_of(modify)}, given {record.ref},",
-                                                  lambda: pruned(read(record), modify)))
+    def __init__(self, modify: Modify, read: Callable[[Record], Any], clock: Clock) -> None:
+        self._modify = modify
+        self._read = read
+        self._guard = Guard(name_of(modify), clock=clock)
+
+    def __call__(self, event: Event[Record]) -> Event[Record]:
+        """The event with its record pruned; as it was when that raises (reported) or the object is invalid."""
+        return with_obj(event, self._pruned)
+
+    def _pruned(self, record: Record) -> Record:
+        return self._guard.call(record, lambda: str(record.ref), lambda: pruned(self._read(record), self._modify))
 
 
 def validated(event: Event[Record], read: Callable[[Record], Any]) -> Event[Record]:

@@ -26,12 +26,14 @@ from typing import TYPE_CHECKING, Any
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.rights import Right
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.usercode import described, guarded_logger
 from kubectl_runtime.runtime.webhooks.ca_bundles import KINDS, CaBundles
+from kubectl_runtime.runtime.webhooks.observed_application import observed, webhooks_of
 from kubectl_runtime.runtime.webhooks.serving_certificates import (
     CertificateFolder,
     OwnCertificates,
@@ -73,7 +75,8 @@ class WebhookServer:
 
     def __init__(self, app: WSGIApplication, *, certificates: str | os.PathLike[str] | SelfSigned,
                  client: Client | None = None, host: str = "", port: int = 9443, configuration: str | None = None,
-                 url: str | None = None, limit: Duration = 30, clock: Clock | None = None) -> None:
+                 url: str | None = None, limit: Duration = 30, clock: Clock | None = None,
+                 observer: Observer | None = None) -> None:
         """`app`: of `webhooks.application`, or any other. `certificates`: a folder with `tls.crt` and `tls.key`, or
         `SelfSigned`. `client`: writes the authority of a SelfSigned where this server is named; it is not closed.
 
@@ -81,9 +84,10 @@ class WebhookServer:
         with the Service of the SelfSigned, or `url`, as the place to call; None: somebody else does that. From a folder
         `ca.crt` is added to what the API server trusts, again when it changes. `host` is
         empty for all addresses, `port` 0 a free one. `limit`: seconds for a request to come, and as many for its
-        answer; 30 is the longest that an API server waits.
+        answer; 30 is the longest that an API server waits. `observer`: hears of each request (default: the client's).
 
-        Raises RequestError for what makes no sense. Nothing is read or sent before `start`.
+        Raises RequestError for what makes no sense, TypeError for an observer that is none. Nothing is read or sent
+        before `start`.
         """
         given: Any = app
         if not callable(given) or isinstance(given, type):
@@ -108,6 +112,7 @@ class WebhookServer:
         self._configuration, self._url = configuration, url
         self._limit = seconds(limit)
         self._clock = clock or (SYSTEM_CLOCK if client is None else client.clock)
+        self._observer = together(getattr(client, "observer", NO_OBSERVER) if observer is None else observer)
         self._end = StopToken(clock=self._clock)
         self._change = threading.Lock()
         self._certificates: ServingCertificates | None = None
@@ -166,8 +171,10 @@ class WebhookServer:
                 self._certificates = own = OwnCertificates(self._wanted, self._clock)
             else:
                 self._certificates = CertificateFolder(self._wanted)
-            listener = WebhookListener(self._address.listen(), self._app, self.name, self._limit,
+            app = observed(self._app, self._observer, self._clock)
+            listener = WebhookListener(self._address.listen(), app, self.name, self._limit,
                                        self._certificates.context)
+            self._observer.webhooks_served(webhooks_of(self._app))
             self._listener, self._process = listener, os.getpid()
             try:
                 self._begin(listener, own)

@@ -139,6 +139,15 @@ def test_an_object_that_does_not_decode_comes_as_invalid_and_the_watch_goes_on()
         _ = objects[0].data  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(("params", "seen"), [
+    (None, ["ADDED", "ADDED"]), (WatchParams(bookmarks=True), ["ADDED", "BOOKMARK", "ADDED"])])
+def test_events_without_an_object_come_only_to_who_asks_for_them(params: WatchParams | None, seen: list[str]) -> None:
+    with WireServer(stream(ADDED + BOOKMARK + ADDED, Peer.end_stream)) as server, server.client() as client:
+        events = list(Api.all(client, ConfigMap).watch(params, "5"))
+    assert [event.type for event in events] == seen
+    assert [event.type for event in events if event.obj is None] == [kind for kind in seen if kind == "BOOKMARK"]
+
+
 @pytest.mark.parametrize("code", [410, 403, 400])
 def test_an_answer_that_is_an_error_is_raised_when_the_watch_opens(code: int) -> None:
     def refuse(peer: Peer) -> None:
@@ -165,7 +174,8 @@ def test_a_dead_connection_is_a_request_timeout_soon_after_the_watchs_own_timeou
 
 def test_the_request_asks_for_what_the_parameters_say() -> None:
     with WireServer(stream(Peer.end_stream)) as server, server.client() as client:
-        list(Api.namespaced(client, ConfigMap, "default").watch(WatchParams(label_selector="a=b"), "5"))
+        list(Api.namespaced(client, ConfigMap, "default").watch(WatchParams(label_selector="a=b", bookmarks=True),
+                                                                       "5"))
     request = server.requests[0]
     assert request.target.startswith("/api/v1/namespaces/default/configmaps?watch=true&")
     for part in ("labelSelector=a%3Db", "timeoutSeconds=290", "allowWatchBookmarks=true", "resourceVersion=5"):

@@ -87,7 +87,7 @@ def test_what_an_observer_raises_is_logged_and_the_next_is_told(
         thread.start()
         thread.join(10)
     assert heard == 2 * [("store", "pods", 1)]
-    assert "Recording.store_changed failed" in caplog.text
+    assert "Recording.store_changed raised" in caplog.text
 
 
 def test_an_interrupt_from_the_keyboard_passes() -> None:

@@ -175,7 +175,7 @@ def test_options_that_make_no_sense_are_refused(build: Any) -> None:
 def test_watch() -> None:
     request = build.watch(PLACE, WatchParams(timeout=400, label_selector="app=web"), "17")
     assert query(request) == {"watch": "true", "labelSelector": "app=web", "timeoutSeconds": "400",
-                              "allowWatchBookmarks": "true", "resourceVersion": "17"}
+                              "resourceVersion": "17"}
     assert header(request, "Accept-Encoding") == "identity"
 
 
@@ -185,8 +185,9 @@ def test_a_streaming_list_asks_for_initial_events() -> None:
                               "resourceVersionMatch": "NotOlderThan"}
 
 
-def test_bookmarks_can_be_turned_off() -> None:
-    assert "allowWatchBookmarks" not in query(build.watch(PLACE, WatchParams(bookmarks=False)))
+@pytest.mark.parametrize(("bookmarks", "asked"), [(None, None), (False, None), (True, "true")])
+def test_bookmarks_come_where_they_are_asked_for(bookmarks: bool | None, asked: str | None) -> None:
+    assert query(build.watch(PLACE, WatchParams(bookmarks=bookmarks))).get("allowWatchBookmarks") == asked
 
 
 def test_metadata_is_asked_for_by_the_accept_header() -> None:

@@ -229,6 +229,28 @@ def test_leadership_is_one_for_the_leader_and_zero_for_who_was() -> None:
         assert rig.value("leader_election_master_status", name="ns/lease") == leading
 
 
+def test_webhooks_exist_at_zero_before_their_first_request_and_are_counted_as_controller_runtime_does() -> None:
+    rig = Rig()
+    rig.metrics.webhooks_served(("/a", "/b"))
+    named = {name: value for (name, labels), value in samples(rig.text).items() if ("webhook", "/b") in labels}
+    assert set(named) == {f"controller_runtime_webhook_{name}" for name in (
+        "requests_total", "requests_in_flight", "latency_seconds_bucket", "latency_seconds_count",
+        "latency_seconds_sum")}
+    assert not any(named.values())
+    for code in ("200", "500"):
+        assert rig.value("controller_runtime_webhook_requests_total", webhook="/b", code=code) == 0
+    rig.metrics.webhook_began("/a")
+    rig.metrics.webhook_began("/a")
+    rig.metrics.webhook_answered("/a", 413, 0.3)
+    assert rig.value("controller_runtime_webhook_requests_total", webhook="/a", code="413") == 1
+    assert rig.value("controller_runtime_webhook_requests_in_flight", webhook="/a") == 1
+    bounds = [float(dict(labels)["le"]) for name, labels in samples(rig.text)
+              if name.endswith("latency_seconds_bucket") and ("webhook", "/a") in labels]
+    assert sorted(bounds) == [.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, float("inf")]
+    assert [rig.value("controller_runtime_webhook_latency_seconds_bucket", webhook="/a", le=le)
+            for le in ("0.25", "0.5")] == [0, 1]
+
+
 def test_nothing_that_an_observer_is_told_is_left_out() -> None:
     assert [name for name in METHODS if getattr(Metrics, name) is getattr(Observer, name)] == []
 
@@ -245,6 +267,7 @@ def busy() -> Rig:
     rig.metrics.object_written("pods", KEY, "apply", "7")
     rig.metrics.credentials_refreshed("[::1]:6443", 0.1, None)
     rig.metrics.leadership_changed("ns/lease", True)
+    rig.metrics.webhooks_served(("/quota/validate",))
     return rig
 
 
@@ -384,7 +407,8 @@ metrics = Metrics(CollectorRegistry())
 metrics.controller_started("c", 1)
 metrics.run_started("c", ("ns", "a"), "r", 0.0, 0, 0.0)
 metrics.request_attempted("h", "GET", "get", "pods", 200, 0.1)
-locks = [metrics._change, metrics._clients.lock, metrics._controllers["c"].lock]
+metrics.webhook_began("/a")
+locks = [metrics._change, metrics._clients.lock, metrics._controllers["c"].lock, metrics._webhooks.lock]
 for lock in locks:
     lock.acquire()
 child = os.fork()
@@ -392,7 +416,8 @@ if not child:
     metrics.request_attempted("h", "GET", "get", "pods", 200, 0.1)
     metrics.run_started("c", ("ns", "b"), "r", 0.0, 0, 0.0)
     text = generate_latest(metrics.registry).decode()
-    os._exit(0 if 'controller_runtime_active_workers{controller="c"} 1.0' in text else 3)
+    os._exit(0 if 'controller_runtime_active_workers{controller="c"} 1.0' in text
+             and 'controller_runtime_webhook_requests_in_flight{webhook="/a"} 0.0' in text else 3)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubectl_runtime.client.api.writes import Write
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.codec.decode import decode_object
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -21,6 +22,7 @@ from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
 from kubectl_runtime.runtime.reflector.written import Written
 from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, Event, InitApply
+from kubectl_runtime.runtime.watcher.readers import Modifier
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 from tests.runtime.watcher.watch_fakes import THING, Thing, thing
 from tests.thoroughness import examples
@@ -41,7 +43,8 @@ class World:
         self.writer: StoreWriter[Thing] = StoreWriter(THING, Thing.from_record)
         self.store = self.writer.store
         self.reflector = Reflector(self.writer)
-        self.written = Written(Source(**place), config or WatcherConfig(), modify, Thing.from_record)
+        self.written = Written(Source(**place), config or WatcherConfig(),
+                               None if modify is None else Modifier(modify, Thing.from_record, SYSTEM_CLOCK))
 
     def list(self, version: int | str, *records: Record, mark: int | None = None) -> list[Event[Record]]:
         self.reflector.list_begins(self.writer.mark() if mark is None else mark)

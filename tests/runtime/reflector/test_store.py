@@ -215,7 +215,7 @@ def test_an_index_function_that_raises_is_reported_and_leaves_that_object_out(
     store.add_index("all", function)
     fill(writer, thing("bad"), thing("good"))
     assert names(store, "all", "all") == ["good"]
-    assert "index all of Thing" in caplog.text
+    assert "index all, given Thing" in caplog.text
 
 
 def test_index_functions_run_without_a_lock(writer: StoreWriter, store: Store[Thing]) -> None:
@@ -300,7 +300,7 @@ def test_a_value_that_cannot_be_compared_costs_its_bucket_and_nothing_else(
     mirror.feed(Apply(thing("d")), Delete(thing("d")), Delete(thing("a", 2)))
     assert {obj.name for obj in store} == {"b", "c"}
     assert [names(store, "touchy", name) for name in ("a", "b", "c")] == [[], ["b"], ["c"]]
-    assert caplog.text.count("cannot be compared with others") == 2  # of b and c; a was alone
+    assert len(caplog.messages) == 2  # of b and c; a was alone
 
 
 def test_indexes_of_one_user_are_not_those_of_another_and_go_with_it(writer: StoreWriter) -> None:
