@@ -7,6 +7,7 @@ import threading
 from kubectl_runtime.apiserver.core import ApiCore
 from kubectl_runtime.apiserver.rim.http.listener import GRACE
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 
 log = guarded_logger(__name__)
@@ -23,7 +24,7 @@ class Housekeeper:
         self._condition = threading.Condition()
         self._stopping = False
         core.on_due(self._wake)
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def _wake(self) -> None:

@@ -32,6 +32,7 @@ from uuid import UUID
 import msgspec
 import msgspec.structs
 
+from kubectl_runtime.core.base.annotations import annotations_of
 from kubectl_runtime.core.base.plain import to_plain
 from kubectl_runtime.core.base.wire import (
     alternatives,
@@ -197,7 +198,7 @@ def _container_schema(hint: Any, where: str, outer: tuple[type, ...]) -> Schema 
     if not isinstance(origin, type):
         return None
     if issubclass(origin, Mapping):
-        if own := inspect.get_annotations(origin):
+        if own := annotations_of(origin):
             raise TypeError(f"{where}: {origin.__name__} is a map that declares fields ({', '.join(own)}); a schema "
                             "has either fields or keys of one's own: use a Struct or dataclass, with a dict as a field")
         value = plain_type(arguments[1]) if arguments else Any

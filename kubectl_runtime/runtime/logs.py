@@ -31,6 +31,7 @@ from typing import Any, Protocol, TextIO
 
 import msgspec
 
+from kubectl_runtime.core.base.contexts import RunVariable
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -63,7 +64,7 @@ class LoggedRun(Protocol):
     def reason(self) -> str: ...
 
 
-this_run: ContextVar[LoggedRun | None] = ContextVar("kubectl_runtime_run", default=None)
+this_run: RunVariable[LoggedRun] = RunVariable("kubectl_runtime_run")
 """The run that this thread (or this context, if it was copied into another one) works for."""
 
 

@@ -12,10 +12,10 @@ logs through `guarded_logger`, so that a handler that raises costs its line and 
 """
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
+from kubectl_runtime.core.base.annotations import signature_of
 from kubectl_runtime.core.base.guarded_log import GuardedLogger, guarded_logger, pass_interrupt
 
 __all__ = ("MOST_TEXT", "GuardedLogger", "Where", "described", "guarded", "guarded_logger", "misfit", "name_of",
@@ -66,7 +66,7 @@ def misfit(function: Any, arguments: tuple[str, ...]) -> str | None:
     """What is wrong with the signature of a user's function that will be called with these arguments; None when it
     fits, or when nothing can be said of it (some built-in functions)."""
     try:
-        signature = inspect.signature(function)
+        signature = signature_of(function)
     except (TypeError, ValueError):
         return None
     try:

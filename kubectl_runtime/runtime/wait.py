@@ -14,7 +14,6 @@ in this call, though, except for what the embedded server does itself. In a simu
 """
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -23,6 +22,7 @@ from typing import Any, Self, TypeVar
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.clock import Clock, Duration, seconds
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
 from kubectl_runtime.core.base.scope import FirstOf, call_scope
 from kubectl_runtime.core.base.status import Status
@@ -229,7 +229,7 @@ class _Deadline:
         self._stop = stop
         self.token = _DeadlineToken(clock.monotonic() + span, clock)
         self._left = StopToken(clock=clock)
-        self._alarm: threading.Thread | None = None
+        self._alarm: Thread | None = None
         self._forget: Callable[[], None] = lambda: None
 
     @property
@@ -245,7 +245,7 @@ class _Deadline:
 
     def __enter__(self) -> Self:
         if not getattr(self._clock, "self_advancing", False):  # there, waiting beside this thread would move its time
-            self._alarm = threading.Thread(target=self._ring, name="deadline-of-a-wait", daemon=True)
+            self._alarm = Thread(target=self._ring, name="deadline-of-a-wait", daemon=True)
             self._alarm.start()
         scope = call_scope()  # within a controller's run, its end is the wait's too
         stops = [stop for stop in (self._stop, None if scope is None else scope.stop) if stop is not None]

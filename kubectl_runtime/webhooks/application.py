@@ -21,6 +21,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from kubectl_runtime.core.base.annotations import signature_of
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.base.guarded_log import guarded_logger
@@ -159,7 +160,7 @@ def _admission_routes(mount: str, handler: Admission[Any]) -> Iterable[tuple[str
         if inspect.iscoroutinefunction(function):
             raise RequestError(f"{mount}: {name}.{verb} is an async function: write def, not async def")
         try:
-            inspect.signature(function).bind("request")
+            signature_of(function).bind("request")
         except TypeError as error:
             raise RequestError(f"{mount}: {name}.{verb} is called with one argument, the request: {error}") from None
         if verb == "mutate":

@@ -7,7 +7,6 @@ one after the other, in the thread of the request.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from kubectl_runtime.apiserver import errors
@@ -19,6 +18,7 @@ from kubectl_runtime.apiserver.webhooks.calls import CallingFailed, accept, ask,
 from kubectl_runtime.apiserver.webhooks.hooks import Hook
 from kubectl_runtime.apiserver.webhooks.matching import Invocation, invocation
 from kubectl_runtime.apiserver.webhooks.versions import as_version
+from kubectl_runtime.core.base.contexts import Thread
 
 Outcome = Verdict | Exception
 
@@ -45,7 +45,7 @@ def _outcomes(ctx: RequestContext, matching: list[Invocation], asked: Attributes
     for index, called in enumerate(matching):
         call = _call(ctx, called, asked, outcomes, index)
         if len(matching) > 1 and ctx.hooks.caller.is_remote(called.hook.target.url):
-            threads.append(threading.Thread(target=call, name=f"webhook-{called.hook.name}", daemon=True))
+            threads.append(Thread(target=call, name=f"webhook-{called.hook.name}", daemon=True))
         else:
             here.append(call)
     for thread in threads:

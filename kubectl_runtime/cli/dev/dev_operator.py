@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import time
 from functools import partial
 
@@ -20,6 +19,7 @@ from kubectl_runtime.cli.dev.kinds import install_kinds, loaded_kinds
 from kubectl_runtime.cli.dev.order import Order
 from kubectl_runtime.cli.operator import run_operator
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.runtime.manager.manager import Manager
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
 
@@ -30,7 +30,7 @@ PATIENCE = 5.0
 def main(file: int) -> int:
     """Run what the pipe says; the exit status."""
     order = msgspec.json.decode(_line(file), type=Order)
-    threading.Thread(target=_end_with_parent, args=(file,), name="end with the API server", daemon=True).start()
+    Thread(target=_end_with_parent, args=(file,), name="end with the API server", daemon=True).start()
     options = order.options
     return run_operator(options, form="short", serve=order.serve, debug=DebugPage(details=True), prepare=_install,
                         announce=partial(_announce, " and /metrics" if options.metrics else ""))

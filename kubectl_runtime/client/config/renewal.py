@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import AuthError
 from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
@@ -111,8 +112,7 @@ class Renewal(Generic[Value]):
                 return attempt, False
             self._attempt = attempt = _Attempt()
         try:
-            threading.Thread(target=self._run, args=(attempt,), daemon=True,
-                             name=f"credentials from {self._name}").start()
+            Thread(target=self._run, args=(attempt,), daemon=True, name=f"credentials from {self._name}").start()
         except RuntimeError as error:  # no more threads, or the interpreter ends
             self._end(attempt, error=AuthError(f"{self._name}: {error}"))
         return attempt, True

@@ -19,10 +19,11 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import ContextVar, Token
+from contextvars import Token
 from functools import partial
 from typing import Any, Self
 
+from kubectl_runtime.core.base.contexts import RunVariable
 from kubectl_runtime.core.base.stop import StopToken
 
 
@@ -41,7 +42,7 @@ class Interrupt:
         self.reason = ""
         """Of the token that was set."""
         self._forget: list[Callable[[], None]] = []
-        self._entered: Token[Interrupt | None] | None = None
+        self._entered: Token[Any] | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -103,7 +104,7 @@ class Interrupt:
             copy.close()
 
 
-_current: ContextVar[Interrupt | None] = ContextVar("kubectl_runtime_interrupt", default=None)
+_current: RunVariable[Interrupt] = RunVariable("kubectl_runtime_interrupt")
 
 
 def connects(connection: socket.socket) -> bool:

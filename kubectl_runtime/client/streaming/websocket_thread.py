@@ -18,6 +18,7 @@ from kubectl_runtime.client.streaming.frames import BINARY, CLOSE, PING, PONG, T
 from kubectl_runtime.client.streaming.handshake import Opened
 from kubectl_runtime.client.streaming.inbox import Inbox, Messages
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
@@ -66,7 +67,7 @@ class WebSocketThread:
         for end in (self._awake, self._waker):
             end.setblocking(False)
         self._forget = [stop.on_set(self._stop) for stop in stops]
-        self._thread = threading.Thread(target=self._run, name=f"websocket {operation}", daemon=True)
+        self._thread = Thread(target=self._run, name=f"websocket {operation}", daemon=True)
         self._thread.start()
 
     @property

@@ -4,16 +4,19 @@
     writes                   end when `cut` is set, which comes later: whether one that was interrupted has happened,
                              nobody could know
 
-A scope belongs to the thread (or other context) that entered it. Threads that a run starts do not inherit it.
+A scope belongs to the thread (or other context) that entered it, and to copies of that context until it is left.
+Threads that a run starts do not inherit it, except where Python hands the context on (see `contexts`).
 """
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar, Token
+from contextvars import Token
+from typing import Any
 
 import msgspec
 
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.contexts import RunVariable
 from kubectl_runtime.core.base.stop import StopToken
 
 
@@ -23,17 +26,17 @@ class CallScope(msgspec.Struct, frozen=True):
     stop: StopToken
     cut: StopToken
 
-    def enter(self) -> Token[CallScope | None]:
+    def enter(self) -> Token[Any]:
         """From now on this thread's calls obey it; `leave` takes the answer."""
         return _scope.set(self)
 
     @staticmethod
-    def leave(entered: Token[CallScope | None]) -> None:
+    def leave(entered: Token[Any]) -> None:
         """As before `enter`."""
         _scope.reset(entered)
 
 
-_scope: ContextVar[CallScope | None] = ContextVar("kubectl_runtime_call_scope", default=None)
+_scope: RunVariable[CallScope] = RunVariable("kubectl_runtime_call_scope")
 
 
 def call_scope() -> CallScope | None:

@@ -6,7 +6,6 @@ that they may be defined later in the module, and so that defining a class costs
 from __future__ import annotations
 
 import builtins
-import inspect
 import sys
 import types
 import typing
@@ -14,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import InitVar
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from kubectl_runtime.core.base.annotations import annotations_of
 from kubectl_runtime.core.base.wire import camel
 from kubectl_runtime.core.codec.views import MISSING, ViewCodec
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, Scope
@@ -89,7 +89,7 @@ def declare(cls: type, *, group: str | None, version: str | None, kind: str | No
     given = (group, version, kind, plural, scope)
     if any(value is not None for value in given):
         cls.api_resource = _resource(cls, *given)  # type: ignore[attr-defined]  # declared by Resource
-    for name, annotation in inspect.get_annotations(cls).items():
+    for name, annotation in annotations_of(cls).items():
         if name.startswith("_") or _is_class_variable(annotation):
             continue
         if any(name in base.__dict__ and not isinstance(base.__dict__[name], Attribute) for base in cls.__mro__[1:]):
@@ -110,8 +110,9 @@ def _resource(cls: type, group: str | None, version: str | None, kind: str | Non
 
 
 def _is_class_variable(annotation: Any) -> bool:
-    if isinstance(annotation, str):
-        return annotation.startswith(("ClassVar", "typing.ClassVar"))
+    text = getattr(annotation, "__forward_arg__", annotation)
+    if isinstance(text, str):
+        return text.startswith(("ClassVar", "typing.ClassVar"))
     return annotation is typing.ClassVar or typing.get_origin(annotation) is typing.ClassVar
 
 
@@ -127,35 +128,37 @@ def attributes_of(cls: type) -> dict[str, Attribute]:
             if isinstance(value, Attribute)}
 
 
-class _Names(dict[str, Any]):
-    """The names of a module and Python's own, then those that the module imports on demand."""
-
-    def __init__(self, module: str) -> None:
-        super().__init__()
-        self._module = sys.modules.get(module)
-
-    def __missing__(self, name: str) -> Any:
-        held = vars(self._module) if self._module is not None else {}
-        found = held[name] if name in held else vars(builtins).get(name, MISSING)
-        if found is MISSING:
-            found = getattr(self._module, name, MISSING)
-        if found is MISSING:
-            raise KeyError(name)
-        return found
-
-
 def hints_of(cls: type) -> dict[str, Any]:
     """Attribute name -> declared type. Raises TypeError when one cannot be resolved."""
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
-        own = {name: value for name, value in inspect.get_annotations(base).items()
+        own = {name: value for name, value in annotations_of(base).items()
                if isinstance(base.__dict__.get(name), Attribute)}
+        if not own:
+            continue
         try:
-            found |= typing.get_type_hints(types.SimpleNamespace(__annotations__=own), dict(vars(base)),
-                                           _Names(base.__module__), include_extras=True)
+            found |= _resolved(own, base)
         except NameError as error:
             raise TypeError(f"{cls.__name__}: {error}; its attributes' types must be visible at module level") from None
     return {name: found[name] for name in attributes_of(cls)}
+
+
+def _resolved(annotations: dict[str, Any], cls: type) -> dict[str, Any]:
+    """The types that annotations name: in the module of their class, in Python, in the class, then among what the
+    module imports on demand. Raises NameError."""
+    module = sys.modules.get(cls.__module__)
+    # A plain dict: from Python 3.14 on typing copies it, and a `__missing__` would be lost.
+    names = {**vars(builtins), **(vars(module) if module is not None else {})}
+    holder = types.SimpleNamespace(__annotations__=annotations)
+    while True:
+        try:
+            return typing.get_type_hints(holder, dict(vars(cls)), names, include_extras=True)
+        except NameError as error:
+            name = error.name or ""
+            on_demand = getattr(module, name, MISSING)
+            if on_demand is MISSING or name in names:
+                raise
+            names[name] = on_demand
 
 
 def codecs_of(cls: type) -> dict[str, ViewCodec]:

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.events.ledger import Ledger, Subject
 from kubectl_runtime.runtime.events.references import Reference
@@ -191,8 +192,7 @@ class Recorder:
     def _begin(self, life: _Life) -> None:
         with life.starting:
             if life.thread is None:
-                thread = threading.Thread(target=life.sender.run, name=f"events-of-{self._reporter.controller}",
-                                          daemon=True)
+                thread = Thread(target=life.sender.run, name=f"events-of-{self._reporter.controller}", daemon=True)
                 try:
                     thread.start()
                 except RuntimeError as error:  # no memory, or the interpreter is ending; the next event tries again

@@ -24,6 +24,7 @@ from uuid import uuid4
 
 from kubectl_runtime.client.api.writes import Exchanged
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.guard import Guard
@@ -181,7 +182,7 @@ class FlightRecorder:
     def start(self) -> None:
         """`open`, and write in a thread from now on."""
         self.open()
-        self._thread = threading.Thread(target=self._run, name=f"{self._controller} flight recorder", daemon=True)
+        self._thread = Thread(target=self._run, name=f"{self._controller} flight recorder", daemon=True)
         self._thread.start()
 
     def pump(self) -> None:

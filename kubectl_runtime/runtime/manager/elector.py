@@ -27,6 +27,7 @@ from typing import Self
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.stop import StopToken
@@ -75,7 +76,7 @@ class LeaderLock:
         self._lost = StopToken(clock=self._clock)
         self._leader = ""
         self._callbacks = ElectionCallbacks(election.name)
-        self._threads: list[threading.Thread] = []
+        self._threads: list[Thread] = []
         self.client = self.guard(client)
         """The client for the work that needs the Lease: it begins a write only while this process leads, and raises
         NotLeaderError otherwise. See `elected_client` for what that can and what it cannot prevent."""
@@ -149,7 +150,7 @@ class LeaderLock:
         election = self.election
         if election.on_started or election.on_stopped or election.on_new_leader:
             bodies["callbacks"] = self._callbacks.run
-        self._threads = [threading.Thread(target=body, name=f"election {election.name} {what}", daemon=True)
+        self._threads = [Thread(target=body, name=f"election {election.name} {what}", daemon=True)
                          for what, body in bodies.items()]
         log.info("election %s/%s: %s stands for it", self.namespace, election.name, self.identity)
         self._observer.leadership_changed(election.name, False)

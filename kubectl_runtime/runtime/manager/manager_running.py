@@ -28,6 +28,7 @@ from types import TracebackType
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.controller.stopping.signals import ShutdownSignals
@@ -68,7 +69,7 @@ class RunningManager:
                                     failed=partial(self.fail, "the leader election"))
         self.part = Partaking(client, sharding, grace, failed=partial(self.fail, "the sharding"))
         self._signals = ShutdownSignals()
-        self._threads: list[threading.Thread] = []
+        self._threads: list[Thread] = []
         self._ended = StopToken(clock=client.clock)
         self._ending = False
         self._left: list[StillRunning] = []
@@ -284,7 +285,7 @@ class RunningManager:
         atexit.unregister(self._at_exit)
 
     def _add_thread(self, name: str, body: Callable[[], None]) -> None:
-        thread = threading.Thread(target=body, name=name, daemon=True)
+        thread = Thread(target=body, name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
 

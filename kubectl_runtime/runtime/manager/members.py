@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.controller.controller_error import ControllerError
 from kubectl_runtime.runtime.controller.plan import Plan
@@ -180,7 +181,7 @@ class RunnableMember:
         self.stop = StopToken(clock=clock)
         self._function = function
         self._failed = failed
-        self._thread = threading.Thread(target=self._run, name=f"runnable {name}", daemon=True)
+        self._thread = Thread(target=self._run, name=f"runnable {name}", daemon=True)
         self._once = threading.Lock()
         self._started = False
 
@@ -241,7 +242,7 @@ def finish_all(members: list[Member], timeout: Callable[[], float]) -> list[Stil
     def finish(number: int) -> None:
         found[number] = members[number].finish(timeout())
 
-    threads = [threading.Thread(target=partial(finish, number), name=f"end of {member.name}", daemon=True)
+    threads = [Thread(target=partial(finish, number), name=f"end of {member.name}", daemon=True)
                for number, member in enumerate(members)]
     for thread in threads:
         thread.start()

@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.observe.debug_application import DebugApplication
@@ -112,7 +113,7 @@ class HealthServer:
             if self._thread is not None or self._stopping.is_set():
                 raise RequestError(f"the {self.name} was started or stopped already: make a new one")
             listener = WsgiListener(self._address.listen(), self.application, self.name, self._limit)
-            thread = threading.Thread(target=self._serve, args=(listener,), name=self.name, daemon=True)
+            thread = Thread(target=self._serve, args=(listener,), name=self.name, daemon=True)
             try:
                 thread.start()
             except BaseException:  # no more threads

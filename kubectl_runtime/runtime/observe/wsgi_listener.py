@@ -16,6 +16,7 @@ from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.runtime.usercode import guarded_logger
 
 if TYPE_CHECKING:
@@ -92,8 +93,8 @@ class WsgiListener(ThreadingMixIn, WSGIServer):
         with self._change:
             self._open[request] = time.monotonic() + self._limit
         request.settimeout(self._limit)
-        threading.Thread(target=self.process_request_thread, args=(request, client_address),
-                         name=f"{self._name} request", daemon=True).start()
+        Thread(target=self.process_request_thread, args=(request, client_address),
+               name=f"{self._name} request", daemon=True).start()
 
     def close_request(self, request: Any) -> None:
         with self._change:

@@ -15,9 +15,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future
+from contextvars import Context
 from queue import SimpleQueue
 from typing import Any, Protocol
 
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import RequestError
 
 Work = Iterator[None]
@@ -58,7 +60,7 @@ class ThreadExecutor:
         """
         self._work: SimpleQueue[Work | None] = SimpleQueue()
         self._on_bug = on_bug
-        self.threads = [threading.Thread(target=self._run, name=f"{name} {number}", daemon=True)
+        self.threads = [Thread(target=self._run, name=f"{name} {number}", daemon=True)
                         for number in range(1, size + 1)]
 
     @property
@@ -109,7 +111,8 @@ class PoolExecutor:
     def submit(self, work: Work) -> None:
         """Raises what the pool does: RuntimeError when it has been shut down."""
         begun = _Begun(work)
-        future = self._pool.submit(begun.run)
+        # A thread that the pool begins for it may keep the context of this moment.
+        future = Context().run(self._pool.submit, begun.run)
         with self._lock:
             self._waiting[future] = begun
         future.add_done_callback(self._done)

@@ -6,8 +6,8 @@
                                shard was lost stays refused: while it lasts, this replica does not take the shard again
     a write by anything else   sent while this replica's own Lease is good, or while it quits: of a thread that a
                                reconciler has started itself nobody knows for which object it works. In a thread to
-                               which the context was copied (`contextvars.copy_context`, `asyncio.to_thread`) it is
-                               the run's
+                               which the context was copied (`contextvars.copy_context`, `asyncio.to_thread`; Python
+                               3.14 can be told to do so for every thread) it is the run's, while that lasts
     a read                     sent
 
 Between this check and the first byte at the server is the same window as there, and what it leaves open is left to the
@@ -16,11 +16,11 @@ object's resourceVersion: a blind write (apply, merge patch, delete without prec
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
 from math import inf
 from typing import NamedTuple, TypeVar
 
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.contexts import RunVariable
 from kubectl_runtime.runtime.manager.elected_client import only_while_leading
 from kubectl_runtime.runtime.manager.lease_machine import Phase as LeasePhase
 from kubectl_runtime.runtime.sharding.shard_state import Phase, ShardState
@@ -35,7 +35,7 @@ class _Work(NamedTuple):
     shard: int
 
 
-_work: ContextVar[_Work | None] = ContextVar("kubectl_runtime_shard", default=None)
+_work: RunVariable[_Work] = RunVariable("kubectl_runtime_shard")
 
 
 class ShardFence:

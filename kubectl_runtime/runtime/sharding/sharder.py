@@ -19,6 +19,7 @@ from functools import partial
 from math import inf
 
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.stop import StopToken
@@ -71,7 +72,7 @@ class Sharder:
         self._numbers: list[int] = []
         self._changed = threading.Condition()
         self._changes = 0
-        self._threads: list[threading.Thread] = []
+        self._threads: list[Thread] = []
         renewed_in_children(self)
 
     def renew(self) -> None:
@@ -140,7 +141,7 @@ class Sharder:
         name = self.sharding.name
         bodies = {f"sharding {name}": self._keep_telling,
                   **{f"sharding {name} {number + 1}": self._keep_asking for number in range(REQUESTS)}}
-        threads = [threading.Thread(target=partial(self._guarded, body), name=what, daemon=True)
+        threads = [Thread(target=partial(self._guarded, body), name=what, daemon=True)
                    for what, body in bodies.items()]
         with self._changed:
             if self._threads or self._state.phase is not Phase.WAITING:

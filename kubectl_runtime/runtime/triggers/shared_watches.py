@@ -21,6 +21,7 @@ from dataclasses import fields
 from typing import Any
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
@@ -109,7 +110,7 @@ class SharedWatches:
         with self.lock:
             if held.thread is not None or self.elsewhere:
                 return
-            thread = threading.Thread(target=self._run, args=(held,), name=f"watch {held.watch.target}", daemon=True)
+            thread = Thread(target=self._run, args=(held,), name=f"watch {held.watch.target}", daemon=True)
             thread.start()
             held.thread = thread
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.runtime.observe.wsgi_listener import WsgiListener
 from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.webhooks.request_handler import IDLE, RequestHandler, linger
@@ -100,8 +101,8 @@ class WebhookListener(WsgiListener):
         with self._change:
             self._open[request] = time.monotonic() + HANDSHAKE
         request.settimeout(HANDSHAKE)
-        thread = threading.Thread(target=self.process_request_thread, args=(request, client_address),
-                                  name=f"{self._name} connection", daemon=True)
+        thread = Thread(target=self.process_request_thread, args=(request, client_address),
+                        name=f"{self._name} connection", daemon=True)
         thread.start()
         with self._change:
             self._talking = {one for one in self._talking if one.is_alive()} | {thread}

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.stop import StopToken
@@ -118,7 +119,7 @@ class WebhookServer:
         self._certificates: ServingCertificates | None = None
         self._bundles: CaBundles | None = None
         self._listener: WebhookListener | None = None
-        self._threads: list[threading.Thread] = []
+        self._threads: list[Thread] = []
         self._setup: WebhookSetup | None = None
         self._process = 0
 
@@ -249,7 +250,7 @@ class WebhookServer:
         return self._certificates
 
     def _add_thread(self, name: str, body: Any) -> None:
-        thread = threading.Thread(target=body, name=name, daemon=True)
+        thread = Thread(target=body, name=name, daemon=True)
         thread.start()
         self._threads.append(thread)
 

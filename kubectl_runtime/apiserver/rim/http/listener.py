@@ -13,6 +13,7 @@ from kubectl_runtime.apiserver.rim.http.connection import Connection, ServingInf
 from kubectl_runtime.apiserver.rim.http.reaper import Reaper
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 
 log = guarded_logger(__name__)
@@ -47,7 +48,7 @@ class Listener:
         self._stopping = threading.Event()
         self._reaper = Reaper(f"apiserver-{self.port}-reaper")
         self._serving = ServingInfo(handle, clock, faults or Faults(), recording, self._reaper, tls)
-        self._thread = threading.Thread(target=self._accept, name=f"apiserver-{self.port}-accept", daemon=True)
+        self._thread = Thread(target=self._accept, name=f"apiserver-{self.port}-accept", daemon=True)
 
     def start(self) -> None:
         """Begin to accept connections."""
@@ -68,8 +69,7 @@ class Listener:
 
     def _serve(self, accepted: socket.socket) -> None:
         connection = Connection(accepted, self._serving)
-        thread = threading.Thread(target=self._run, args=(connection,), name=f"apiserver-{self.port}-connection",
-                                  daemon=True)
+        thread = Thread(target=self._run, args=(connection,), name=f"apiserver-{self.port}-connection", daemon=True)
         with self._lock:
             if self._stopping.is_set():
                 accepted.close()

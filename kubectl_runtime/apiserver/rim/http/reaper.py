@@ -12,6 +12,8 @@ import socket
 import threading
 from collections.abc import Callable
 
+from kubectl_runtime.core.base.contexts import Thread
+
 # Linux tells the end of the peer's half apart from data; elsewhere any input on a watch's connection counts as its end.
 _GONE: int = getattr(select, "POLLRDHUP", select.POLLIN)
 
@@ -25,7 +27,7 @@ class Reaper:
         self._wake_out, self._wake_in = socket.socketpair()
         self._wake_out.setblocking(False)
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def watch(self, connection: socket.socket, gone: Callable[[], None]) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Clock
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.stopping.last_words import LastWords
 from kubectl_runtime.runtime.queue.runs import Run
@@ -58,7 +59,7 @@ class Ending:
         self._release = release
         self._settled = threading.Event()
         self._claim = threading.Lock()
-        self._thread = threading.Thread(target=self._work, name=f"{name} ending", daemon=True)
+        self._thread: threading.Thread = Thread(target=self._work, name=f"{name} ending", daemon=True)
         self.stuck: list[ObjectRef] = []
         """The keys whose runs did not end. Complete once the end is settled."""
         self.also_stuck = False

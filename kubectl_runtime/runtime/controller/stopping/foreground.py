@@ -14,9 +14,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import threading
 from collections.abc import Sequence
 from typing import Protocol
+
+from kubectl_runtime.core.base.contexts import Thread
 
 EXIT_STUCK = 1
 """Exit status when a reconciler did not end within the grace period."""
@@ -58,7 +59,7 @@ def end_process(status: int) -> None:
 
     Flushing takes locks that a stuck thread may hold: it gets 2 s.
     """
-    flusher = threading.Thread(target=_flush, name="flush before exit", daemon=True)
+    flusher = Thread(target=_flush, name="flush before exit", daemon=True)
     flusher.start()
     flusher.join(FLUSH_SECONDS)
     os._exit(status)

@@ -15,6 +15,7 @@ import time
 from queue import SimpleQueue
 from typing import Any
 
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.runtime.usercode import GuardedLogger
 
 LINE_SECONDS = 1.0
@@ -31,7 +32,7 @@ class LastWords:
         self._logger = logger
         self._lines: SimpleQueue[_Line | None] = SimpleQueue()
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._write, name=name, daemon=True)
+        self._thread = Thread(target=self._write, name=name, daemon=True)
         self._begun = False
         self._finished = False
         self._written = threading.Event()

@@ -4,6 +4,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.runtime.queue.runs import Run
 from kubectl_runtime.runtime.triggers.shared_watches import Share
 
@@ -38,7 +39,7 @@ class Threads:
             except BaseException as error:  # noqa: BLE001 - whatever it is, somebody has to hear of it
                 self._failed(what, error)
 
-        thread = threading.Thread(target=run, name=f"{self._name} {what}", daemon=True)
+        thread = Thread(target=run, name=f"{self._name} {what}", daemon=True)
         (self.sources if source else self._others).append(thread)
         return thread
 
