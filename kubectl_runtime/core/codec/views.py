@@ -48,26 +48,23 @@ class ViewCodec:
         if self._renaming:
             decoder_of(hint)  # for `_convert`, which else would be the first to look at these types
 
-    def decode(self, raw: bytes, enveloped: bool, ref: ObjectRef | None) -> Any:
-        """The view of the object in `raw` (a watch line if `enveloped`), new each time. Raises DecodeError."""
+    def view_of(self, record: Record) -> Any:
+        """The view of a received object, new each time. Raises DecodeError."""
         try:
-            body = self._decode_event(raw).object if enveloped else self._decode_body(raw)
+            body = self._decode_event(record.raw).object if record.enveloped else self._decode_body(record.raw)
         except msgspec.ValidationError:
-            return self.from_plain(plain_value(raw, enveloped, self.key, ref), ref)
+            plain = plain_object(record.raw, record.enveloped, record.ref)
+            return self.from_plain(plain.get(self.key, MISSING), record.ref)
         except DECODE_FAILURES as error:
-            raise DecodeError(ref, *problem_of(error, enveloped=enveloped)) from None
+            raise DecodeError(record.ref, *problem_of(error, enveloped=record.enveloped)) from None
         value = body.value
         if value is None or value is MISSING:
-            return self.absent(ref)
-        return self.from_plain(value, ref) if self._renaming else value
+            return self.absent(record.ref)
+        return self.from_plain(value, record.ref) if self._renaming else value
 
     def is_default(self, view: Any) -> bool:
         """Whether `view` equals what the class gives when nothing is said."""
         return type(view) is type(self._default) and bool(view == self._default)
-
-    def view_of(self, record: Record) -> Any:
-        """The view of a received object, new each time. Raises DecodeError."""
-        return self.decode(record.raw, record.enveloped, record.ref)
 
     def from_plain(self, value: Any, ref: ObjectRef | None) -> Any:
         """The view of a plain JSON value. Raises DecodeError."""
@@ -115,11 +112,6 @@ def plain_object(raw: bytes, enveloped: bool, ref: ObjectRef | None) -> dict[str
         return _decode_any_event(raw).object if enveloped else _decode_any(raw)
     except DECODE_FAILURES as error:
         raise DecodeError(ref, *problem_of(error, enveloped=enveloped)) from None
-
-
-def plain_value(raw: bytes, enveloped: bool, key: str, ref: ObjectRef | None) -> Any:
-    """One top-level key as plain JSON values; MISSING when it is absent."""
-    return plain_object(raw, enveloped, ref).get(key, MISSING)
 
 
 def without_nulls(value: Any) -> Any:
