@@ -12,6 +12,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any, NamedTuple
 
 import msgspec
@@ -110,12 +111,23 @@ class RecordLists:
         self._walk(view, found)
         return found
 
-    def lineage(self, kept: Kept, base: View, now: View) -> Lineage:
-        """Where the items of `now` come from; `base` is decoded from the same bytes as the view of `kept` was."""
+    def are_in_place(self, kept: Kept, view: Any) -> bool:
+        """Whether each list has the very items that it had, in their order, and no other one has any."""
+        items = self.items(view)
+        return len(items) == len(kept) and all(
+            len(now) == len(then) and all(map(is_, now, then)) for now, then in zip(items, kept, strict=True))
+
+    def lineage(self, kept: Kept | None, base: View, now: View) -> Lineage:
+        """Where the items of `now` come from; `base` is decoded from the same bytes as the view of `kept` was.
+
+        `kept` is None when all are in place; then the plain forms may be of some fields only, the same ones.
+        """
         known: list[tuple[tuple[Any, ...], Any]] = []
         changed: list[tuple[tuple[Any, ...], Any]] = []
         _collect_both(self._shape, base.value, base.plain, known)
         _collect_both(self._shape, now.value, now.plain, changed)
+        if kept is None:
+            kept = [items for items, _ in changed]
         places = {id(item): (number, index) for number, items in enumerate(kept) for index, item in enumerate(items)}
         found = {id(plain): tuple(places.get(id(item)) for item in items) for items, plain in changed}
         moved = any(place is not None and place[1] != index for items in found.values()
@@ -135,7 +147,7 @@ def _collect_both(shape: _Shape, value: Any, plain: Any, found: list[tuple[tuple
                     _collect_both(item, entry, plain and plain[index], found)
     elif (fields := shape.fields.get(kind)) is not None:
         for name, key, inner in fields.members:
-            if part := getattr(value, name):
+            if (not plain or key in plain) and (part := getattr(value, name)):
                 _collect_both(inner, part, plain and plain[key], found)
     elif shape.entries is not None and isinstance(value, Mapping):
         for key, entry in value.items():

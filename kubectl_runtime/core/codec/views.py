@@ -38,14 +38,15 @@ class ViewCodec:
         self.lists = RecordLists.of(hint)
         """The view's lists of records, whose items write-back has to recognise; None when there are none."""
         self._default = default
-        self._renaming = needs_renaming(hint)
-        decoded = Any if self._renaming else hint
+        self.renames = needs_renaming(hint)
+        """Whether the type has other keys for msgspec than on the wire."""
+        decoded = Any if self.renames else hint
         field = ("value", decoded | msgspec.UnsetType | None, msgspec.field(default=msgspec.UNSET, name=key))
         body: Any = msgspec.defstruct("_Body", [field])
         event: Any = msgspec.defstruct("_Event", [("object", body)])
         self._decode_body = decoder_of(body)
         self._decode_event = decoder_of(event)
-        if self._renaming:
+        if self.renames:
             decoder_of(hint)  # for `_convert`, which else would be the first to look at these types
 
     def view_of(self, record: Record) -> Any:
@@ -60,7 +61,7 @@ class ViewCodec:
         value = body.value
         if value is None or value is MISSING:
             return self.absent(record.ref)
-        return self.from_plain(value, record.ref) if self._renaming else value
+        return self.from_plain(value, record.ref) if self.renames else value
 
     def is_default(self, view: Any) -> bool:
         """Whether `view` equals what the class gives when nothing is said."""
@@ -88,7 +89,7 @@ class ViewCodec:
         return self._convert_without_nulls(empty, ref)
 
     def _convert(self, value: Any) -> Any:
-        plain = with_field_names(value, self.hint) if self._renaming else value
+        plain = with_field_names(value, self.hint) if self.renames else value
         return msgspec.convert(plain, self.hint, dec_hook=from_text)
 
     def _convert_without_nulls(self, value: Any, ref: ObjectRef | None) -> Any:
