@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
+from kubectl_runtime.core.base.building import decoder_of
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
 from kubectl_runtime.core.meta.gvk import split_api_version
@@ -200,7 +201,7 @@ class _Review(msgspec.Struct, rename="camel"):
     request: _Question | None = None
 
 
-_decode_envelope = msgspec.json.Decoder(_Review).decode
+_decode_envelope = decoder_of(_Review)
 
 
 def _envelope(body: bytes, group: str, kind: str) -> _Envelope:

@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 
+from kubectl_runtime.core.base.building import converter_of, decoder_of
 from kubectl_runtime.core.base.plain import hashable
-from kubectl_runtime.core.base.texts import from_text
 from kubectl_runtime.core.base.wire import alternatives, is_record_type, needs_renaming, with_field_names
-from kubectl_runtime.core.codec.building import decoder_of
 from kubectl_runtime.core.codec.lineage import RecordLists
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
@@ -46,8 +45,7 @@ class ViewCodec:
         event: Any = msgspec.defstruct("_Event", [("object", body)])
         self._decode_body = decoder_of(body)
         self._decode_event = decoder_of(event)
-        if self.renames:
-            decoder_of(hint)  # for `_convert`, which else would be the first to look at these types
+        self._converted = converter_of(hint)
 
     def view_of(self, record: Record) -> Any:
         """The view of a received object, new each time. Raises DecodeError."""
@@ -90,7 +88,7 @@ class ViewCodec:
 
     def _convert(self, value: Any) -> Any:
         plain = with_field_names(value, self.hint) if self.renames else value
-        return msgspec.convert(plain, self.hint, dec_hook=from_text)
+        return self._converted(plain)
 
     def _convert_without_nulls(self, value: Any, ref: ObjectRef | None) -> Any:
         try:
@@ -103,8 +101,8 @@ class _AnyBody(msgspec.Struct):
     object: dict[str, Any]
 
 
-_decode_any = msgspec.json.Decoder(dict[str, Any]).decode
-_decode_any_event = msgspec.json.Decoder(_AnyBody).decode
+_decode_any = decoder_of(dict[str, Any])
+_decode_any_event = decoder_of(_AnyBody)
 
 
 def plain_object(raw: bytes, enveloped: bool, ref: ObjectRef | None) -> dict[str, Any]:
