@@ -25,6 +25,7 @@ from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
+from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.requests.rights import Right, roles
 from kubectl_runtime.runtime.controller.controller import BoundController
@@ -120,7 +121,7 @@ def _watched(plan: Plan) -> Iterator[Right]:
 
 def _recorded(file: Path, watched: list[Right]) -> list[Right]:
     try:
-        found = msgspec.json.decode(file.read_bytes(), type=Recorded).rights
+        found = decoded(file.read_bytes(), Recorded).rights
     except (OSError, msgspec.MsgspecError) as error:
         raise CommandError(f"{file}: {error}") from None
     namespaces = {right.namespace for right in watched}

@@ -15,6 +15,7 @@ import msgspec
 
 from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.client.config.proxies import is_loopback_url
+from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.runtime.observe.debug_state import VERSION, DebugState
 
 PATIENCE = 5.0
@@ -70,7 +71,7 @@ def read(body: bytes) -> DebugState:
         if msgspec.json.decode(version, type=int) > VERSION:
             raise ValueError("it is of a newer version, whose `kubectl-runtime top` can read it")
     try:
-        return msgspec.json.decode(body, type=DebugState)
+        return decoded(body, DebugState)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise ValueError(str(error)) from None
 

@@ -20,6 +20,7 @@ import msgspec
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.clock import Clock, Duration
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, TransportError
 from kubectl_runtime.core.base.stop import StopToken
@@ -184,7 +185,7 @@ def _is_served(client: Client, resource: ApiResource, deadline: float, stop: Sto
             return False
         raise
     try:
-        found = msgspec.json.decode(answer, type=_Resources)
+        found = decoded(answer, _Resources)
     except msgspec.MsgspecError as error:
         raise KubeError(f"discover {path}: the answer is no list of resources: {error}") from None
     return any(one.name == resource.plural for one in found.resources or ())

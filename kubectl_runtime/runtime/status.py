@@ -27,6 +27,7 @@ from cachetools import TTLCache
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.writes import WriteObservers
 from kubectl_runtime.client.http.failures import KindNotServedError
+from kubectl_runtime.core.base.building import converted
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
@@ -101,7 +102,7 @@ def _apply_condition(api: Api[K], obj: K, owned: dict[str, Any], condition: Cond
     before = condition_of(obj, condition.type)
     known = {key: before[key] for key in ("type", "status", "lastTransitionTime") if key in before}
     try:
-        since = [msgspec.convert(known, Condition)] if known else []
+        since = [converted(known, Condition)] if known else []
     except msgspec.ValidationError:  # written by somebody whose schema let it pass: it says nothing of the time
         since = []
     [placed] = set_condition(since, condition, now=api.client.clock.now())

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
+from kubectl_runtime.core.base.building import decoder_of
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.base.guarded_log import guarded_logger
@@ -203,7 +204,7 @@ class _Review(msgspec.Struct, rename="camel"):
     request: _Question | None = None
 
 
-_decode_envelope = msgspec.json.Decoder(_Review).decode
+_decode_envelope = decoder_of(_Review)
 
 
 def _envelope(body: bytes, group: str, kind: str) -> _Envelope:

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
+from kubectl_runtime.core.base.building import decoder_of
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, Scope
 from kubectl_runtime.core.objects import admission
@@ -170,7 +171,7 @@ class _Identity(msgspec.Struct, rename="camel"):
     kind: str = ""
 
 
-_identity = msgspec.json.Decoder(_Identity).decode
+_identity = decoder_of(_Identity)
 
 
 def _kind_in(content: bytes) -> GroupVersionKind | None:

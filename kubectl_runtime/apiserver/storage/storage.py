@@ -27,20 +27,22 @@ from typing import Any
 
 import msgspec
 
+from kubectl_runtime.core.base.building import decoder_of
+
 Object = dict[str, Any]
 
 MAX_HISTORY = 200_000  # changes that are kept at most between compactions, over all types
 MAX_HISTORY_BYTES = 256 << 20  # and bytes of encoded objects in them
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Object).decode
+_decode = decoder_of(Object)
 
 
 class _MetadataOnly(msgspec.Struct):
     metadata: msgspec.Raw
 
 
-_decode_metadata = msgspec.json.Decoder(_MetadataOnly).decode
+_decode_metadata = decoder_of(_MetadataOnly)
 
 
 @dataclass(slots=True, eq=False)

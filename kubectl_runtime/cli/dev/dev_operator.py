@@ -13,12 +13,11 @@ import sys
 import time
 from functools import partial
 
-import msgspec
-
 from kubectl_runtime.cli.dev.kinds import install_kinds, loaded_kinds
 from kubectl_runtime.cli.dev.order import Order
 from kubectl_runtime.cli.operator import run_operator
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.runtime.manager.manager import Manager
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
@@ -29,7 +28,7 @@ PATIENCE = 5.0
 
 def main(file: int) -> int:
     """Run what the pipe says; the exit status."""
-    order = msgspec.json.decode(_line(file), type=Order)
+    order = decoded(_line(file), Order)
     Thread(target=_end_with_parent, args=(file,), name="end with the API server", daemon=True).start()
     options = order.options
     return run_operator(options, form="short", serve=order.serve, debug=DebugPage(details=True), prepare=_install,

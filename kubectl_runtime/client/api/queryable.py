@@ -14,8 +14,8 @@ from collections.abc import Iterable
 import msgspec
 
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.errors import DiscoveryError, KubeError
-from kubectl_runtime.core.codec.building import decoded
 from kubectl_runtime.core.codec.encode import encode_plain
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of

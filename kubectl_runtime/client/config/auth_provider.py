@@ -23,6 +23,7 @@ import msgspec
 from kubectl_runtime.client.config.auth import ClientCertificate, checked_header
 from kubectl_runtime.client.config.proxies import is_loopback_url
 from kubectl_runtime.client.config.renewal import Renewal
+from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError
 from kubectl_runtime.core.base.forks import unforked
@@ -160,7 +161,7 @@ def _expiry(header: str) -> datetime | None:
     if len(parts) != 3:
         return None
     try:
-        claims = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)), type=_Claims)
+        claims = decoded(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)), _Claims)
         return None if claims.exp is None else datetime.fromtimestamp(claims.exp, UTC)
     except (binascii.Error, ValueError, OverflowError, OSError, msgspec.MsgspecError):
         return None

@@ -25,6 +25,7 @@ from kubectl_runtime.client.config.auth import ClientCertificate, checked_header
 from kubectl_runtime.client.config.identity import check_identity
 from kubectl_runtime.client.config.kubeconfig_types import Exec
 from kubectl_runtime.client.config.renewal import Renewal
+from kubectl_runtime.core.base.building import converted, decoded
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError, ConfigError
 from kubectl_runtime.manifests.documents import read_text
@@ -205,10 +206,10 @@ class ExecCredentials:
 
 def _decode(output: bytes) -> _ExecCredential:
     try:
-        return msgspec.json.decode(output, type=_ExecCredential)
+        return decoded(output, _ExecCredential)
     except msgspec.DecodeError:
         documents = read_text(output)  # plugins may print YAML, few do
-        return msgspec.convert(documents[0].value if documents else None, _ExecCredential)
+        return converted(documents[0].value if documents else None, _ExecCredential)
 
 
 def _tail(stderr: bytes) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from kubectl_runtime.core.base.building import converted
 from kubectl_runtime.core.base.errors import ConfigError
 
 _WRONG = r"Expected `(?P<expected>[^`]+)`, got `(?P<found>[^`]+)`(?: - at `(?P<path>[^`]+)`)?"
@@ -125,7 +126,7 @@ class Document(_Part, frozen=True):
 def typed(value: object, source: str) -> Document:
     """`value`, the mapping that a document holds, checked. Raises ConfigError, which names `source` and the field."""
     try:
-        document = msgspec.convert(value, Document)
+        document = converted(value, Document)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}: {_explained(error)}") from None
     except RecursionError:

@@ -13,6 +13,7 @@ from http import HTTPStatus
 import msgspec
 
 from kubectl_runtime.client.http.retry import Failure, retry_after
+from kubectl_runtime.core.base.building import decoder_of
 from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, TransportError
 from kubectl_runtime.core.base.status import Status, StatusCause
 from kubectl_runtime.core.meta.gvk import ApiResource
@@ -69,8 +70,8 @@ class _StatusBody(msgspec.Struct):
     status: msgspec.Raw = msgspec.Raw()
 
 
-_marks = msgspec.json.Decoder(_StatusBody).decode
-_status = msgspec.json.Decoder(Status, strict=False).decode
+_marks = decoder_of(_StatusBody)
+_status = decoder_of(Status, strict=False)
 
 
 def decode_status(body: bytes) -> Status | None:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.client.server.served_kinds import ServedKind
-from kubectl_runtime.core.codec.building import decoded
+from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope, split_api_version
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
 

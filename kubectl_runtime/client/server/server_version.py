@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kubectl_runtime.core.codec.building import decoded
+from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.meta.problems import DecodeError
 
 

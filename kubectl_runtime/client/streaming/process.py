@@ -22,6 +22,7 @@ import msgspec
 
 from kubectl_runtime.client.streaming.channels import Channels
 from kubectl_runtime.client.streaming.logs import decoded_lines
+from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, RequestError, RequestTimeout, TransportError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
@@ -217,7 +218,7 @@ class AttachedProcess:
 def _status(content: bytes) -> Status | None:
     """The Status that a kubelet sends, which names no kind; None for what is none."""
     try:
-        found = msgspec.json.decode(content, type=Status)
+        found = decoded(content, Status)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return found if found.status in ("Success", "Failure") else None

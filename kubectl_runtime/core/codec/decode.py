@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from kubectl_runtime.core.base.building import converted, decoder_of
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.codec import salvage
 from kubectl_runtime.core.codec.record import Head, Record
@@ -59,10 +60,10 @@ class _Page(msgspec.Struct, gc=False):
     items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
 
 
-_object = msgspec.json.Decoder(_Object).decode
-_event = msgspec.json.Decoder(_Event).decode
-_error_event = msgspec.json.Decoder(_ErrorEvent).decode
-_page = msgspec.json.Decoder(_Page).decode
+_object = decoder_of(_Object)
+_event = decoder_of(_Event)
+_error_event = decoder_of(_ErrorEvent)
+_page = decoder_of(_Page)
 
 
 def decode_object(raw: bytes, resource: ApiResource, *, named: bool = True) -> Record:
@@ -164,7 +165,7 @@ def _head_without_nulls(raw: bytes, *, enveloped: bool) -> Head | None:
     if not isinstance(metadata, dict):
         return None
     try:
-        return msgspec.convert(_without_nulls(metadata), Head)
+        return converted(_without_nulls(metadata), Head)
     except DECODE_FAILURES:
         return None
 

@@ -15,6 +15,7 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.plain import Omit, finite, to_plain
 from kubectl_runtime.core.codec.lineage import Kept, Lineage, View
 from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.codec.sameness import changed_fields
 from kubectl_runtime.core.codec.views import ViewCodec, plain_object
 from kubectl_runtime.core.codec.writeback import ABSENT, merge
 from kubectl_runtime.core.meta.gvk import ApiResource
@@ -133,10 +134,14 @@ def _merged_view(received: Any, view: Any, codec: ViewCodec, record: Record, kep
         return ABSENT if received is not None else None
     base = codec.view_of(record)
     path = f"$.{codec.key}"
-    shown = ABSENT if base is None else to_plain(base)
-    now = to_plain(view, codec.plain_hint, path=path)
+    in_place = codec.lists is None or kept is None or codec.lists.are_in_place(kept, view)
+    only = changed_fields(base, view) if in_place and not codec.renames else None
+    if only is not None and not only:
+        return received
+    shown = ABSENT if base is None else to_plain(base, only=only)
+    now = to_plain(view, codec.plain_hint, path=path, only=only)
     lineage = Lineage() if kept is None or codec.lists is None else codec.lists.lineage(
-        kept, View(base, shown), View(view, now))
+        None if in_place else kept, View(base, shown), View(view, now))
     merged = merge(received, shown, now, path, codec.hint, lineage)
     rearranged += lineage.rearranged
     return merged

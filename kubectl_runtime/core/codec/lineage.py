@@ -12,10 +12,19 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any, NamedTuple
+
+import msgspec
+import msgspec.structs
 
 from kubectl_runtime.core.base.plain import to_plain
 from kubectl_runtime.core.base.wire import alternatives, field_types, is_record_type, wire_names
+
+FEW = 3
+"""Fewer attributes of a Struct are read one by one, more of them all at once: `Part.__getattr__` makes a read dear."""
+DEEP = 3
+"""Classes whose lines stand within each other's: Python allows 20 loops in one another."""
 
 Kept = list[tuple[Any, ...]]
 """The items of each list of records, in the order of the walk."""
@@ -102,12 +111,23 @@ class RecordLists:
         self._walk(view, found)
         return found
 
-    def lineage(self, kept: Kept, base: View, now: View) -> Lineage:
-        """Where the items of `now` come from; `base` is decoded from the same bytes as the view of `kept` was."""
+    def are_in_place(self, kept: Kept, view: Any) -> bool:
+        """Whether each list has the very items that it had, in their order, and no other one has any."""
+        items = self.items(view)
+        return len(items) == len(kept) and all(
+            len(now) == len(then) and all(map(is_, now, then)) for now, then in zip(items, kept, strict=True))
+
+    def lineage(self, kept: Kept | None, base: View, now: View) -> Lineage:
+        """Where the items of `now` come from; `base` is decoded from the same bytes as the view of `kept` was.
+
+        `kept` is None when all are in place; then the plain forms may be of some fields only, the same ones.
+        """
         known: list[tuple[tuple[Any, ...], Any]] = []
         changed: list[tuple[tuple[Any, ...], Any]] = []
         _collect_both(self._shape, base.value, base.plain, known)
         _collect_both(self._shape, now.value, now.plain, changed)
+        if kept is None:
+            kept = [items for items, _ in changed]
         places = {id(item): (number, index) for number, items in enumerate(kept) for index, item in enumerate(items)}
         found = {id(plain): tuple(places.get(id(item)) for item in items) for items, plain in changed}
         moved = any(place is not None and place[1] != index for items in found.values()
@@ -127,7 +147,7 @@ def _collect_both(shape: _Shape, value: Any, plain: Any, found: list[tuple[tuple
                     _collect_both(item, entry, plain and plain[index], found)
     elif (fields := shape.fields.get(kind)) is not None:
         for name, key, inner in fields.members:
-            if part := getattr(value, name):
+            if (not plain or key in plain) and (part := getattr(value, name)):
                 _collect_both(inner, part, plain and plain[key], found)
     elif shape.entries is not None and isinstance(value, Mapping):
         for key, entry in value.items():
@@ -140,7 +160,11 @@ class _Walks:
 
     def __init__(self) -> None:
         self._names: dict[type, str] = {}
-        self._space: dict[str, Any] = {"lists": (list, tuple)}
+        """Of the functions."""
+        self._classes: dict[type, str] = {}
+        self._within: set[type] = set()
+        """The classes whose lines are being written in place."""
+        self._space: dict[str, Any] = {"lists": (list, tuple), "astuple": msgspec.structs.astuple}
 
     def of(self, shape: _Shape) -> Callable[[Any, Kept], None]:
         """A function that appends to its second argument the items of each list below its first."""
@@ -159,23 +183,47 @@ class _Walks:
             return lines
         if len(shape.fields) == 1 and not shape.kept and shape.entries is None:
             (cls, fields), = shape.fields.items()
+            if len(fields.members) == 1 and cls not in self._within and len(self._within) < DEEP:  # not worth a call
+                return [f"if type({part}) is {self._class(cls)}:", *self._only_member(cls, fields, part)]
             name = self._function(cls, fields)
-            return [f"if type({part}) is {name}_class:", f"    {name}({part}, found)"]
+            return [f"if type({part}) is {self._class(cls)}:", f"    {name}({part}, found)"]
         name = f"shape_{len(self._space)}"
         self._space[name] = lambda value, found: found.extend(_items(shape, value))
         return [f"if {part}:", f"    {name}({part}, found)"]
+
+    def _only_member(self, cls: type, fields: _Fields, part: str) -> list[str]:
+        """The lines of a record class that has one list below it, or one field with some, where its value is met."""
+        (attribute, _, inner), = fields.members
+        self._within.add(cls)
+        lines = self._call(inner, f"{part}_{attribute}")
+        self._within.discard(cls)
+        return [f"    {part}_{attribute} = {part}.{attribute}", *(f"    {line}" for line in lines)]
+
+    def _class(self, cls: type) -> str:
+        """The name that the class has in the written code."""
+        if cls not in self._classes:
+            self._classes[cls] = f"class_{len(self._classes)}"
+            self._space[self._classes[cls]] = cls
+        return self._classes[cls]
 
     def _function(self, cls: type, fields: _Fields) -> str:
         """The name of the function for a record class, which is written if it is not there yet."""
         if (known := self._names.get(cls)) is not None:
             return known
         name = self._names[cls] = f"walk_{len(self._names)}"
-        self._space[f"{name}_class"] = cls
-        lines = []
+        lines, read = _reads(cls, [attribute for attribute, _, _ in fields.members])
         for attribute, _, inner in fields.members:
-            lines += [f"part = value.{attribute}", *self._call(inner, "part")]
+            lines += [f"part = {read[attribute]}", *self._call(inner, "part")]
         exec(f"def {name}(value, found):\n{_indented(lines)}", self._space)
         return name
+
+
+def _reads(cls: Any, attributes: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Lines to begin with, and how each of these attributes of `value` is read then."""
+    if len(attributes) < FEW or not issubclass(cls, msgspec.Struct):
+        return [], {name: f"value.{name}" for name in attributes}
+    places = {name: place for place, name in enumerate(cls.__struct_fields__)}
+    return ["fields = astuple(value)"], {name: f"fields[{places[name]}]" for name in attributes}
 
 
 def _items(shape: _Shape, value: Any) -> Kept:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 import msgspec.structs
 
+from kubectl_runtime.core.base.building import decoder_of
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 
@@ -54,8 +55,8 @@ class _Event(msgspec.Struct):
     object: _Object
 
 
-_object = msgspec.json.Decoder(_Object).decode
-_event = msgspec.json.Decoder(_Event).decode
+_object = decoder_of(_Object)
+_event = decoder_of(_Event)
 _KEY = b'"managedFields":'
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.core.codec.building import decoded
+from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.codec.record import Head
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 

@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 
+from kubectl_runtime.core.base.building import converter_of, decoder_of
 from kubectl_runtime.core.base.plain import hashable
-from kubectl_runtime.core.base.texts import from_text
 from kubectl_runtime.core.base.wire import alternatives, is_record_type, needs_renaming, with_field_names
-from kubectl_runtime.core.codec.building import decoder_of
 from kubectl_runtime.core.codec.lineage import RecordLists
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
@@ -38,36 +37,33 @@ class ViewCodec:
         self.lists = RecordLists.of(hint)
         """The view's lists of records, whose items write-back has to recognise; None when there are none."""
         self._default = default
-        self._renaming = needs_renaming(hint)
-        decoded = Any if self._renaming else hint
+        self.renames = needs_renaming(hint)
+        """Whether the type has other keys for msgspec than on the wire."""
+        decoded = Any if self.renames else hint
         field = ("value", decoded | msgspec.UnsetType | None, msgspec.field(default=msgspec.UNSET, name=key))
         body: Any = msgspec.defstruct("_Body", [field])
         event: Any = msgspec.defstruct("_Event", [("object", body)])
         self._decode_body = decoder_of(body)
         self._decode_event = decoder_of(event)
-        if self._renaming:
-            decoder_of(hint)  # for `_convert`, which else would be the first to look at these types
+        self._converted = converter_of(hint)
 
-    def decode(self, raw: bytes, enveloped: bool, ref: ObjectRef | None) -> Any:
-        """The view of the object in `raw` (a watch line if `enveloped`), new each time. Raises DecodeError."""
+    def view_of(self, record: Record) -> Any:
+        """The view of a received object, new each time. Raises DecodeError."""
         try:
-            body = self._decode_event(raw).object if enveloped else self._decode_body(raw)
+            body = self._decode_event(record.raw).object if record.enveloped else self._decode_body(record.raw)
         except msgspec.ValidationError:
-            return self.from_plain(plain_value(raw, enveloped, self.key, ref), ref)
+            plain = plain_object(record.raw, record.enveloped, record.ref)
+            return self.from_plain(plain.get(self.key, MISSING), record.ref)
         except DECODE_FAILURES as error:
-            raise DecodeError(ref, *problem_of(error, enveloped=enveloped)) from None
+            raise DecodeError(record.ref, *problem_of(error, enveloped=record.enveloped)) from None
         value = body.value
         if value is None or value is MISSING:
-            return self.absent(ref)
-        return self.from_plain(value, ref) if self._renaming else value
+            return self.absent(record.ref)
+        return self.from_plain(value, record.ref) if self.renames else value
 
     def is_default(self, view: Any) -> bool:
         """Whether `view` equals what the class gives when nothing is said."""
         return type(view) is type(self._default) and bool(view == self._default)
-
-    def view_of(self, record: Record) -> Any:
-        """The view of a received object, new each time. Raises DecodeError."""
-        return self.decode(record.raw, record.enveloped, record.ref)
 
     def from_plain(self, value: Any, ref: ObjectRef | None) -> Any:
         """The view of a plain JSON value. Raises DecodeError."""
@@ -91,8 +87,8 @@ class ViewCodec:
         return self._convert_without_nulls(empty, ref)
 
     def _convert(self, value: Any) -> Any:
-        plain = with_field_names(value, self.hint) if self._renaming else value
-        return msgspec.convert(plain, self.hint, dec_hook=from_text)
+        plain = with_field_names(value, self.hint) if self.renames else value
+        return self._converted(plain)
 
     def _convert_without_nulls(self, value: Any, ref: ObjectRef | None) -> Any:
         try:
@@ -105,8 +101,8 @@ class _AnyBody(msgspec.Struct):
     object: dict[str, Any]
 
 
-_decode_any = msgspec.json.Decoder(dict[str, Any]).decode
-_decode_any_event = msgspec.json.Decoder(_AnyBody).decode
+_decode_any = decoder_of(dict[str, Any])
+_decode_any_event = decoder_of(_AnyBody)
 
 
 def plain_object(raw: bytes, enveloped: bool, ref: ObjectRef | None) -> dict[str, Any]:
@@ -115,11 +111,6 @@ def plain_object(raw: bytes, enveloped: bool, ref: ObjectRef | None) -> dict[str
         return _decode_any_event(raw).object if enveloped else _decode_any(raw)
     except DECODE_FAILURES as error:
         raise DecodeError(ref, *problem_of(error, enveloped=enveloped)) from None
-
-
-def plain_value(raw: bytes, enveloped: bool, key: str, ref: ObjectRef | None) -> Any:
-    """One top-level key as plain JSON values; MISSING when it is absent."""
-    return plain_object(raw, enveloped, ref).get(key, MISSING)
 
 
 def without_nulls(value: Any) -> Any:

@@ -57,9 +57,13 @@ class _Merge:
         self._lineage = lineage
 
     def value(self, received: Any, base: Any, now: Any, path: str, hint: Any) -> Any:
+        return received if self._stays(received, base, now) else self._changed(received, base, now, path, hint)
+
+    def _stays(self, received: Any, base: Any, now: Any) -> bool:
         # Items that show the same may hide different things: then equal lists are not the same list.
-        if _same(base, now) and not (self._lineage.moved and isinstance(received, dict | list)):
-            return received
+        return _same(base, now) and not (self._lineage.moved and isinstance(received, dict | list))
+
+    def _changed(self, received: Any, base: Any, now: Any, path: str, hint: Any) -> Any:
         if received is ABSENT or received is None:
             if base is ABSENT:
                 return without_defaults(now, hint)
@@ -73,8 +77,9 @@ class _Merge:
     def _map(self, received: dict[str, Any], base: dict[str, Any], now: dict[str, Any], path: str, hint: Any) -> Any:
         merged = {key: value for key, value in received.items() if key in now or key not in base}
         for key, value in now.items():
-            inner = self.value(received.get(key, ABSENT), base.get(key, ABSENT), value, f"{path}.{key}",
-                               member_type(hint, key))
+            inner, old = received.get(key, ABSENT), base.get(key, ABSENT)
+            if not self._stays(inner, old, value):
+                inner = self._changed(inner, old, value, f"{path}.{key}", member_type(hint, key))
             if inner is not ABSENT:
                 merged[key] = inner
         return merged
@@ -87,8 +92,7 @@ class _Merge:
             return now
         if len(received) != len(base) or any(received is moved for moved in self._lineage.rearranged):
             raise WriteBackError(path, "this list was changed both in the view and in obj[…]: change it in one of them")
-        hiding = [not _shows_all(*pair) for pair in zip(received, base, strict=True)]
-        found = _Pairs(received, base, now, path, hiding)
+        found = _Pairs(received, base, now, path)
         found.by_identity(self._lineage.origins(base, now))
         keys = map_keys(hint)
         if keys:
@@ -106,11 +110,10 @@ class _Merge:
 class _Pairs:
     """Which item of `now` comes from which received one."""
 
-    def __init__(self, received: list[Any], base: list[Any], now: list[Any], path: str, hiding: list[bool]) -> None:
+    def __init__(self, received: list[Any], base: list[Any], now: list[Any], path: str) -> None:
         self.places: list[int | None] = [None] * len(now)
         self._received, self._base, self._now = received, base, now
         self._path = path
-        self._hiding = hiding
         self._left = dict.fromkeys(range(len(base)))
         self._base_keys: list[Any] = [None] * len(base)
         self._now_keys: list[Any] = [None] * len(now)
@@ -118,6 +121,9 @@ class _Pairs:
     def _pair(self, index: int, place: int) -> None:
         self.places[index] = place
         del self._left[place]
+
+    def _hides(self, place: int) -> bool:
+        return not _shows_all(self._received[place], self._base[place])
 
     def _unmatched(self) -> list[int]:
         return [index for index, place in enumerate(self.places) if place is None]
@@ -128,7 +134,7 @@ class _Pairs:
                 continue
             if place in self._left:
                 self._pair(index, place)
-            elif self._hiding[place]:
+            elif self._hides(place):
                 raise WriteBackError(f"{self._path}[{index}]", "an object stands in this list twice, and it has fields "
                                      "that the view does not declare: put a copy of it there, or use patch or apply")
 
@@ -154,14 +160,14 @@ class _Pairs:
         left = _groups(self._left, shown)
         for text, indexes in _groups(unmatched, wanted).items():
             places = left.get(text, [])
-            if len(indexes) > len(places) and any(self._hiding[place] for place in places):
+            if len(indexes) > len(places) and any(self._hides(place) for place in places):
                 continue
             if len(places) == 1 or len({_text(self._received[place]) for place in places}) == 1:
                 for index, place in zip(indexes, places, strict=False):
                     self._pair(index, place)
 
     def check_nothing_is_lost(self) -> None:
-        lost = {self._base_keys[place] for place in self._left if self._hiding[place]}
+        lost = {self._base_keys[place] for place in self._left if self._hides(place)}
         if any(self._now_keys[index] in lost for index in self._unmatched()):
             raise WriteBackError(self._path, "items of this list have fields that the view does not declare, and it is "
                                  "not certain which item they belong to now: change the items in place, declare these "

@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from kubectl_runtime.core.base.building import converted
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.metav1 import LabelSelector, LabelSelectorRequirement
 from kubectl_runtime.core.meta.models import from_model, is_model
@@ -200,7 +201,7 @@ def label_selection(given: LabelSelection | None) -> Selector | str | None:
         if not isinstance(plain.get("matchLabels"), Mapping) and not isinstance(plain.get("matchExpressions"), list):
             return Selector.labels(plain)
         try:
-            plain = msgspec.convert(dict(plain), _StrictLabelSelector)
+            plain = converted(dict(plain), _StrictLabelSelector)
         except msgspec.ValidationError as error:
             raise RequestError(f"no label selector: {error}") from None
     if isinstance(plain, LabelSelector):

@@ -45,7 +45,9 @@ class Attribute:
     def __get__(self, obj: HasViews | None, owner: type) -> Any:
         if obj is None:
             return self
-        return obj._view(self.key)
+        key = self.key
+        views = obj._views
+        return views[key] if key in views else obj._view(key)
 
     def __set__(self, obj: HasViews, value: Any) -> None:
         obj._views[self.key] = value

@@ -14,10 +14,9 @@ from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
+from kubectl_runtime.core.base.building import converted, decoder_of
 from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.base.keys import namespace_or_none
-from kubectl_runtime.core.base.texts import from_text
-from kubectl_runtime.core.codec.building import decoder_of
 from kubectl_runtime.core.codec.decode import Carried, decode_event, decode_object, split_page
 from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.core.codec.views import plain_object, without_nulls
@@ -160,7 +159,7 @@ class FieldsForm(Generic[V]):
         if problem is None:
             try:
                 plain = without_nulls(plain_object(record.raw, record.enveloped, record.ref))
-                return self._record(msgspec.convert(plain, self.view, dec_hook=from_text))
+                return self._record(converted(plain, self.view))
             except DECODE_FAILURES as error:
                 problem = Problem(*problem_of(error))
             except DecodeError as error:

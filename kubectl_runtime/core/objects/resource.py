@@ -197,13 +197,12 @@ class Resource(Identity, Declaring):
     # Content
 
     def _view(self, key: str) -> Any:
-        views = self._views
+        views, record = self._views, self._record
         if key not in views:
             codec = codecs_of(type(self))[key]
-            record = self._record
             views[key] = view = codec.absent(self.ref) if record is None else codec.view_of(record)
-            if codec.lists is not None and record is not None and (kept := codec.lists.items(view)):
-                self._kept = {**(self._kept or {}), key: kept}
+            if record is not None and codec.lists is not None and (kept := codec.lists.items(view)):
+                self._kept = {key: kept} if self._kept is None else {**self._kept, key: kept}
         return views[key]
 
     def _content(self) -> dict[str, Any]:

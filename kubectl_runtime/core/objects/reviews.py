@@ -5,8 +5,8 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from kubectl_runtime.core.base import building
 from kubectl_runtime.core.base.status import Status
-from kubectl_runtime.core.codec import building
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
 
 

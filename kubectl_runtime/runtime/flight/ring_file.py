@@ -17,6 +17,8 @@ from pathlib import Path
 
 import msgspec
 
+from kubectl_runtime.core.base.building import decoded, decoder_of
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -33,7 +35,7 @@ class _Line(msgspec.Struct):
     line: msgspec.Raw = msgspec.Raw()
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = decoder_of(_Line)
 
 
 class _Enveloped(msgspec.Struct):
@@ -68,7 +70,7 @@ class Folded:
 
 def object_of(plain: bytes | msgspec.Raw, line: bytes | msgspec.Raw) -> bytes:
     """The object of an `apply`: itself, or inside the watch line that brought it."""
-    return bytes(plain) if plain else bytes(msgspec.json.decode(line, type=_Enveloped).object)
+    return bytes(plain) if plain else bytes(decoded(line, _Enveloped).object)
 
 
 class RingFile:

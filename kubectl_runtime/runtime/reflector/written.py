@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kubectl_runtime.core.base.building import decoder_of
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.keys import namespace_or_none
 from kubectl_runtime.core.codec.decode import decode_object
@@ -47,8 +48,8 @@ class _Whole(msgspec.Struct):
     metadata: msgspec.Raw
 
 
-_graceful = msgspec.json.Decoder(_Graceful).decode
-_whole = msgspec.json.Decoder(_Whole).decode
+_graceful = decoder_of(_Graceful)
+_whole = decoder_of(_Whole)
 
 
 class Written:

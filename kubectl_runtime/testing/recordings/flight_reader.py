@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from kubectl_runtime.core.base.building import decoder_of
 from kubectl_runtime.runtime.flight.flight_lines import FORMAT, WatchPlace
 from kubectl_runtime.runtime.flight.ring_file import object_of
 
@@ -69,7 +70,7 @@ class Line(msgspec.Struct, rename={"kind": "k", "time": "t", "watch": "w", "run"
         return b"" if self.answer == b"null" else bytes(self.answer)
 
 
-_decode = msgspec.json.Decoder(Line).decode
+_decode = decoder_of(Line)
 
 
 @dataclass

@@ -21,6 +21,7 @@ import requests
 import urllib3
 from requests.adapters import BaseAdapter
 
+from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.runtime.flight.withheld import is_withheld, without_secrets
 from kubectl_runtime.testing.recordings.flight_reader import Line, RecordedRun, Recording, RecordingError
 
@@ -184,7 +185,7 @@ class _Versioned(msgspec.Struct):
 
 
 def _version(obj: bytes) -> str:
-    found = msgspec.json.decode(obj, type=_Versioned).metadata.get("resourceVersion", msgspec.Raw(b'""'))
+    found = decoded(obj, _Versioned).metadata.get("resourceVersion", msgspec.Raw(b'""'))
     return bytes(found).decode().strip('"')
 
 

@@ -34,6 +34,19 @@ class Bag:
     by_number: dict[int, list[Leaf]] = field(default_factory=dict)
 
 
+class Only(Part):
+    """Nothing but itself below it."""
+
+    size: int = 0
+    inner: list[Only] = msgspec.field(default_factory=list)
+
+
+class Door(Part):
+    """One list, behind another record."""
+
+    only: Only | None = None
+
+
 A, B, C, D, E, F = (Leaf(size=size) for size in range(6))
 
 
@@ -46,6 +59,9 @@ def tree(*leaves: Leaf, **more: Any) -> Tree:
     (Bag, Bag(rows=[[A, B], [], [C]], one_or_many=[tree(D)], tree=tree(E), names=["x"], pair=(F,)), 7),
     (Bag, Bag(one_or_many=A, by_number={1: [B], 2: [C, D]}), 2),
     (ObjectMeta, ObjectMeta(name="a", owner_references=[OwnerReference(uid="u")], finalizers=["f"]), 1),
+    (Only, Only(inner=[Only(inner=[Only(), Only()]), Only()]), 2),
+    (Door, Door(only=Only(inner=[Only(inner=[Only()])])), 2),
+    (list[Door], [Door(only=Only(inner=[Only()])), Door()], 2),
     (list[Leaf], [A, B], 1), (dict[str, list[Leaf]], {"a": [A], "b": []}, 1)])
 def test_both_walks_find_the_same_lists_in_the_same_order(hint: Any, view: Any, expected: int) -> None:
     lists = RecordLists.of(hint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from typing import Annotated, Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import WriteBackError
 from kubectl_runtime.core.base.wire import MapKeys
+from kubectl_runtime.core.codec.lineage import RecordLists
 from kubectl_runtime.core.meta.metav1 import Part
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.resources import ClusterRole
@@ -177,6 +179,30 @@ def test_a_list_that_is_only_looked_at_stays_as_it_was_received(which: str, rece
     obj = thing(which, received)
     _ = obj.spec
     assert obj.to_dict()["spec"] == thing(which, received).to_dict()["spec"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.fixed_dictionaries({which: received_items() for which in ("keyed", "defaulted", "unkeyed")}),
+       st.lists(st.tuples(st.sampled_from(("keyed", "defaulted", "unkeyed")),
+                          st.sampled_from([*CHANGES, "exchange lists"])), max_size=3))
+def test_what_did_not_change_makes_no_difference_to_what_is_sent(
+        data: st.DataObject, received: dict[str, Any], changes: list[tuple[str, str]]) -> None:
+    obj = Thing.from_dict({"metadata": {"name": "a"}, "spec": received})
+    for which, kind in changes:
+        if kind == "exchange lists":
+            obj.spec.keyed, obj.spec.unkeyed = obj.spec.unkeyed, obj.spec.keyed
+        else:
+            change(data, getattr(obj.spec, which), kind)
+
+    def sent() -> Any:
+        try:
+            return obj.to_dict()
+        except WriteBackError as error:
+            return str(error)
+
+    with patch.object(RecordLists, "are_in_place", lambda *_: False):
+        whole = sent()
+    assert sent() == whole
 
 
 class PortView(Part):

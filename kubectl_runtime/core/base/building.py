@@ -1,4 +1,9 @@
-"""`decoder_of`: makes a decoder of a type, one thread at a time; `decoded` keeps one of each type.
+"""The one way in which types meet msgspec: `decoder_of` and `converter_of` look at a type, one thread at a time;
+`decoded` and `converted` keep what they made of each.
+
+    decoder_of(kind)        at the top of a module, or kept by an object
+    decoded(body, kind)     where it is seldom needed
+    converter_of(kind), converted(value, kind)     the same for plain values
 
 msgspec looks at the annotations of a Struct when a decoder first meets it, and keeps what it finds on the class while
 it is still looking. The annotations are evaluated in Python, which may import a module, so other threads run meanwhile;
@@ -13,7 +18,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -21,6 +27,8 @@ from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.texts import from_text
 
 T = TypeVar("T")
+Encoded: TypeAlias = bytes | bytearray | memoryview | str | msgspec.Raw
+"""JSON."""
 
 LONGEST = 10.0
 """Seconds; all the types of a Pod take 0.1."""
@@ -51,20 +59,34 @@ class _Building:
 _building = _Building()
 
 
-def decoder_of(kind: Any) -> Callable[[bytes], Any]:
+def decoder_of(kind: type[T], *, strict: bool = True) -> Callable[[Encoded], T]:
     """The `decode` of a new decoder of JSON for this type. Safe from any thread; blocks while another one builds.
 
     Raises TypeError for a type that msgspec does not know, and what its annotations raise.
     """
     with _building.alone():
-        return msgspec.json.Decoder(kind, dec_hook=from_text).decode
+        return msgspec.json.Decoder(kind, dec_hook=from_text, strict=strict).decode
 
 
-_kept: dict[type, Callable[[bytes], Any]] = {}
+def converter_of(kind: type[T]) -> Callable[[Any], T]:
+    """As `decoder_of`, for plain values."""
+    decoder_of(kind)
+    return partial(msgspec.convert, type=kind, dec_hook=from_text)
 
 
-def decoded(body: bytes | str | msgspec.Raw, kind: type[T]) -> T:
+_decoders: dict[type, Callable[[Encoded], Any]] = {}
+_converters: dict[type, Callable[[Any], Any]] = {}
+
+
+def decoded(body: Encoded, kind: type[T]) -> T:
     """As `msgspec.json.decode(body, type=kind)`, for types of this library. Safe from any thread."""
-    decode: Any = _kept.get(kind) or _kept.setdefault(kind, decoder_of(kind))
+    decode = _decoders.get(kind) or _decoders.setdefault(kind, decoder_of(kind))
     found: T = decode(body)
+    return found
+
+
+def converted(value: Any, kind: type[T]) -> T:
+    """As `msgspec.convert(value, kind)`, for types of this library. Safe from any thread."""
+    convert = _converters.get(kind) or _converters.setdefault(kind, converter_of(kind))
+    found: T = convert(value)
     return found
