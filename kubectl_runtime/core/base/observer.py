@@ -24,12 +24,14 @@ newer one takes the place of what is known. How many runs are in progress is cou
 `run_ended`, which come in pairs.
 
 A method must be short and must not block. What it raises is logged and harms nobody: whoever takes an observer from
-outside calls it through `together`.
+outside calls it through `together`. Who calls it for each run asks for its `hearers` once, so that each call is one of
+Python's: no lookup of a name, no packing of values.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
@@ -150,6 +152,14 @@ class Observer:
     def leadership_changed(self, election: str, leading: bool) -> None:
         """This process became the leader, or is it no more. `election` is the Lease: `namespace/name`."""
 
+    def _bound(self, method: str, subject: str) -> Hearer:
+        """`method` about this controller or watch alone: what takes the values that follow its name. For those of the
+        library that keep something for each and would look it up at each call."""
+        return partial(getattr(self, method), subject)
+
+
+Hearer = Callable[..., None]
+"""A method of an observer, without the first value."""
 
 NO_OBSERVER = Observer()
 """The default everywhere."""
@@ -167,10 +177,8 @@ class _Together(Observer):
     def __init__(self, observers: tuple[Observer, ...]) -> None:
         self.observers = observers
         for name in METHODS:
-            silent = getattr(Observer, name)
-            methods = (getattr(observer, name) for observer in observers)
-            listening = tuple(method for method in methods if getattr(method, "__func__", None) is not silent)
-            setattr(self, name, _teller(listening) if listening else getattr(NO_OBSERVER, name))
+            listening = tuple(getattr(observer, name) for observer in observers if _listens(observer, name))
+            setattr(self, name, partial(tell, listening) if listening else getattr(NO_OBSERVER, name))
 
 
 def together(*observers: Observer) -> Observer:
@@ -197,17 +205,28 @@ def parts_of(observer: Observer) -> tuple[Observer, ...]:
     return observer.observers if isinstance(observer, _Together) else (observer,)
 
 
-def _teller(listening: tuple[Callable[..., None], ...]) -> Callable[..., None]:
-    def tell(*values: Any) -> None:
-        for hear in listening:
-            try:
-                hear(*values)
-            except BaseException as error:  # noqa: BLE001 - it may be anybody's
-                pass_interrupt(error)
-                _report(hear, error)
-
-    return tell
+def hearers(observer: Observer, method: str, subject: str) -> tuple[Hearer, ...]:
+    """Those of its parts that listen to `method`, for calls about this controller or watch alone; none: nobody does."""
+    return tuple(part._bound(method, subject) for part in parts_of(observer) if _listens(part, method))
 
 
-def _report(hear: Callable[..., None], error: BaseException) -> None:
-    log.error("observer %s failed", getattr(hear, "__qualname__", type(hear).__qualname__), exc_info=error)
+def tell(hearers: tuple[Hearer, ...], *values: Any) -> None:
+    """Call each with these values. What one of them raises is logged, and the next is told; only a KeyboardInterrupt in
+    the main thread passes."""
+    for hear in hearers:
+        try:
+            hear(*values)
+        except BaseException as error:  # noqa: BLE001 - it may be anybody's
+            failed(hear, error)
+
+
+def _listens(observer: Observer, method: str) -> bool:
+    return getattr(getattr(observer, method), "__func__", None) is not getattr(Observer, method)
+
+
+def failed(hear: Hearer, error: BaseException) -> None:
+    """For who calls hearers himself: what one of them raised is logged. Only a KeyboardInterrupt in the main thread is
+    raised again."""
+    pass_interrupt(error)
+    heard = hear.func if isinstance(hear, partial) else hear
+    log.error("observer %s failed", getattr(heard, "__qualname__", type(heard).__qualname__), exc_info=error)

@@ -24,7 +24,7 @@ from math import inf
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.keys import Key
-from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, RunResult
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, RunResult, failed, hearers, tell
 from kubectl_runtime.runtime.queue.queue_look import QueueLook
 from kubectl_runtime.runtime.queue.run_history import RunHistory
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
@@ -50,13 +50,13 @@ class Runner:
         it raises nothing (see `together`). `on_bug` hears when the executor takes no work; without it that is raised.
         """
         self._queue = queue
-        self._observing = observer is not NO_OBSERVER
-        self._execute = observed(execute, name, observer, clock) if self._observing else execute
+        self._execute = observed(execute, name, observer, clock)
         self._executor = executor
         self._concurrency = concurrency
         self._clock = clock
         self._name = name
         self._observer = observer
+        self._keys_triggered = hearers(observer, "keys_triggered", name)
         self._on_bug = on_bug
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -82,10 +82,12 @@ class Runner:
             initial = not self._open
             for request in requests:
                 queue.trigger(request, now, bulk=initial)
-            self._call_worker_and_tell(now)
-            depth = queue.due(now) if self._observing else 0
-        self._submit_called()
-        self._observer.keys_triggered(self._name, len(requests), depth, now)
+            due = queue.due(now)
+            self._call_worker_and_tell(now, due)
+        if self._to_call:
+            self._submit_called()
+        if self._keys_triggered:
+            tell(self._keys_triggered, len(requests), due, now)
 
     def forget(self, of: Callable[[Key], bool]) -> None:
         """Drop what is scheduled and known of the keys that `of` is true for; runs in progress leave nothing behind.
@@ -104,7 +106,8 @@ class Runner:
         """Every store is complete: runs may begin."""
         with self._lock:
             self._open = True
-            self._call_worker_if_due(self._clock.monotonic())
+            now = self._clock.monotonic()
+            self._call_worker_if_due(now, self._queue.due(now))
             self._changed.notify_all()
         self._submit_called()
 
@@ -199,14 +202,15 @@ class Runner:
 
     def _step(self) -> float | None:
         now = self._clock.monotonic()
-        at = self._call_worker_if_due(now)
+        at = self._call_worker_if_due(now, self._queue.due(now))
         return None if at is None else max(0.0, at - now)
 
-    def _call_worker_if_due(self, now: float) -> float | None:
-        """Call a worker if it is time to; when the dispatcher has to look again, None if it has not."""
+    def _call_worker_if_due(self, now: float, due: int) -> float | None:
+        """Call a worker if so many keys are due and it is time to; when the dispatcher has to look again, None if it
+        has not."""
         if not self._open:
             return None
-        if self._workers < self._concurrency and self._queue.due(now):
+        if due and self._workers < self._concurrency:
             if self._pace.may_call(self._workers, now):
                 self._pace.called(now)
                 self._workers += 1
@@ -214,9 +218,9 @@ class Runner:
             return self._pace.ask_again()
         return self._queue.next_due()
 
-    def _call_worker_and_tell(self, now: float) -> None:
+    def _call_worker_and_tell(self, now: float, due: int) -> None:
         """The same, by another thread than the dispatcher's: wake that one if it would look too late."""
-        at = self._call_worker_if_due(now)
+        at = self._call_worker_if_due(now, due)
         if at is not None and at < self._wake_at:
             self._wake_at = at
             self._changed.notify_all()
@@ -268,16 +272,17 @@ class Runner:
                 self._history.ended(ended, outcome, now)
                 go_on = self._pace.ended(ended, now) and not self._executor.one_run
             run = queue.take(now) if go_on else None
+            due = queue.due(now)
             if run is None:
                 self._workers -= 1
                 if not self._workers:
                     self._changed.notify_all()
             else:
                 self._pace.began(run, now)
-                if self._observing:
-                    run.depth = queue.due(now)
-            self._call_worker_and_tell(now)
-        self._submit_called()
+                run.depth = due
+            self._call_worker_and_tell(now, due)
+        if self._to_call:
+            self._submit_called()
         if retried and ended is not None and outcome is not None and outcome.delay is not None:
             self._observer.retry_scheduled(self._name, ended.key, ended.failures_if_it_fails, outcome.delay)
         return run
@@ -285,15 +290,28 @@ class Runner:
 
 def observed(execute: Execute, controller: str, observer: Observer, clock: Clock) -> Execute:
     """`execute`, of whose runs `observer` hears in their thread; one that a defect ends has an end as well."""
+    started, ended = hearers(observer, "run_started", controller), hearers(observer, "run_ended", controller)
+    if not started and not ended:
+        return execute
 
     def run_and_tell(run: Run) -> Outcome:
-        observer.run_started(controller, run.key, run.request.reason, run.waited, run.depth, run.started)
+        # Not by `tell`: with one observer this would be a call more for each end, and packing and unpacking the values.
+        for hear in started:
+            try:
+                hear(run.key, run.request.reason, run.waited, run.depth, run.started)
+            except BaseException as error:  # noqa: BLE001 - it may be anybody's
+                failed(hear, error)
         try:
             outcome = execute(run)
         except BaseException as error:
-            observer.run_ended(controller, run.key, RunResult.ERROR, clock.monotonic() - run.started, error)
+            tell(ended, run.key, RunResult.ERROR, clock.monotonic() - run.started, error)
             raise
-        observer.run_ended(controller, run.key, outcome.result, clock.monotonic() - run.started, outcome.error)
+        took = clock.monotonic() - run.started
+        for hear in ended:
+            try:
+                hear(run.key, outcome.result, took, outcome.error)
+            except BaseException as error:  # noqa: BLE001 - as above
+                failed(hear, error)
         return outcome
 
     return run_and_tell
