@@ -24,17 +24,15 @@ from math import inf
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.keys import Key
-from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, RunResult, failed, hearers, tell
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, hearers, tell
 from kubectl_runtime.runtime.queue.queue_look import QueueLook
 from kubectl_runtime.runtime.queue.run_history import RunHistory
-from kubectl_runtime.runtime.queue.runs import Outcome, Run
+from kubectl_runtime.runtime.queue.runs import Execute, Outcome, Run
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.queue.worker_policy import WorkerPolicy
 from kubectl_runtime.runtime.reconcile.executor import Executor
+from kubectl_runtime.runtime.reconcile.observed_runs import observed
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
-
-Execute = Callable[[Run], Outcome]
-"""Runs user code for one key. Never raises."""
 
 FORGET_AT_ONCE = 1000
 """Keys in one hold of the lock: a few milliseconds."""
@@ -58,6 +56,7 @@ class Runner:
         self._observer = observer
         self._keys_triggered = hearers(observer, "keys_triggered", name)
         self._on_bug = on_bug
+        self._monotonic = clock.monotonic
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._workers = 0
@@ -77,11 +76,10 @@ class Runner:
         """Schedule these requests; whoever is free starts at once. Does not block, and takes the lock once."""
         queue = self._queue
         with self._lock:
-            now = self._clock.monotonic()
+            now = self._monotonic()
             self._pace.triggered(now)
             initial = not self._open
-            for request in requests:
-                queue.trigger(request, now, bulk=initial)
+            queue.trigger_all(requests, now, bulk=initial)
             due = queue.due(now)
             self._call_worker_and_tell(now, due)
         if self._to_call:
@@ -106,7 +104,7 @@ class Runner:
         """Every store is complete: runs may begin."""
         with self._lock:
             self._open = True
-            now = self._clock.monotonic()
+            now = self._monotonic()
             self._call_worker_if_due(now, self._queue.due(now))
             self._changed.notify_all()
         self._submit_called()
@@ -158,7 +156,7 @@ class Runner:
         """What the queue holds and what ran lately, up to `most` rows of each kind. For 30 the lock is held for 50 to
         250 µs, with 100 keys as with 200,000."""
         with self._lock:
-            now = self._clock.monotonic()
+            now = self._monotonic()
             look, history = self._queue.look(now, most), self._history
             look.runs, look.failed = history.runs, history.failed
             look.recent, look.slowest = history.recent(most), history.slowest(most, now)
@@ -210,13 +208,15 @@ class Runner:
         has not."""
         if not self._open:
             return None
-        if due and self._workers < self._concurrency:
-            if self._pace.may_call(self._workers, now):
-                self._pace.called(now)
-                self._workers += 1
-                self._to_call += 1
-            return self._pace.ask_again()
-        return self._queue.next_due()
+        if not due or self._workers >= self._concurrency:
+            return self._queue.next_due()
+        at = self._pace.call_at(self._workers)
+        if at > now:
+            return at
+        self._pace.called(now)
+        self._workers += 1
+        self._to_call += 1
+        return self._pace.ask_again()
 
     def _call_worker_and_tell(self, now: float, due: int) -> None:
         """The same, by another thread than the dispatcher's: wake that one if it would look too late."""
@@ -266,7 +266,7 @@ class Runner:
         """End one run and take the next. None sends the worker home."""
         queue, go_on, retried = self._queue, True, False
         with self._lock:
-            now = self._clock.monotonic()
+            now = self._monotonic()
             if ended is not None and outcome is not None:
                 retried = queue.finish(ended, outcome, now)
                 self._history.ended(ended, outcome, now)
@@ -286,32 +286,3 @@ class Runner:
         if retried and ended is not None and outcome is not None and outcome.delay is not None:
             self._observer.retry_scheduled(self._name, ended.key, ended.failures_if_it_fails, outcome.delay)
         return run
-
-
-def observed(execute: Execute, controller: str, observer: Observer, clock: Clock) -> Execute:
-    """`execute`, of whose runs `observer` hears in their thread; one that a defect ends has an end as well."""
-    started, ended = hearers(observer, "run_started", controller), hearers(observer, "run_ended", controller)
-    if not started and not ended:
-        return execute
-
-    def run_and_tell(run: Run) -> Outcome:
-        # Not by `tell`: with one observer this would be a call more for each end, and packing and unpacking the values.
-        for hear in started:
-            try:
-                hear(run.key, run.request.reason, run.waited, run.depth, run.started)
-            except BaseException as error:  # noqa: BLE001 - it may be anybody's
-                failed(hear, error)
-        try:
-            outcome = execute(run)
-        except BaseException as error:
-            tell(ended, run.key, RunResult.ERROR, clock.monotonic() - run.started, error)
-            raise
-        took = clock.monotonic() - run.started
-        for hear in ended:
-            try:
-                hear(run.key, outcome.result, took, outcome.error)
-            except BaseException as error:  # noqa: BLE001 - as above
-                failed(hear, error)
-        return outcome
-
-    return run_and_tell
