@@ -35,6 +35,9 @@ class CallScope(msgspec.Struct, frozen=True):
 
 _scope: ContextVar[CallScope | None] = ContextVar("kubectl_runtime_call_scope", default=None)
 
+enter_scope, leave_scope = _scope.set, _scope.reset
+"""As `CallScope.enter` and `leave`, for who does it for each run: without a call of Python's."""
+
 
 def call_scope() -> CallScope | None:
     """What this thread's calls obey; None outside of runs."""
