@@ -25,12 +25,14 @@ newer one takes the place of what is known. How many runs are in progress is cou
 `run_ended`, which come in pairs; so do `webhook_began` and `webhook_answered`.
 
 A method must be short and must not block. What it raises is logged and harms nobody: whoever takes an observer from
-outside calls it through `together`.
+outside calls it through `together`. Who calls it for each run asks for its `hearers` once, so that each call is one of
+Python's: no lookup of a name, no packing of values.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from kubectl_runtime.core.base.guard import Guard
@@ -67,8 +69,11 @@ class Observer:
     logged. The base class does nothing. `Metrics` is one; `together` makes one of several.
 
     >>> class Attempts(Observer):
-    ...     def on_attempt(self, attempt):
-    ...         print(attempt.verb)
+    ...     def request_attempted(self, host, method, verb, resource, code, seconds):
+    ...         print(verb, resource, code)
+    >>> with Client(Config(cluster_url=server.url), observer=Attempts()) as own:
+    ...     _ = Api.namespaced(own, ConfigMap, "default").get("settings")
+    get configmaps 200
     """
 
     __slots__ = ()
@@ -161,6 +166,16 @@ class Observer:
         """The request of this thread was answered, with this HTTP status, `seconds` after it began. What a webhook
         denies is answered with 200."""
 
+    def _bound(self, method: str, subject: str) -> Hearer:
+        """`method` about this controller or watch alone: what takes the values that follow its name. For those of the
+        library that keep something for each and would look it up at each call."""
+        return partial(getattr(self, method), subject)
+
+
+Hearer = Callable[..., None]
+"""A method of an observer, without the first value where it is about one controller or watch."""
+Hearers = tuple[tuple[Hearer, Guard], ...]
+"""Whom to tell of one thing, each with what logs its failures."""
 
 NO_OBSERVER = Observer()
 """The default everywhere."""
@@ -178,10 +193,9 @@ class _Together(Observer):
     def __init__(self, observers: tuple[Observer, ...]) -> None:
         self.observers = observers
         for name in METHODS:
-            silent = getattr(Observer, name)
-            methods = (getattr(observer, name) for observer in observers)
-            listening = tuple(method for method in methods if getattr(method, "__func__", None) is not silent)
-            setattr(self, name, _teller(listening) if listening else getattr(NO_OBSERVER, name))
+            methods = (getattr(observer, name) for observer in observers if _listens(observer, name))
+            listening = tuple(_guarded(method, method) for method in methods)
+            setattr(self, name, partial(tell, listening) if listening else getattr(NO_OBSERVER, name))
 
 
 def together(*observers: Observer) -> Observer:
@@ -189,8 +203,8 @@ def together(*observers: Observer) -> Observer:
     only a KeyboardInterrupt in the main thread passes. Raises TypeError for what is no Observer.
 
     >>> class Retries(Observer):
-    ...     def on_retry(self, retry):
-    ...         print(retry)
+    ...     def request_retried(self, host, verb, resource, code, attempt, delay):
+    ...         print(verb, resource, "again in", delay)
     >>> both = together(Retries(), Observer())
     """
     wrong: list[object] = [observer for observer in observers if not isinstance(observer, Observer)]
@@ -208,17 +222,27 @@ def parts_of(observer: Observer) -> tuple[Observer, ...]:
     return observer.observers if isinstance(observer, _Together) else (observer,)
 
 
-def _teller(listening: tuple[Callable[..., None], ...]) -> Callable[..., None]:
-    guarded = [(Guard(f"observer {getattr(hear, '__qualname__', type(hear).__qualname__)}"), hear)
-               for hear in listening]
+def hearers(observer: Observer, method: str, subject: str) -> Hearers:
+    """Those of its parts that listen to `method`, for calls about this controller or watch alone; none: nobody does."""
+    return tuple(_guarded(part._bound(method, subject), getattr(part, method))
+                 for part in parts_of(observer) if _listens(part, method))
 
-    def tell(*values: Any) -> None:
-        for guard, hear in guarded:
-            try:
-                hear(*values)
-            except BaseException as error:  # noqa: BLE001 - it may be anybody's
-                guard.failed(error)
-            else:
-                guard.succeeded()
 
-    return tell
+def tell(hearers: Hearers, *values: Any) -> None:
+    """Call each with these values. What one of them raises is logged, and the next is told; only a KeyboardInterrupt in
+    the main thread passes."""
+    for hear, guard in hearers:
+        try:
+            hear(*values)
+        except BaseException as error:  # noqa: BLE001 - it may be anybody's
+            guard.failed(error)
+        else:
+            guard.succeeded()
+
+
+def _listens(observer: Observer, method: str) -> bool:
+    return getattr(getattr(observer, method), "__func__", None) is not getattr(Observer, method)
+
+
+def _guarded(hear: Hearer, method: Hearer) -> tuple[Hearer, Guard]:
+    return hear, Guard(f"observer {getattr(method, '__qualname__', type(method).__qualname__)}")

@@ -38,6 +38,9 @@ class CallScope(msgspec.Struct, frozen=True):
 
 _scope: RunVariable[CallScope] = RunVariable("kubectl_runtime_call_scope")
 
+enter_scope, leave_scope = _scope.set, _scope.reset
+"""As `CallScope.enter` and `leave`, for who does it for each run: without a call of Python's."""
+
 
 def call_scope() -> CallScope | None:
     """What this thread's calls obey; None outside of runs."""

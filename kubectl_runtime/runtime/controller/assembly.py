@@ -22,7 +22,7 @@ from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.events.texts import qualified_name
 from kubectl_runtime.runtime.flight.flight_recorder import FlightRecorder
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
-from kubectl_runtime.runtime.queue.runs import begin_write, record_write
+from kubectl_runtime.runtime.queue.runs import Execute, begin_write, record_write
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.reconcile.catch_up import CatchUp
@@ -33,7 +33,7 @@ from kubectl_runtime.runtime.reconcile.outage_log import OutageLog
 from kubectl_runtime.runtime.reconcile.partition import Listener, only_owned, while_owned
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.reconcile.run_timeouts import RunTimeouts
-from kubectl_runtime.runtime.reconcile.runner import Execute, Runner
+from kubectl_runtime.runtime.reconcile.runner import Runner
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import Shutdown
 from kubectl_runtime.runtime.triggers.inbox import FirstList, Inbox

@@ -11,11 +11,10 @@ from typing import Any
 
 from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.runtime.controller.plan import GoneFunction
-from kubectl_runtime.runtime.queue.runs import Outcome, Run
+from kubectl_runtime.runtime.queue.runs import Execute, Outcome, Run
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context, Environment
 from kubectl_runtime.runtime.reconcile.invoker import Invoker
-from kubectl_runtime.runtime.reconcile.runner import Execute
 from kubectl_runtime.runtime.reflector.store import Store
 
 

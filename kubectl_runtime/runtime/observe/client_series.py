@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
-from copy import deepcopy
 from functools import partial
 
 from kubectl_runtime.runtime.observe.families import Family, Row, counter, gauge, histogram
@@ -55,7 +54,7 @@ class ClientSeries:
     def values(self) -> Iterator[tuple[Family, Row]]:
         with self.lock:
             counts = {family: dict(rows) for family, rows in self._counts.items()}
-            durations = deepcopy(dict(self._durations))
+            durations = {labels: spread.copy() for labels, spread in self._durations.items()}
         for family, rows in counts.items():
             for labels, value in rows.items():
                 yield family, (labels, value)

@@ -5,7 +5,7 @@ controller-runtime's, client-go's or the library's own.
 """
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from math import inf
 
@@ -40,11 +40,32 @@ class Histogram:
 
     def add(self, value: float, trace_id: str = "") -> None:
         """`trace_id`: of the trace that the value belongs to, if it can be looked up."""
-        place = bisect_left(self.bounds, value)
-        self.counts[place] += 1
+        self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
         if trace_id:
-            self.examples[place] = trace_id, value
+            self.show(value, trace_id)
+
+    def add_all(self, values: list[float]) -> None:
+        """As `add` of each, which for many takes a tenth of the time."""
+        ordered, below = sorted(values), 0
+        self.total += sum(values)
+        for place, bound in enumerate(self.bounds):
+            if below == len(ordered):
+                return
+            upto = bisect_right(ordered, bound, below)
+            self.counts[place] += upto - below
+            below = upto
+        self.counts[-1] += len(ordered) - below
+
+    def show(self, value: float, trace_id: str) -> None:
+        """A value that was counted, as the example of its bucket."""
+        self.examples[bisect_left(self.bounds, value)] = trace_id, value
+
+    def copy(self) -> Histogram:
+        """What it is now, for its owner to give away."""
+        found = Histogram(self.bounds)
+        found.counts, found.total, found.examples = self.counts.copy(), self.total, self.examples.copy()
+        return found
 
     def buckets(self, bounds: tuple[float, ...]) -> list[tuple[str, float, tuple[str, float] | None]]:
         """Upper bound, cumulative count, and trace and value of an example, if there is one, of these of the bounds."""

@@ -14,7 +14,8 @@
 
 Dashboards made for controllers in Go work as they are; `dashboard()` has one with what is ours as well. No label holds
 the name of an object, so the number of series does not grow with a cluster. What happens is counted under one short
-lock a controller or watch; everything else is left to the scrape, which shows each of them as it was at one moment.
+lock a controller or watch, runs without one; everything else is left to the scrape, which shows each of them as it was
+at one moment.
 
 Where runs are traced (see `Tracing`), the durations of runs and requests have exemplars: traces of such a value, for
 scrapers that ask for OpenMetrics.
@@ -36,7 +37,7 @@ from prometheus_client.core import Metric
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.keys import Key
-from kubectl_runtime.core.base.observer import Observer, RunResult
+from kubectl_runtime.core.base.observer import Hearer, Observer, RunResult
 from kubectl_runtime.runtime.logs import this_trace
 from kubectl_runtime.runtime.observe import client_series, controller_series, watch_series, webhook_series
 from kubectl_runtime.runtime.observe.client_series import METHODS, ClientSeries, code_of
@@ -110,8 +111,8 @@ class Metrics(Observer):
         rows: dict[Family, list[Row]] = {family: [] for family in FAMILIES}
         with self._change:
             controllers, watches = dict(self._controllers), dict(self._watches)
-        for name, controller in controllers.items():
-            for family, row in controller.values(name, now):
+        for controller in controllers.values():
+            for family, row in controller.values(now):
                 rows[family].append(row)
         for name, watch in watches.items():
             for family, row in watch.values(name, now):
@@ -129,7 +130,7 @@ class Metrics(Observer):
         self._controller(controller).stopped(stuck)
 
     def keys_triggered(self, controller: str, requests: int, depth: int, now: float) -> None:
-        (self._controllers.get(controller) or self._controller(controller)).triggered(requests, depth, now)
+        self._controller(controller).keys_triggered(requests, depth, now)
 
     def keys_dropped(self, controller: str, keys: int) -> None:
         self._controller(controller).drop(keys)
@@ -137,14 +138,12 @@ class Metrics(Observer):
     def retry_scheduled(self, controller: str, key: Key, failures: int, delay: float) -> None:  # noqa: ARG002
         self._controller(controller).retry(delay)
 
-    def run_started(self, controller: str, key: Key, reason: str, waited: float,  # noqa: ARG002
-                    depth: int, now: float) -> None:
-        (self._controllers.get(controller) or self._controller(controller)).run_started(key, waited, depth, now)
+    def run_started(self, controller: str, key: Key, reason: str, waited: float, depth: int, now: float) -> None:
+        self._controller(controller).run_started(key, reason, waited, depth, now)
 
     def run_ended(self, controller: str, key: Key, result: RunResult, seconds: float,
                   error: BaseException | None) -> None:
-        (self._controllers.get(controller) or self._controller(controller)).run_ended(
-            key, result, seconds, error, _trace_id((controller, key)))
+        self._controller(controller).run_ended(key, result, seconds, error)
 
     def watch_phase_changed(self, watch: str, phase: str, now: float) -> None:
         self._watch(watch).phase_changed(phase, now)
@@ -195,14 +194,19 @@ class Metrics(Observer):
         for watch in self._watches.values():
             watch.lock = threading.Lock()
         for controller in self._controllers.values():
-            controller.lock = threading.Lock()
-            controller.running.clear()
+            controller.renew()
+
+    def _bound(self, method: str, subject: str) -> Hearer:
+        if method in ("keys_triggered", "run_started", "run_ended"):
+            hearer: Hearer = getattr(self._controller(subject), method)
+            return hearer
+        return super()._bound(method, subject)
 
     def _controller(self, name: str) -> ControllerSeries:
         found = self._controllers.get(name)
         if found is None:
             with self._change:
-                found = self._controllers.setdefault(name, ControllerSeries())
+                found = self._controllers.setdefault(name, ControllerSeries(name))
         return found
 
     def _watch(self, name: str) -> WatchSeries:
@@ -213,13 +217,10 @@ class Metrics(Observer):
         return found
 
 
-def _trace_id(ended: tuple[str, Key] | None = None) -> str:
-    """Of the trace of this thread's run, if it has one that is kept. `ended`: the run that ends at this moment; whoever
-    traces it may have been told so before."""
+def _trace_id() -> str:
+    """Of the trace of this thread's run, if it has one that is kept."""
     trace = this_trace.get()
-    if trace is None or not trace.sampled:
-        return ""
-    return trace.trace_id if (not trace.over if ended is None else trace.run == ended) else ""
+    return "" if trace is None or not trace.sampled or trace.over else trace.trace_id
 
 
 def dashboard() -> str:

@@ -22,17 +22,18 @@ MAX_EXPECTED = 10_000
 class Echoes:
     """What one controller's runs wrote and have not heard of yet."""
 
-    __slots__ = ("_expected",)
+    __slots__ = ("expected",)
 
     def __init__(self) -> None:
-        self._expected: OrderedDict[tuple[Key, Version], None] = OrderedDict()
+        self.expected: OrderedDict[tuple[Key, Version], None] = OrderedDict()
+        """Not to be changed by others."""
 
     def __len__(self) -> int:
-        return len(self._expected)
+        return len(self.expected)
 
     def expect(self, key: Key, versions: Iterable[Version]) -> None:
         """A run of `key` made these."""
-        expected = self._expected
+        expected = self.expected
         for version in versions:
             expected[(key, version)] = None
         while len(expected) > MAX_EXPECTED:
@@ -40,7 +41,7 @@ class Echoes:
 
     def met(self, key: Key, cause: Version) -> bool:
         """Whether the change to version `cause`, or the end of its object, is one of those that `key` made."""
-        expected = self._expected
+        expected = self.expected
         for version in (cause, (cause[0], "")):
             if (key, version) in expected:
                 del expected[(key, version)]
@@ -49,4 +50,4 @@ class Echoes:
 
     def clear(self) -> None:
         """Expect nothing."""
-        self._expected.clear()
+        self.expected.clear()

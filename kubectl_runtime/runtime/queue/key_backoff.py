@@ -21,6 +21,7 @@ import msgspec
 
 from kubectl_runtime.core.base.backoff import ExponentialBackoff
 from kubectl_runtime.core.base.clock import Duration
+from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.runtime.queue.own_writes import Version
 
 K = TypeVar("K", bound=Hashable)
@@ -69,6 +70,11 @@ class Subject(msgspec.Struct, frozen=True, gc=False):
     uid: str
     generation: int | None = None
 
+    @classmethod
+    def of(cls, record: Record) -> Subject:
+        """Of one whose head did not decode only the uid counts."""
+        return cls(record.uid, None if record.problem is not None else record.head.generation)
+
     def differs_from(self, other: Subject) -> bool:
         """Whether it is another object, or its spec was changed: kinds without generation never say the latter."""
         counted = self.generation is not None and other.generation is not None
@@ -95,42 +101,43 @@ class Failures(Generic[K]):
     """The failing keys of one controller; a key that does not fail costs nothing."""
 
     def __init__(self) -> None:
-        self._states: dict[K, FailureState] = {}
+        self.states: dict[K, FailureState] = {}
+        """Not to be changed by others."""
         self._remembered = 0
 
     def __len__(self) -> int:
         """How many keys are failing."""
-        return len(self._states)
+        return len(self.states)
 
     def keys(self) -> Iterable[K]:
         """Those that fail."""
-        return self._states
+        return self.states
 
     def first(self, most: int) -> list[tuple[K, FailureState]]:
         """Up to `most` of them, those that have failed longest."""
-        return list(islice(self._states.items(), most))
+        return list(islice(self.states.items(), most))
 
     def get(self, key: K) -> FailureState | None:
-        return self._states.get(key)
+        return self.states.get(key)
 
     def failed(self, key: K, count: int, writes: dict[Version, None]) -> FailureState:
         """`key` failed, the `count`-th time in a row, and its run made these versions."""
-        state = self._states.get(key)
+        state = self.states.get(key)
         if state is None:
-            state = self._states[key] = FailureState()
+            state = self.states[key] = FailureState()
         state.count = count
         self._remember(state, writes)
         return state
 
     def forget(self, key: K) -> None:
         """`key` succeeded, or its object is gone."""
-        state = self._states.pop(key, None)
+        state = self.states.pop(key, None)
         if state is not None:
             self._remembered -= len(state.writes)
 
     def is_echo(self, key: K, cause: Version | None) -> bool:
         """Whether a change to this version is one that `key` itself made while it was failing."""
-        state = self._states.get(key)
+        state = self.states.get(key)
         return state is not None and cause is not None and is_own(cause, state.writes)
 
     def _remember(self, state: FailureState, writes: dict[Version, None]) -> None:
@@ -140,13 +147,13 @@ class Failures(Generic[K]):
             del state.writes[version]
         self._remembered += len(state.writes) - before
         if self._remembered > MAX_REMEMBERED_IN_ALL:
-            for other in self._states.values():
+            for other in self.states.values():
                 if other is not state and self._remembered > MAX_REMEMBERED_IN_ALL:
                     self._remembered -= len(other.writes)
                     other.writes.clear()
 
     def clear(self) -> None:
-        self._states.clear()
+        self.states.clear()
         self._remembered = 0
 
 

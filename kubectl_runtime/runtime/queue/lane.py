@@ -6,60 +6,58 @@ Nothing moves in a lane, so order is the order of arrival.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Generic
 
-E = TypeVar("E")
+from kubectl_runtime.runtime.queue.scheduled_entry import Entry, K, M
 
 FEW = 64
 """Items that have left and are not worth sweeping out."""
 
 
-class Lane(Generic[E]):
+class Lane(Generic[K, M]):
     """Pure; its owner serialises the calls."""
 
-    __slots__ = ("_belongs", "_left", "items")
+    __slots__ = ("_bulk", "_place", "items", "left")
 
-    def __init__(self, belongs: Callable[[E], bool]) -> None:
-        """`belongs(entry)`: whether an entry that came in once still waits here."""
-        self._belongs = belongs
-        self.items: deque[E] = deque()
+    def __init__(self, place: int, bulk: bool | None = None) -> None:
+        """Who came in once and is at this `place` still waits here; of this class, if one is given."""
+        self._place = place
+        self._bulk = bulk
+        self.items: deque[Entry[K, M]] = deque()
         """Those who wait, and some who have left; none: nobody waits."""
-        self._left = 0
+        self.left = 0
+        """How many of the items have left."""
 
     def __len__(self) -> int:
         """How many wait here."""
-        return len(self.items) - self._left
+        return len(self.items) - self.left
 
-    def append(self, entry: E) -> None:
-        self.items.append(entry)
-
-    def put_first(self, entry: E) -> None:
-        self.items.appendleft(entry)
-
-    def pop(self) -> E | None:
+    def pop(self) -> Entry[K, M] | None:
         """Take out the one that has waited longest; None when none waits."""
-        items = self.items
+        items, place, bulk = self.items, self._place, self._bulk
         while items:
             entry = items.popleft()
-            if self._belongs(entry):
+            if entry.place == place and (bulk is None or entry.bulk is bulk):
                 return entry
-            self._left -= 1
+            self.left -= 1
         return None
 
-    def first(self, most: int) -> list[E]:
+    def first(self, most: int) -> list[Entry[K, M]]:
         """Up to `most` of those who wait, longest first; fewer where many have left before them. Looks at four times
         as many."""
         return [entry for entry in islice(self.items, 4 * most) if self._belongs(entry)][:most]
 
     def leave(self) -> None:
         """One that waited here does not belong here from now on."""
-        self._left += 1
-        if self._left > FEW and 2 * self._left > len(self.items):
+        self.left += 1
+        if self.left > FEW and 2 * self.left > len(self.items):
             self.items = deque(entry for entry in self.items if self._belongs(entry))
-            self._left = 0
+            self.left = 0
 
     def clear(self) -> None:
         self.items.clear()
-        self._left = 0
+        self.left = 0
+
+    def _belongs(self, entry: Entry[K, M]) -> bool:
+        return entry.place == self._place and self._bulk in (None, entry.bulk)

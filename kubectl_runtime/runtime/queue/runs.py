@@ -28,6 +28,11 @@ Known = Callable[[ObjectRef], Record | None]
 """How an object is stored at this moment by the controller; None when it is not."""
 
 
+REQUEUED = "reconciler requested retry"
+RETRIED = "error policy requested retry"
+"""Reasons of requests that come from nothing but time."""
+
+
 class Streak(Enum):
     """What a key may do many times in a row without failing; see `queue.pace`."""
 
@@ -77,55 +82,82 @@ MOST_STRANGERS = 3
 """Failures in a row with writes that seem to have met somebody else's change; from then on all answers are taken for
 own changes: an admission webhook that puts the time into each write looks the same, and must not defeat the backoff."""
 
-_HEALTHY = FailureState()
-_NO_WRITES = RunWrites()
+NO_WRITES = RunWrites()
+"""Of a run that has written nothing."""
 
 
 class Run:
-    """A key that runs now. The queue makes it; while it runs, it belongs to the running thread."""
+    """A key that runs now. The queue makes it; while it runs, it belongs to the running thread.
 
-    __slots__ = ("_begun", "bulk", "causes", "depth", "failures", "forgotten", "in_a_row", "key", "known", "request",
-                 "restarted", "retry", "started", "stop", "strangers", "subject", "thread_id", "told", "waited",
-                 "waits_beyond", "writes")
+    What most runs do not need is no attribute of theirs but of the class.
+    """
+
+    failures = 0
+    """Failures in a row before this run."""
+    waits_beyond: frozenset[str] = frozenset()
+    strangers = 0
+    told: object = None
+    depth = 0
+    """How many keys were due when this one had been taken out."""
+    retry = False
+    """Nothing but the last failure asked for it."""
+    bulk = False
+    in_a_row: tuple[Streak, int] | None = None
+    stop: StopToken | None = None
+    """Where it has a time of its own: set when that is up, or with the shutdown."""
+    writes = NO_WRITES
+    restarted = False
+    """The object is not what failed: the count began anew."""
+    forgotten = False
+    """The object was deleted meanwhile: the outcome says nothing about its successor."""
+    record: Record | None = None
+    """The object that it looks at."""
+    _subject: Subject | None = None
+    _begun: tuple[Key | None, Record | None] | None = None
 
     def __init__(self, key: Key, request: ReconcileRequest, state: FailureState | None, started: float, *,
-                 waited: float = 0.0, causes: Sequence[Version | None] = (), retry: bool = False, bulk: bool = False,
-                 streak: tuple[Streak, int] | None = None) -> None:
-        before = state or _HEALTHY
+                 waited: float = 0.0, causes: Sequence[Version | None] | None = None, retry: bool = False,
+                 bulk: bool = False, streak: tuple[Streak, int] | None = None) -> None:
+        """`causes`: where there are others than the request's."""
         self.key = key
         self.request = request
-        self.failures = before.count
-        """Failures in a row before this run."""
-        self.subject = before.subject
-        self.waits_beyond = before.waits_beyond
-        self.told = before.told
-        self.strangers = before.strangers
         self.started = started
         self.waited = waited
         """Seconds since the key was due."""
-        self.depth = 0
-        """How many keys were due when this one had been taken out."""
-        self.causes = causes
-        """The changes that led to it, None for an unknown one; empty when only time has passed."""
-        self.retry = retry
-        """Nothing but the last failure asked for it."""
-        self.bulk = bulk
-        self.in_a_row = streak
+        self._causes = causes
         self.thread_id = threading.get_ident()
-        self.stop: StopToken | None = None
-        """Where it has a time of its own: set when that is up, or with the shutdown."""
-        self.writes = _NO_WRITES
-        self._begun: tuple[Key | None, Record | None] | None = None
         self.known: Known = _nothing
-        self.restarted = False
-        """The object is not what failed: the count began anew."""
-        self.forgotten = False
-        """The object was deleted meanwhile: the outcome says nothing about its successor."""
+        if state is not None:
+            self.failures, self._subject, self.waits_beyond = state.count, state.subject, state.waits_beyond
+            self.told, self.strangers = state.told, state.strangers
+        if retry:
+            self.retry = True
+        if bulk:
+            self.bulk = True
+        if streak is not None:
+            self.in_a_row = streak
 
-    def looks_at(self, subject: Subject) -> None:
+    @property
+    def causes(self) -> Sequence[Version | None]:
+        """The changes that led to it, None for an unknown one; empty when only time has passed."""
+        return causes_of(self.request, self._causes)
+
+    @causes.setter
+    def causes(self, causes: Sequence[Version | None]) -> None:
+        self._causes = causes
+
+    @property
+    def subject(self) -> Subject | None:
+        """What it looks at, or what failed before."""
+        record = self.record
+        if record is not None and self._subject is None:
+            self._subject = Subject.of(record)
+        return self._subject
+
+    def looks_at(self, record: Record) -> None:
         """The object is this one now. Another generation or uid than what failed starts the count anew."""
-        before, self.subject = self.subject, subject
-        if self.failures and before is not None and subject.differs_from(before):
+        before, self.record, self._subject = self._subject, record, None
+        if self.failures and before is not None and Subject.of(record).differs_from(before):
             self.failures, self.restarted, self.told = 0, True, None
 
     @property
@@ -149,14 +181,25 @@ class Run:
 
     def wrote(self, write: Write) -> None:
         """The server answered a write of this run."""
-        if self.writes is _NO_WRITES:  # most runs write nothing, so that costs them nothing
+        if self.writes is NO_WRITES:  # most runs write nothing, so that costs them nothing
             self.writes = RunWrites()
         begun, self._begun = self._begun, None
         known = begun is not None and begun[0] in (None, write.ref.key)
         self.writes.add(write, begun[1] if known and begun is not None else self.known(write.ref))
         record, subject = write.record, self.subject
         if record is not None and subject is not None and record.uid == subject.uid:
-            self.subject = Subject(record.uid, record.head.generation)
+            self._subject = Subject.of(record)
+
+
+Execute = Callable[[Run], Outcome]
+"""Runs user code for one key. Never raises."""
+
+
+def causes_of(request: ReconcileRequest, further: Sequence[Version | None] | None) -> Sequence[Version | None]:
+    """All changes that led to `request`, where others joined it; without those it came from its own, or from time."""
+    if further is not None:
+        return further
+    return () if request.reason is REQUEUED or request.reason is RETRIED else (request.cause,)
 
 
 def _nothing(_ref: ObjectRef) -> None:
@@ -170,11 +213,15 @@ class _ThisThread(threading.local):
 _this_thread = _ThisThread()
 
 
-def enter_run(run: Run | None, known: Known = _nothing) -> None:
-    """From now on this thread works for `run` (None: for nobody), whose writes are compared with what is `known`."""
-    if run is not None:
-        run.known = known
+def enter_run(run: Run, known: Known) -> None:
+    """From now on this thread works for `run`, whose writes are compared with what is `known`."""
+    run.known = known
     _this_thread.run = run
+
+
+def leave_run() -> None:
+    """From now on this thread works for nobody."""
+    _this_thread.run = None
 
 
 def is_in_run() -> bool:

@@ -1,8 +1,8 @@
 """`Entry`: what a `Scheduler` keeps of one key that is to run, and the places where it can be."""
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Generic, TypeVar
+from collections.abc import Hashable, Sequence
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 M = TypeVar("M")
@@ -17,9 +17,10 @@ class Entry(Generic[K, M]):
     Changed by the scheduler alone until it is popped.
     """
 
-    __slots__ = ("at", "bulk", "key", "limit", "message", "place", "retry")
+    __slots__ = ("at", "bulk", "further", "key", "limit", "message", "place", "retry")
 
-    def __init__(self, key: K, message: M, at: float, limit: float, bulk: bool, retry: bool) -> None:
+    def __init__(self, key: K, message: M, at: float, limit: float, bulk: bool, retry: bool,
+                 place: int = WAITING) -> None:
         self.key = key
         self.message = message
         self.at = at
@@ -27,4 +28,6 @@ class Entry(Generic[K, M]):
         self.bulk = bulk
         self.retry = retry
         """Nothing but a failure asked for this run."""
-        self.place = WAITING
+        self.place = place
+        self.further: Sequence[Any] | None = None
+        """The owner's: what it keeps of messages that joined the entry; the scheduler does not look at it."""

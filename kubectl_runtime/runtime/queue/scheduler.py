@@ -28,17 +28,14 @@ asked for, only ever decreases, and `at` never exceeds it. A key that is trigger
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Hashable
+from collections.abc import Container
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Generic
 
 from kubectl_runtime.runtime.queue.lane import FEW, Lane
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
-from kubectl_runtime.runtime.queue.scheduled_entry import BRAKED, GONE, HELD, READY, WAITING, Entry
+from kubectl_runtime.runtime.queue.scheduled_entry import BRAKED, GONE, HELD, READY, WAITING, Entry, K, M
 from kubectl_runtime.runtime.queue.soonest import soonest
-
-K = TypeVar("K", bound=Hashable)
-M = TypeVar("M")
 
 MAX_DELAY = 180 * 24 * 3600.0
 """Seconds; what is asked for later is clamped to this (timers of decades overflow what waits for them)."""
@@ -63,10 +60,12 @@ class Scheduler(Generic[K, M]):
         self._max_wait = max_wait if max_wait is not None else MAX_WAIT_FACTOR * debounce
         self._brake = brake
         self._entries: dict[K, Entry[K, M]] = {}
+        self.entry = self._entries.get
+        """`entry(key)`: its entry, to look at; None when nothing is scheduled for it."""
         self._heap: list[tuple[float, int, Entry[K, M]]] = []
-        self._fresh: Lane[Entry[K, M]] = Lane(lambda entry: entry.place == READY and not entry.bulk)
-        self._bulk: Lane[Entry[K, M]] = Lane(lambda entry: entry.place == READY and entry.bulk)
-        self._braked: Lane[Entry[K, M]] = Lane(lambda entry: entry.place == BRAKED)
+        self._fresh: Lane[K, M] = Lane(READY, bulk=False)
+        self._bulk: Lane[K, M] = Lane(READY, bulk=True)
+        self._braked: Lane[K, M] = Lane(BRAKED)
         self._fresh_in_a_row = 0
         self._order = count()
         self.waiting_retries = 0
@@ -88,15 +87,6 @@ class Scheduler(Generic[K, M]):
         entry = self._entries.get(key)
         return None if entry is None else entry.at
 
-    def message(self, key: K) -> M | None:
-        """The message of `key`'s entry, or None when nothing is scheduled for it."""
-        entry = self._entries.get(key)
-        return None if entry is None else entry.message
-
-    def entry(self, key: K) -> Entry[K, M] | None:
-        """`key`'s entry, to look at; None when nothing is scheduled for it."""
-        return self._entries.get(key)
-
     @property
     def held_back(self) -> int:
         """How many retries are due and wait for the brake."""
@@ -113,7 +103,13 @@ class Scheduler(Generic[K, M]):
         """Something changed: run `key` now, or after the debounce."""
         entry = self._entries.get(key)
         if entry is None:
-            self._insert(Entry(key, message, now + self._debounce, now + self._max_wait, bulk, retry=False), now)
+            if self._debounce:
+                self._insert(Entry(key, message, now + self._debounce, now + self._max_wait, bulk, retry=False), now)
+                return
+            if self._heap or self._braked.items:
+                self._promote(now)  # those that were due before this one go first
+            self._entries[key] = entry = Entry(key, message, now, now, bulk, False, READY)
+            (self._bulk if bulk else self._fresh).items.append(entry)
             return
         self._join(entry, message, bulk)
         if entry.at > now:  # one that is due is never put off
@@ -139,10 +135,12 @@ class Scheduler(Generic[K, M]):
 
     def pop_due(self, now: float, running: Container[K]) -> Entry[K, M] | None:
         """Take out the entry whose turn it is and whose key is not `running`; None when there is none."""
-        self._promote(now)
+        if self._heap or self._braked.items:
+            self._promote(now)
+        bulk = self._bulk
         while True:
-            turn = self._fresh_in_a_row >= BULK_TURN - 1 and self._bulk.items and len(self._bulk)
-            entry = (self._bulk if turn else self._fresh).pop() or self._bulk.pop()
+            turn = self._fresh_in_a_row >= BULK_TURN - 1 and bulk.items and len(bulk)
+            entry = (bulk if turn else self._fresh).pop() or bulk.pop()
             if entry is None:
                 return None
             if entry.key in running:
@@ -158,7 +156,7 @@ class Scheduler(Generic[K, M]):
         entry = self._entries.get(key)
         if entry is not None and entry.place == HELD:
             entry.place = READY
-            self._lane_of(entry).put_first(entry)
+            self._lane_of(entry).items.appendleft(entry)
 
     def to_bulk(self, key: K) -> None:
         """What asked for `key`'s entry is no news after all: if it is due, it goes to the end of the bulk class.
@@ -172,6 +170,7 @@ class Scheduler(Generic[K, M]):
             self._lane_of(entry).leave()
         # A new entry, since the old one may have left traces in both lanes.
         moved = self._entries[key] = Entry(key, entry.message, entry.at, entry.limit, True, entry.retry)
+        moved.further = entry.further
         entry.place = GONE
         self._make_ready(moved)
 
@@ -202,8 +201,10 @@ class Scheduler(Generic[K, M]):
 
     def ready_count(self, now: float) -> int:
         """How many entries are ready (their key may have begun to run since; `pop_due` looks)."""
-        self._promote(now)
-        return len(self._fresh) + len(self._bulk)
+        if self._heap or self._braked.items:
+            self._promote(now)
+        fresh, bulk = self._fresh, self._bulk
+        return len(fresh.items) - fresh.left + len(bulk.items) - bulk.left
 
     def next_due(self) -> float | None:
         """When the next entry becomes ready by itself; None when none does. What is ready or held is not counted."""
@@ -229,7 +230,7 @@ class Scheduler(Generic[K, M]):
             if entry.place == READY:
                 entry.bulk = False
                 self._bulk.leave()
-                self._fresh.append(entry)
+                self._fresh.items.append(entry)
             entry.bulk = False
         if entry.place == BRAKED:
             entry.message = message
@@ -268,7 +269,7 @@ class Scheduler(Generic[K, M]):
     def _due(self, entry: Entry[K, M]) -> None:
         if entry.retry and self._brake is not None:
             entry.place = BRAKED
-            self._braked.append(entry)
+            self._braked.items.append(entry)
         else:
             self._make_ready(entry)
 
@@ -282,9 +283,9 @@ class Scheduler(Generic[K, M]):
 
     def _make_ready(self, entry: Entry[K, M]) -> None:
         entry.place = READY
-        self._lane_of(entry).append(entry)
+        self._lane_of(entry).items.append(entry)
 
-    def _lane_of(self, entry: Entry[K, M]) -> Lane[Entry[K, M]]:
+    def _lane_of(self, entry: Entry[K, M]) -> Lane[K, M]:
         return self._bulk if entry.bulk else self._fresh
 
     def _compact(self) -> None:

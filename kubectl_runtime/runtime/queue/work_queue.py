@@ -34,21 +34,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.keys import Key, key_of
 from kubectl_runtime.runtime.queue.echoes import Echoes
 from kubectl_runtime.runtime.queue.key_backoff import Failures, is_own
 from kubectl_runtime.runtime.queue.own_writes import Version
 from kubectl_runtime.runtime.queue.queue_look import QueueLook, looked_at
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
-from kubectl_runtime.runtime.queue.runs import MOST_STRANGERS, Outcome, Run, Streak
+from kubectl_runtime.runtime.queue.runs import (
+    MOST_STRANGERS,
+    NO_WRITES,
+    REQUEUED,
+    RETRIED,
+    SUCCEEDED,
+    Outcome,
+    Run,
+    Streak,
+    causes_of,
+)
+from kubectl_runtime.runtime.queue.scheduled_entry import READY, Entry
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
 
-REQUEUED = "reconciler requested retry"
-RETRIED = "error policy requested retry"
-
 MAX_CAUSES = 10_000
 """Changes remembered per scheduled key; with more, the trigger behind them counts as somebody else's change."""
+
+# Python 3.11 takes a third of a microsecond to look up a member of an enum.
+_DELETED = Reason.OBJECT_DELETED
+
+_STRANGE: tuple[None] = (None,)
+"""Of an entry that other triggers have joined, of which no cause can be an own write."""
 
 
 class WorkQueue:
@@ -60,11 +74,17 @@ class WorkQueue:
     def __init__(self, scheduler: Scheduler[Key, ReconcileRequest], brake: RetryBrake | None = None) -> None:
         """`brake` is the scheduler's, if it has one."""
         self._scheduler = scheduler
+        self.due = scheduler.ready_count
+        """`due(now)`: how many keys could run now, were there enough workers; those that run already, again, are among
+        them."""
+        self.next_due = scheduler.next_due
+        """`next_due()`: when the next key becomes due that is not yet; None when none waits."""
         self._brake = brake
         self._failures: Failures[Key] = Failures()
+        self._failing = self._failures.states
         self._running: dict[Key, Run] = {}
-        self._causes: dict[Key, list[Version | None]] = {}
-        """Of scheduled keys that were triggered more than once: what by."""
+        self._wrote = False
+        """Whether a run has ended that wrote something. Before, only what comes while its key runs can be an echo."""
         self._streaks: dict[Key, tuple[Streak, int]] = {}
         self._echoes = Echoes()
         self._closed = False
@@ -99,23 +119,34 @@ class WorkQueue:
         return self._scheduler.due_at(key)
 
     def trigger(self, request: ReconcileRequest, now: float, *, bulk: bool = False) -> None:
-        """Something changed that `request.ref` may care about; `bulk`: it may as well wait for what others ask for.
+        """As `trigger_all`, of one."""
+        self.trigger_all((request,), now, bulk=bulk)
 
-        The ref is already of the controller's own kind and scope.
+    def trigger_all(self, requests: Iterable[ReconcileRequest], now: float, *, bulk: bool = False) -> None:
+        """Something changed that the ref of each request may care about; `bulk`: it may as well wait for what others
+        ask for.
+
+        The refs are already of the controller's own kind and scope.
         """
         if self._closed:
             return
-        key, cause = request.ref.key, request.cause
-        if request.reason is Reason.OBJECT_DELETED:
-            self.forget(key)
-            return
-        scheduled = self._scheduler.message(key)
-        if scheduled is not None:
-            if cause is not None and key not in self._running and self._failures.is_echo(key, cause):
-                return
-            self._merge(key, scheduled, cause)
-        echo = cause is not None and len(self._echoes) > 0 and self._echoes.met(key, cause)
-        self._scheduler.trigger(key, request, now, bulk=bulk or request.bulk or echo)
+        entry_of, trigger, echoes = self._scheduler.entry, self._scheduler.trigger, self._echoes.expected
+        for request in requests:
+            ref, cause = request.ref, request.cause
+            key = key_of(ref.namespace, ref.name)
+            if request.reason is _DELETED:
+                self.forget(key)
+                continue
+            entry = entry_of(key)
+            if entry is not None:
+                if self._failing and cause is not None and key not in self._running and (
+                        self._failures.is_echo(key, cause)):
+                    continue
+                self._join(entry, cause)
+            echo = bool(echoes) and cause is not None and self._echoes.met(key, cause)
+            as_bulk = bulk or echo or request.bulk
+            if entry is None or entry.place < READY or entry.retry or (entry.bulk and not as_bulk):
+                trigger(key, request, now, bulk=as_bulk)
 
     def take(self, now: float) -> Run | None:
         """Start the key whose turn it is and that does not run; None when there is none."""
@@ -123,10 +154,10 @@ class WorkQueue:
         if entry is None:
             return None
         key = entry.key
-        run = Run(key, entry.message, self._failures.get(key), now, waited=now - entry.at,
-                  causes=self._causes_of(key, entry.message), retry=entry.retry, bulk=entry.bulk,
-                  streak=self._streaks.get(key))
-        self._running[key] = run
+        self._running[key] = run = Run(
+            key, entry.message, self._failing.get(key), now, waited=now - entry.at,
+            causes=entry.further, retry=entry.retry, bulk=entry.bulk,
+            streak=self._streaks.get(key))
         return run
 
     def finish(self, run: Run, outcome: Outcome, now: float) -> bool:
@@ -135,6 +166,10 @@ class WorkQueue:
         key = run.key
         del self._running[key]
         if self._closed:
+            return False
+        if outcome is SUCCEEDED and run.writes is NO_WRITES and not run.retry and run.in_a_row is None and (
+                key not in self._failing):  # as most do
+            self._scheduler.release(key)
             return False
         self._tell_brake(run, outcome, now)
         self._count_streak(run, outcome)
@@ -148,6 +183,7 @@ class WorkQueue:
         else:
             self._failures.forget(key)
             no_news = len(run.writes) > 0 and self._expect_echoes(run) and outcome.streak is None
+        self._wrote = self._wrote or len(run.writes) > 0
         if outcome.delay is not None and not run.forgotten:
             retried = failed
             self._scheduler.add(key, ReconcileRequest(run.request.ref, RETRIED if failed else REQUEUED),
@@ -164,19 +200,11 @@ class WorkQueue:
     def forget(self, key: Key) -> None:
         """The object of `key` was deleted, or is another replica's: drop its count and its slot."""
         self._failures.forget(key)
-        self._unschedule(key)
+        self._scheduler.remove(key)
         self._streaks.pop(key, None)
         run = self._running.get(key)
         if run is not None:
             run.forgotten = True
-
-    def due(self, now: float) -> int:
-        """How many keys could run now, were there enough workers; those that run already, again, are among them."""
-        return self._scheduler.ready_count(now)
-
-    def next_due(self) -> float | None:
-        """When the next key becomes due that is not yet; None when none waits."""
-        return self._scheduler.next_due()
 
     def look(self, now: float, most: int) -> QueueLook:
         """What is in it, in numbers, and up to `most` keys of each state."""
@@ -186,28 +214,21 @@ class WorkQueue:
         """Shutdown begins: no new runs. How many pending keys were dropped."""
         self._closed = True
         self._failures.clear()
-        self._causes.clear()
         self._streaks.clear()
         self._echoes.clear()
         return self._scheduler.clear()
 
-    def _merge(self, key: Key, scheduled: ReconcileRequest, cause: Version | None) -> None:
-        """A further trigger comes to the entry of `key`."""
-        causes = self._causes.get(key)
-        if causes is None:
-            causes = self._causes[key] = _causes_of(scheduled)
-        if len(causes) < MAX_CAUSES:
+    def _join(self, entry: Entry[Key, ReconcileRequest], cause: Version | None) -> None:
+        """A further trigger comes to an entry."""
+        causes = entry.further
+        if not self._wrote and entry.key not in self._running:
+            entry.further = causes or _STRANGE
+        elif not isinstance(causes, list):
+            entry.further = [*causes_of(entry.message, causes), cause]
+        elif len(causes) < MAX_CAUSES:
             causes.append(cause)
         else:
             causes[-1] = None
-
-    def _causes_of(self, key: Key, request: ReconcileRequest) -> list[Version | None]:
-        found = self._causes.pop(key, None)
-        return _causes_of(request) if found is None else found
-
-    def _unschedule(self, key: Key) -> None:
-        self._scheduler.remove(key)
-        self._causes.pop(key, None)
 
     def _fail(self, run: Run, outcome: Outcome) -> None:
         key, writes = run.key, run.writes.versions() if outcome.own is None else outcome.own
@@ -215,18 +236,17 @@ class WorkQueue:
         state.waits_beyond, state.subject, state.told = outcome.waits_beyond, run.subject, outcome.told
         met = len(writes) < len(run.writes)
         state.strangers = run.strangers + 1 if met else run.strangers if run.strangers >= MOST_STRANGERS else 0
-        scheduled = self._scheduler.message(key)
-        if outcome.delay is None or scheduled is None:
+        entry = self._scheduler.entry(key)
+        if outcome.delay is None or entry is None:
             return
-        arrived = self._causes.get(key) or _causes_of(scheduled)
-        if all(cause is not None and is_own(cause, state.writes) for cause in arrived):
-            self._unschedule(key)
+        if all(cause is not None and is_own(cause, state.writes) for cause in causes_of(entry.message, entry.further)):
+            self._scheduler.remove(key)
 
     def _expect_echoes(self, run: Run) -> bool:
         """`run` ended well: what it wrote will come back. Whether it has, and nothing else asks for its key."""
         key, writes = run.key, run.writes.versions()
-        scheduled = self._scheduler.message(key)
-        arrived = [] if scheduled is None else self._causes.get(key) or _causes_of(scheduled)
+        entry = self._scheduler.entry(key)
+        arrived = () if entry is None else causes_of(entry.message, entry.further)
         self._echoes.expect(key, writes.keys() - arrived)
         return bool(arrived) and all(cause is not None and is_own(cause, writes) for cause in arrived)
 
@@ -245,8 +265,3 @@ class WorkQueue:
         elif run.in_a_row is not None and (run.forgotten or not outcome.keeps_failures):
             self._streaks.pop(run.key, None)
 
-
-def _causes_of(request: ReconcileRequest) -> list[Version | None]:
-    """What a single request came from: nothing but time, or one change."""
-    timer = request.reason is REQUEUED or request.reason is RETRIED
-    return [] if timer else [request.cause]

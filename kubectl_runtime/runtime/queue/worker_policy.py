@@ -42,28 +42,25 @@ class WorkerPolicy:
         """`patience`: seconds for which it is better to wait for a busy worker than to call another one."""
         self._patience = patience
         self._usual = inf
+        self.short = False
+        """Whether runs usually end so soon that workers only compete. Not before one has ended."""
         self._last_trigger = -inf
         self._last_call = -inf
         self._last_start = -inf
         self._last_run: Run | None = None
         self._rest_until: float | None = None
 
-    @property
-    def short(self) -> bool:
-        """Whether runs usually end so soon that workers only compete. Not before one has ended."""
-        return self._usual < SHORT and self._patience > 0
-
     def triggered(self, now: float) -> None:
         self._last_trigger = now
 
-    def may_call(self, workers: int, now: float) -> bool:
-        """Whether to call a worker now, given that keys are due and `workers` are at work."""
+    def call_at(self, workers: int) -> float:
+        """When to call a worker, given that keys are due and `workers` are at work; -inf: at once."""
         if not self.short or (not workers and self._rest_until is None):
-            return True
-        return now >= self.ask_again()
+            return -inf
+        return self.ask_again()
 
     def ask_again(self) -> float:
-        """When `may_call` will be true even if nothing changes."""
+        """When `call_at` is to be asked even if nothing changes."""
         return self._rest_until if self._rest_until is not None else self._last_start + self._patience
 
     def called(self, now: float) -> None:
@@ -77,10 +74,12 @@ class WorkerPolicy:
     def ended(self, run: Run, now: float) -> bool:
         """`run` is over; whether its worker is to take the next one."""
         took = now - run.started
-        self._usual = took if self._usual == inf else self._usual + (took - self._usual) / SMOOTHING
+        usual = self._usual
+        self._usual = usual = took if usual == inf else usual + (took - usual) / SMOOTHING
+        self.short = short = usual < SHORT and self._patience > 0
         if run is self._last_run:
             self._last_run = None
-        if not self.short:
+        if not short:
             return True
         if self._last_run is not None:
             return False

@@ -24,9 +24,8 @@ from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.runtime.events.writing import TERMINATING
 from kubectl_runtime.runtime.logs import this_run
-from kubectl_runtime.runtime.queue.key_backoff import Subject
 from kubectl_runtime.runtime.queue.pace import conflicted, requeued
-from kubectl_runtime.runtime.queue.runs import GONE, SKIPPED, SUCCEEDED, Outcome, Run, enter_run
+from kubectl_runtime.runtime.queue.runs import GONE, SKIPPED, SUCCEEDED, Outcome, Run, enter_run, leave_run
 from kubectl_runtime.runtime.reconcile.action import Action, TerminalError
 from kubectl_runtime.runtime.reconcile.context import Context, Environment
 from kubectl_runtime.runtime.reconcile.loop_detector import LoopDetector
@@ -40,6 +39,8 @@ from kubectl_runtime.runtime.reconcile.reconciler import (
 from kubectl_runtime.runtime.reconcile.run_log import OWNED, RunLog
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.usercode import name_of, pass_interrupt
+
+_set_run, _reset_run = this_run.set, this_run.reset
 
 SuccessFunction = Callable[[Any, Action, Context[Any]], object]
 
@@ -57,6 +58,8 @@ class Invoker:
         self._error_policy = error_policy
         self._store = store
         self._environment = environment
+        self._stored = environment.stored
+        self._monotonic = environment.clock.monotonic
         self._on_result = on_result
         self._log = RunLog(environment.logger, environment.clock, environment.shutdown.aborted, on_crowd)
         self._policy_guard = Guard(f"the error policy {name_of(error_policy)}, whose place the default backoff takes,",
@@ -74,16 +77,16 @@ class Invoker:
         if head.resource_version in run.waits_beyond:
             return SKIPPED
         obj, invalid = self._store.reader(record), record.problem is not None
-        run.looks_at(Subject(head.uid, None if invalid else head.generation))
+        run.looks_at(record)
         ctx: Context[Any] = Context(self._environment, run, head.uid)
-        enter_run(run, self._environment.stored)  # writes and log lines of this thread belong to `run` from now on
-        token = this_run.set(ctx)
+        enter_run(run, self._stored)  # writes and log lines of this thread belong to `run` from now on
+        token = _set_run(ctx)
         try:
             outcome = self._failed(obj, obj.error, ctx, run) if invalid else self._run(obj, ctx, run)
             self._tell(run, ctx, outcome)
         finally:
-            this_run.reset(token)
-            enter_run(None)
+            _reset_run(token)
+            leave_run()
         return outcome
 
     def _run(self, obj: Any, ctx: Context[Any], run: Run) -> Outcome:
@@ -125,16 +128,14 @@ class Invoker:
         return action.requeue_after
 
     def _tell(self, run: Run, ctx: Context[Any], outcome: Outcome) -> None:
-        environment = self._environment
-        now = environment.clock.monotonic()
-        took = now - run.started
-        if environment.run_timeout is not None and took > environment.run_timeout:
-            self._log.overdue(ctx, took, environment.run_timeout)
+        timeout, now = self._environment.run_timeout, self._monotonic()
+        if timeout is not None and now - run.started > timeout:
+            self._log.overdue(ctx, now - run.started, timeout)
         self._log.ended(run, ctx, outcome, now)
         self.loops.ended(run, outcome, now)
         if self._on_result is not None:
-            report = RunReport(ctx.ref, outcome.result, took, ctx.attempt, ctx.reason, ctx.reconcile_id, outcome.delay,
-                               outcome.error)
+            report = RunReport(ctx.ref, outcome.result, now - run.started, ctx.attempt, ctx.reason, ctx.reconcile_id,
+                               outcome.delay, outcome.error)
             self._result_guard.call(None, str(ctx.ref), self._on_result, report)
 
 

@@ -29,8 +29,7 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.runtime.queue.key_backoff import is_own
 from kubectl_runtime.runtime.queue.own_writes import Version
-from kubectl_runtime.runtime.queue.runs import SOON, Outcome, Run
-from kubectl_runtime.runtime.queue.work_queue import REQUEUED
+from kubectl_runtime.runtime.queue.runs import NO_WRITES, REQUEUED, SOON, Outcome, Run
 from kubectl_runtime.runtime.usercode import GuardedLogger
 
 RUNS, WITHIN = 10, 60.0
@@ -94,10 +93,10 @@ class LoopDetector:
 
     def ended(self, run: Run, outcome: Outcome, now: float) -> None:
         """A run ended. Runs of one key end one after the other, so its trail is this thread's meanwhile."""
-        soon = outcome.streak is SOON
-        writes = run.writes.versions()
-        if not writes and not soon and run.key not in self._trails:  # most runs, which need not wait for the lock
-            return
+        soon, written = outcome.streak is SOON, run.writes
+        if not soon and (written is NO_WRITES or not written) and run.key not in self._trails:
+            return  # as most runs, which need not wait for the lock
+        writes = written.versions()
         with self._lock:
             trail = self._trails.get(run.key)
             if trail is None:

@@ -17,8 +17,8 @@ from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.scope import CallScope, FirstOf
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.queue.runs import SKIPPED, Outcome, Run
-from kubectl_runtime.runtime.reconcile.runner import Execute, Runner
+from kubectl_runtime.runtime.queue.runs import SKIPPED, Execute, Outcome, Run
+from kubectl_runtime.runtime.reconcile.runner import Runner
 from kubectl_runtime.runtime.shutdown import Shutdown
 from kubectl_runtime.runtime.triggers.inbox import Inbox
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.scope import CallScope
+from kubectl_runtime.core.base.scope import CallScope, enter_scope, leave_scope
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.shutdown import Shutdown
@@ -113,6 +113,18 @@ class RunTimeouts:
 
     def around(self, execute: Callable[[Run], Outcome]) -> Callable[[Run], Outcome]:
         """`execute`, in which the library's calls see when the run is to end."""
+        if self._limit is None:
+            scope = self._shutdown.calls
+
+            def scoped(run: Run) -> Outcome:
+                entered = enter_scope(scope)
+                try:
+                    return execute(run)
+                finally:
+                    leave_scope(entered)
+
+            return scoped
+
         def ended(run: Run) -> Outcome:
             calls = self.begin(run)
             entered = calls.enter()

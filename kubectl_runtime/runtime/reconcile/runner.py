@@ -24,17 +24,15 @@ from math import inf
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.keys import Key
-from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, RunResult
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, hearers, tell
 from kubectl_runtime.runtime.queue.queue_look import QueueLook
 from kubectl_runtime.runtime.queue.run_history import RunHistory
-from kubectl_runtime.runtime.queue.runs import Outcome, Run
+from kubectl_runtime.runtime.queue.runs import Execute, Outcome, Run
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.queue.worker_policy import WorkerPolicy
 from kubectl_runtime.runtime.reconcile.executor import Executor
+from kubectl_runtime.runtime.reconcile.observed_runs import observed
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
-
-Execute = Callable[[Run], Outcome]
-"""Runs user code for one key. Never raises."""
 
 FORGET_AT_ONCE = 1000
 """Keys in one hold of the lock: a few milliseconds."""
@@ -50,14 +48,15 @@ class Runner:
         it raises nothing (see `together`). `on_bug` hears when the executor takes no work; without it that is raised.
         """
         self._queue = queue
-        self._observing = observer is not NO_OBSERVER
-        self._execute = observed(execute, name, observer, clock) if self._observing else execute
+        self._execute = observed(execute, name, observer, clock)
         self._executor = executor
         self._concurrency = concurrency
         self._clock = clock
         self._name = name
         self._observer = observer
+        self._keys_triggered = hearers(observer, "keys_triggered", name)
         self._on_bug = on_bug
+        self._monotonic = clock.monotonic
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._workers = 0
@@ -77,15 +76,16 @@ class Runner:
         """Schedule these requests; whoever is free starts at once. Does not block, and takes the lock once."""
         queue = self._queue
         with self._lock:
-            now = self._clock.monotonic()
+            now = self._monotonic()
             self._pace.triggered(now)
             initial = not self._open
-            for request in requests:
-                queue.trigger(request, now, bulk=initial)
-            self._call_worker_and_tell(now)
-            depth = queue.due(now) if self._observing else 0
-        self._submit_called()
-        self._observer.keys_triggered(self._name, len(requests), depth, now)
+            queue.trigger_all(requests, now, bulk=initial)
+            due = queue.due(now)
+            self._call_worker_and_tell(now, due)
+        if self._to_call:
+            self._submit_called()
+        if self._keys_triggered:
+            tell(self._keys_triggered, len(requests), due, now)
 
     def forget(self, of: Callable[[Key], bool]) -> None:
         """Drop what is scheduled and known of the keys that `of` is true for; runs in progress leave nothing behind.
@@ -104,7 +104,8 @@ class Runner:
         """Every store is complete: runs may begin."""
         with self._lock:
             self._open = True
-            self._call_worker_if_due(self._clock.monotonic())
+            now = self._monotonic()
+            self._call_worker_if_due(now, self._queue.due(now))
             self._changed.notify_all()
         self._submit_called()
 
@@ -155,7 +156,7 @@ class Runner:
         """What the queue holds and what ran lately, up to `most` rows of each kind. For 30 the lock is held for 50 to
         250 µs, with 100 keys as with 200,000."""
         with self._lock:
-            now = self._clock.monotonic()
+            now = self._monotonic()
             look, history = self._queue.look(now, most), self._history
             look.runs, look.failed = history.runs, history.failed
             look.recent, look.slowest = history.recent(most), history.slowest(most, now)
@@ -199,24 +200,27 @@ class Runner:
 
     def _step(self) -> float | None:
         now = self._clock.monotonic()
-        at = self._call_worker_if_due(now)
+        at = self._call_worker_if_due(now, self._queue.due(now))
         return None if at is None else max(0.0, at - now)
 
-    def _call_worker_if_due(self, now: float) -> float | None:
-        """Call a worker if it is time to; when the dispatcher has to look again, None if it has not."""
+    def _call_worker_if_due(self, now: float, due: int) -> float | None:
+        """Call a worker if so many keys are due and it is time to; when the dispatcher has to look again, None if it
+        has not."""
         if not self._open:
             return None
-        if self._workers < self._concurrency and self._queue.due(now):
-            if self._pace.may_call(self._workers, now):
-                self._pace.called(now)
-                self._workers += 1
-                self._to_call += 1
-            return self._pace.ask_again()
-        return self._queue.next_due()
+        if not due or self._workers >= self._concurrency:
+            return self._queue.next_due()
+        at = self._pace.call_at(self._workers)
+        if at > now:
+            return at
+        self._pace.called(now)
+        self._workers += 1
+        self._to_call += 1
+        return self._pace.ask_again()
 
-    def _call_worker_and_tell(self, now: float) -> None:
+    def _call_worker_and_tell(self, now: float, due: int) -> None:
         """The same, by another thread than the dispatcher's: wake that one if it would look too late."""
-        at = self._call_worker_if_due(now)
+        at = self._call_worker_if_due(now, due)
         if at is not None and at < self._wake_at:
             self._wake_at = at
             self._changed.notify_all()
@@ -262,38 +266,23 @@ class Runner:
         """End one run and take the next. None sends the worker home."""
         queue, go_on, retried = self._queue, True, False
         with self._lock:
-            now = self._clock.monotonic()
+            now = self._monotonic()
             if ended is not None and outcome is not None:
                 retried = queue.finish(ended, outcome, now)
                 self._history.ended(ended, outcome, now)
                 go_on = self._pace.ended(ended, now) and not self._executor.one_run
             run = queue.take(now) if go_on else None
+            due = queue.due(now)
             if run is None:
                 self._workers -= 1
                 if not self._workers:
                     self._changed.notify_all()
             else:
                 self._pace.began(run, now)
-                if self._observing:
-                    run.depth = queue.due(now)
-            self._call_worker_and_tell(now)
-        self._submit_called()
+                run.depth = due
+            self._call_worker_and_tell(now, due)
+        if self._to_call:
+            self._submit_called()
         if retried and ended is not None and outcome is not None and outcome.delay is not None:
             self._observer.retry_scheduled(self._name, ended.key, ended.failures_if_it_fails, outcome.delay)
         return run
-
-
-def observed(execute: Execute, controller: str, observer: Observer, clock: Clock) -> Execute:
-    """`execute`, of whose runs `observer` hears in their thread; one that a defect ends has an end as well."""
-
-    def run_and_tell(run: Run) -> Outcome:
-        observer.run_started(controller, run.key, run.request.reason, run.waited, run.depth, run.started)
-        try:
-            outcome = execute(run)
-        except BaseException as error:
-            observer.run_ended(controller, run.key, RunResult.ERROR, clock.monotonic() - run.started, error)
-            raise
-        observer.run_ended(controller, run.key, outcome.result, clock.monotonic() - run.started, outcome.error)
-        return outcome
-
-    return run_and_tell

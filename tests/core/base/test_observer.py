@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from kubectl_runtime.core.base.keys import Key
-from kubectl_runtime.core.base.observer import METHODS, NO_OBSERVER, Observer, RunResult, together
+from kubectl_runtime.core.base.observer import METHODS, NO_OBSERVER, Observer, RunResult, hearers, tell, together
 
 
 class Recording(Observer):
@@ -88,6 +88,16 @@ def test_what_an_observer_raises_is_logged_and_the_next_is_told(
         thread.join(10)
     assert heard == 2 * [("store", "pods", 1)]
     assert "Recording.store_changed raised" in caplog.text
+
+
+def test_hearers_are_those_who_listen_and_know_whom_it_is_about(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[tuple[object, ...]] = []
+    told = together(Recording(heard, ValueError("no")), Observer(), Recording(heard))
+    assert hearers(told, "frame_arrived", "pods") == hearers(NO_OBSERVER, "store_changed", "pods") == ()
+    assert len(hearers(Recording(heard), "store_changed", "pods")) == 1
+    tell(hearers(told, "store_changed", "pods"), 3)
+    assert heard == 2 * [("store", "pods", 3)]
+    assert "observer Recording.store_changed failed" in caplog.text
 
 
 def test_an_interrupt_from_the_keyboard_passes() -> None:

@@ -683,7 +683,7 @@ def test_a_thread_of_the_library_that_dies_ends_the_controller_and_says_so(
         cluster: FakeCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     running = Controller(cluster.api(Parent)).start(Calls())
     running.wait_until_ready(LIMIT)
-    monkeypatch.setattr(running._assembly.runner._queue, "trigger", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(running._assembly.runner._queue, "trigger_all", lambda *_, **__: 1 / 0)
     cluster.put(Parent, "a")
     assert running.wait(LIMIT)
     running.stop()

@@ -15,11 +15,12 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 
 from kubectl_runtime.core.base.errors import RequestError, RequestTimeout
-from kubectl_runtime.core.base.observer import METHODS, Observer, RunResult
+from kubectl_runtime.core.base.observer import METHODS, Observer, RunResult, hearers
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.runtime.observe.controller_series import MANY
 from kubectl_runtime.runtime.observe.families import Kind
-from kubectl_runtime.runtime.observe.histogram import RECONCILE_TIME, WORK_QUEUE
+from kubectl_runtime.runtime.observe.histogram import RECONCILE_TIME, RUN, WORK_QUEUE, Histogram
 from kubectl_runtime.runtime.observe.metrics import FAMILIES, Metrics
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
@@ -391,6 +392,67 @@ def test_a_scrape_while_runs_are_counted_shows_no_half_counted_run() -> None:
             ended = found["workqueue_work_duration_seconds_count", queue]
             assert found["controller_runtime_reconcile_total", (("controller", "c"), ("result", "success"))] == ended
             assert found["controller_runtime_active_workers", (("controller", "c"),)] == begun - ended
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_values_that_are_added_together_count_as_those_that_are_added_one_by_one() -> None:
+    rng = random.Random(2)
+    one, many = Histogram(RUN), Histogram(RUN)
+    for size in (0, 1, 2, 600):
+        values = [rng.choice((*RUN, 1e9, 0.0, rng.expovariate(100))) for _ in range(size)]
+        for value in values:
+            one.add(value)
+        many.add_all(values)
+        copied = many.copy()
+        assert one.counts == many.counts == copied.counts
+        assert one.total == pytest.approx(many.total)
+    many.add(1.0, "trace")
+    assert copied.counts == one.counts
+    assert not copied.examples
+
+
+def test_what_ended_since_the_last_scrape_does_not_pile_up() -> None:
+    rig = Rig()
+    for _ in range(3 * MANY):
+        rig.metrics.run_started("c", KEY, "r", 1.0, 0, 0.0)
+        rig.metrics.run_ended("c", KEY, RunResult.SUCCESS, 2.0, None)
+    series = rig.metrics._controllers["c"]
+    assert len(series._ended) < MANY
+    assert rig.of_queue("queue_duration_seconds_sum") == 3 * MANY
+    assert rig.of_queue("work_duration_seconds_sum") == 6 * MANY
+
+
+def test_a_dropped_queue_is_empty_whatever_is_told_late() -> None:
+    rig = Rig()
+    rig.metrics.keys_triggered("c", 5, 5, 2.0)
+    rig.metrics.keys_dropped("c", 5)
+    rig.metrics.run_started("c", KEY, "r", 0.0, 4, 1.0)
+    assert rig.value("workqueue_depth", name="c", controller="c", priority="") == 0
+
+
+def test_no_counter_goes_back_while_runs_begin_and_end() -> None:
+    """One that does looks like a restart to Prometheus, and everything is counted anew."""
+    rig, done = Rig(), threading.Event()
+    rig.metrics.controller_started("c", 2)
+
+    def work(name: str) -> None:
+        hear = {method: hearers(rig.metrics, method, "c")[0] for method in ("run_started", "run_ended")}
+        while not done.is_set():
+            hear["run_started"](("default", name), "r", 0.0, 0, 0.0)
+            hear["run_ended"](("default", name), RunResult.SUCCESS, 0.0, None)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    try:
+        before = 0.0
+        for _ in range(40):
+            begun = rig.of_queue("queue_duration_seconds_count") or 0.0
+            assert begun >= before
+            before = begun
     finally:
         done.set()
         for thread in threads:

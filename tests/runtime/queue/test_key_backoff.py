@@ -77,7 +77,7 @@ def test_many_keys_that_write_much_share_a_bound_and_the_newest_keeps_what_it_wr
     written = {("uid", str(n)): None for n in range(5000)}
     for key in range(100):
         failures.failed(key, 1, written)
-        assert sum(len(state.writes) for state in failures._states.values()) <= MAX_REMEMBERED_IN_ALL
+        assert sum(len(state.writes) for state in failures.states.values()) <= MAX_REMEMBERED_IN_ALL
     assert failures.is_echo(99, ("uid", "0"))
     failures.clear()
     assert failures._remembered == 0

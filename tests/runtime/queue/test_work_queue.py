@@ -4,6 +4,7 @@ from __future__ import annotations
 import gc
 import weakref
 
+from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.gvk import ApiResource
@@ -96,6 +97,40 @@ def test_a_run_that_was_skipped_does_not_end_what_the_runs_before_it_were_in_a_r
     run = queue.take(100)
     assert run is not None
     assert run.times_in_a_row(Streak.CONFLICT) == 0
+
+
+def test_causes_are_kept_one_by_one_only_where_one_may_be_an_own_write() -> None:
+    queue = new()
+
+    def trigger(version: str) -> None:
+        queue.trigger(request("a", ("uid", version)), 0)
+
+    trigger("1")
+    trigger("2")
+    trigger("3")
+    run = queue.take(0)
+    assert run is not None
+    assert [*run.causes] == [None], "nobody has written anything, so it does not matter which they were"
+    trigger("4")  # while it runs: it may be the run's own, of whose answer it has not heard
+    trigger("5")
+    run.wrote(Write(run.request.ref, "patch", "4", "uid"))
+    queue.finish(run, SUCCEEDED, 0)
+    trigger("6")
+    run = queue.take(0)
+    assert run is not None
+    assert [*run.causes] == [("uid", "4"), ("uid", "5"), ("uid", "6")]
+
+
+def test_a_single_trigger_is_the_cause_and_a_timer_is_none() -> None:
+    queue = new()
+    queue.trigger(request("a", ("uid", "1")), 0)
+    run = queue.take(0)
+    assert run is not None
+    assert [*run.causes] == [("uid", "1")]
+    queue.finish(run, Outcome(5.0, RunResult.REQUEUE_AFTER), 0)
+    run = queue.take(5)
+    assert run is not None
+    assert [*run.causes] == []
 
 
 class Tracked(str):

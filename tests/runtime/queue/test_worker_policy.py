@@ -1,6 +1,8 @@
 """How many workers: by example, on numbers."""
 from __future__ import annotations
 
+from math import inf
+
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.queue.runs import Run
@@ -26,12 +28,12 @@ def paced(duration: float, *, patience: float = PATIENCE) -> WorkerPolicy:
 
 
 def test_until_a_run_has_ended_as_many_workers_as_may_be_are_called() -> None:
-    assert all(WorkerPolicy(PATIENCE).may_call(workers, 0.0) for workers in range(10))
+    assert all(WorkerPolicy(PATIENCE).call_at(workers) == -inf for workers in range(10))
 
 
 def test_runs_that_wait_for_something_get_all_workers_and_never_rest() -> None:
     pace = paced(0.005)
-    assert pace.may_call(9, 0.0)
+    assert pace.call_at(9) == -inf
     other = run(0.0)
     pace.triggered(0.1)
     pace.began(other, 0.0)
@@ -40,11 +42,9 @@ def test_runs_that_wait_for_something_get_all_workers_and_never_rest() -> None:
 
 def test_short_runs_get_one_worker_until_none_has_begun_for_the_patience() -> None:
     pace = paced(0.00001)
-    assert pace.may_call(0, 0.0)
+    assert pace.call_at(0) == -inf
     pace.called(0.0)
-    assert not pace.may_call(1, 0.001)
-    assert pace.ask_again() == PATIENCE
-    assert pace.may_call(1, PATIENCE)
+    assert pace.call_at(1) == pace.ask_again() == PATIENCE
 
 
 def test_a_worker_goes_home_if_another_has_begun_a_run_since() -> None:
@@ -62,9 +62,7 @@ def test_while_triggers_keep_coming_work_and_rest_take_turns() -> None:
     pace.triggered(0.0)
     assert pace.ended(run(SLICE * 0.5), SLICE * 0.5)
     assert not pace.ended(run(SLICE), SLICE)
-    assert not pace.may_call(0, SLICE)
-    assert pace.ask_again() == SLICE + REST
-    assert pace.may_call(0, SLICE + REST)
+    assert pace.call_at(0) == pace.ask_again() == SLICE + REST
     pace.called(SLICE + REST)
     assert pace.ended(run(SLICE + REST), SLICE + REST)
 
@@ -88,5 +86,5 @@ def test_a_single_long_run_among_short_ones_does_not_change_the_picture() -> Non
 def test_without_patience_no_run_is_short() -> None:
     pace = paced(0.0, patience=0.0)
     pace.called(0.0)
-    assert pace.may_call(5, 0.0)
+    assert pace.call_at(5) == -inf
     assert pace.ended(run(1.0), 1.0)
