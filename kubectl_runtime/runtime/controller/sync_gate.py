@@ -80,9 +80,13 @@ class SyncGate:
 
     def missing(self) -> str:
         """What has not arrived, with the errors, for people."""
+        return "; ".join(f"{name} ({trouble})" for name, trouble in self.troubles().items())
+
+    def troubles(self) -> dict[str, str]:
+        """Each store that has not arrived, by its name: its last error, or that there was no answer yet."""
         with self._changed:
             names = list(self._missing)
-        return "; ".join(f"{name} ({self._trouble_of(name) or 'no answer yet'})" for name in names)
+        return {name: self._trouble_of(name) or "no answer yet" for name in names}
 
     def check(self) -> float | None:
         """Warn if it is time to; the seconds until it has to be called again, None once the gate is open.

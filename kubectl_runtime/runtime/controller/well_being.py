@@ -77,6 +77,22 @@ class WellBeing:
         return "; ".join(f"{name} {trouble}" for name, trouble in troubles if trouble)
 
     @property
+    def why_stores_not_ready(self) -> dict[str, str]:
+        """Each store that it reads, by what it holds, such as `pods`: why it is not ready, empty when it is."""
+        assembly = self._assembly
+        missing = {} if assembly.gate.is_open else assembly.gate.troubles()
+        return {name: f"not complete: {missing[name]}" if name in missing else _trouble(watch)
+                for name, watch in assembly.watches.items()}
+
+    @property
+    def why_not_working(self) -> str:
+        """What of `why_not_ready` is not about one of its stores; empty when there is nothing."""
+        stores = self.why_stores_not_ready
+        reason = self.why_not_ready
+        return "" if any(stores.values()) and not self._is_elsewhere and \
+            not self._assembly.shutdown.draining.is_set() else reason
+
+    @property
     def why_not_alive(self) -> str:
         """What only a new process can heal; empty when all is well, and while it stops because it was asked to. Takes
         no lock that a stuck thread could hold."""

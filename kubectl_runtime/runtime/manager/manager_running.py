@@ -83,13 +83,21 @@ class RunningManager:
     @property
     def why_not_ready(self) -> str:
         """What is missing, for people; empty when it is ready. Blocks as the checks that were added do."""
-        if self.phase not in (Phase.STANDING_BY, Phase.LEADING):
-            return f"the manager is {self.phase}" + (f": {self.reason}" if self.reason else "")
+        if reason := self.why_not_serving:
+            return reason
         with self._change:
             members = list(self._members)
         reasons = [reason for member in members if (reason := member.why_not_ready())]
         reasons += [f"check {name}: {reason}" for name, reason in self.failing_checks().items()]
         return "; ".join(reasons)
+
+    @property
+    def why_not_serving(self) -> str:
+        """What keeps the manager itself from being ready: it starts, or stops. Empty when nothing does. Does not block.
+        """
+        if self.phase in (Phase.STANDING_BY, Phase.LEADING):
+            return ""
+        return f"the manager is {self.phase}" + (f": {self.reason}" if self.reason else "")
 
     def failing_checks(self) -> dict[str, str]:
         """Each check that was added and fails, and why. Blocks as they do."""

@@ -136,11 +136,19 @@ class ControllerMember:
 
     def why_not_ready(self) -> str:
         running = self._running
-        if running is None:
+        return self._why(None if running is None else running.why_not_ready)
+
+    def why_not_working(self) -> str:
+        """The same without its stores, which have checks of their own."""
+        running = self._running
+        return self._why(None if running is None else running.why_not_working)
+
+    def _why(self, reason: str | None) -> str:
+        running = self._running
+        if running is None or reason is None:
             return f"controller {self.name} is not started"
         if running.wait(0):
             return f"controller {self.name} has ended: {running.reason}"
-        reason = running.why_not_ready
         return f"controller {self.name}: {reason}" if reason else ""
 
     def why_not_alive(self) -> str:
