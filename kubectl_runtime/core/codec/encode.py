@@ -24,11 +24,18 @@ def encode_plain(content: Any) -> bytes:
     """`content` as JSON. Raises RequestError for values that JSON cannot carry."""
     try:
         _check(content, "$")
-        return msgspec.json.encode(content)
+        return msgspec.json.encode(content, enc_hook=_mapping)
     except RequestError as error:
         raise RequestError(f"not a JSON value: {error}") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise RequestError(f"not a JSON value: {_fault(content, '$')}{error}") from None
+
+
+def _mapping(value: Any) -> dict[Any, Any]:
+    """msgspec's `enc_hook`: maps that are no dict, such as the labels of an object that was read."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 
 
 def _fault(content: Any, path: str) -> str:
@@ -36,7 +43,7 @@ def _fault(content: Any, path: str) -> str:
     parts = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
     for key, part in parts:
         try:
-            msgspec.json.encode(part)
+            msgspec.json.encode(part, enc_hook=_mapping)
         except RecursionError:
             return ""
         except (TypeError, ValueError):

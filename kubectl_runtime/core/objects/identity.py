@@ -4,17 +4,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from kubectl_runtime.core.base.keys import namespace_or_none
+from kubectl_runtime.core.base.read_only import ReadOnlyMap
 from kubectl_runtime.core.codec.record import Head
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference, parse_time
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 
-_NO_MAP: Mapping[str, str] = MappingProxyType({})
+_NO_MAP: Mapping[str, str] = ReadOnlyMap({})
 
 
 class Identity:
@@ -83,13 +83,13 @@ class Identity:
     def labels(self) -> Mapping[str, str]:
         """Read-only; empty when there are none. Change `metadata.labels`."""
         found = self._head().labels
-        return MappingProxyType(found) if found else _NO_MAP
+        return ReadOnlyMap(found) if found else _NO_MAP
 
     @property
     def annotations(self) -> Mapping[str, str]:
         """Read-only; empty when there are none. Change `metadata.annotations`."""
         found = self._head().annotations
-        return MappingProxyType(found) if found else _NO_MAP
+        return ReadOnlyMap(found) if found else _NO_MAP
 
     @property
     def owner_references(self) -> tuple[OwnerReference, ...]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
 from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.base.keys import namespace_or_none
+from kubectl_runtime.core.base.read_only import ReadOnlyMap
 from kubectl_runtime.core.base.texts import from_text
 from kubectl_runtime.core.codec.building import decoder_of
 from kubectl_runtime.core.codec.decode import Carried, decode_event, decode_object, split_page
@@ -26,7 +26,7 @@ from kubectl_runtime.core.meta.metav1 import ListMeta, OwnerReference, parse_tim
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
 from kubectl_runtime.core.objects.resource import Resource
 
-_NO_MAP: Mapping[str, str] = MappingProxyType({})
+_NO_MAP: Mapping[str, str] = ReadOnlyMap({})
 _HELD = frozenset(("apiVersion", "kind", "metadata"))
 
 
@@ -88,12 +88,12 @@ class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def labels(self) -> Mapping[str, str]:
         """The object's labels, read-only."""
-        return MappingProxyType(self.metadata.labels) if self.metadata.labels else _NO_MAP
+        return ReadOnlyMap(self.metadata.labels) if self.metadata.labels else _NO_MAP
 
     @property
     def annotations(self) -> Mapping[str, str]:
         """The object's annotations, read-only."""
-        return MappingProxyType(self.metadata.annotations) if self.metadata.annotations else _NO_MAP
+        return ReadOnlyMap(self.metadata.annotations) if self.metadata.annotations else _NO_MAP
 
     @property
     def owner_references(self) -> tuple[OwnerReference, ...]:
