@@ -28,6 +28,15 @@ _MACHINERY = (_OURS, "<frozen ", importlib.__file__.removesuffix("__init__.py"))
 class CommandError(Exception):
     """It cannot be done; the text says why, to the person at the terminal."""
 
+    status = 1
+    """The exit status."""
+
+
+class UsageError(CommandError):
+    """The command line is wrong; the text says what to write instead. The exit status is 2, as for argparse."""
+
+    status = 2
+
 
 class Place(NamedTuple):
     """What MODULE:NAME names."""

@@ -25,7 +25,7 @@ def run(given: argparse.Namespace) -> int:
             return develop(options)
     except CommandError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
-        return 1
+        return error.status
     from kubectl_runtime.cli.operator import run_operator
 
     return run_operator(options)

@@ -38,8 +38,9 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 VARIABLE = "KUBECTL_RUNTIME_LOG"
 ROOT = "kubectl_runtime"
 
-_LEVELS = {"off": logging.CRITICAL + 10, "error": logging.ERROR, "warn": logging.WARNING, "warning": logging.WARNING,
-           "info": logging.INFO, "debug": logging.DEBUG, "trace": logging.DEBUG}
+_LEVELS = {"debug": logging.DEBUG, "trace": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING,
+           "warning": logging.WARNING, "error": logging.ERROR, "critical": logging.CRITICAL,
+           "off": logging.CRITICAL + 10}
 _OWN_ROOMS = frozenset(("apiserver", "cli", "client", "controller", "core", "crd", "manifests", "resources", "runtime",
                         "schema", "testing", "webhooks"))
 _STANDARD = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "ref"))
@@ -146,9 +147,10 @@ def said(ref: ObjectRef) -> str:
 
 
 def parse_levels(text: str) -> tuple[dict[str, int], list[str]]:
-    """Levels by logger name, from directives as `env_logger` knows them, and those that are none.
+    """Levels by logger name, from directives as `env_logger` knows them, and the directives that cannot be read.
 
-    `info` is for the whole library, `name=level` for one logger and what is below it, `name` alone for all of it.
+    `info` is for the whole library, `name=level` for one logger and what is below it. `name` alone is that logger at
+    `debug`, where it can be no misspelt level: it has a dot, or is a part of this library, such as `client`.
     """
     levels: dict[str, int] = {}
     wrong: list[str] = []
@@ -156,8 +158,11 @@ def parse_levels(text: str) -> tuple[dict[str, int], list[str]]:
         name, equals, level = directive.partition("=")
         name, level = name.strip(), level.strip().lower()
         if not equals:
-            name, level = ("", name.lower()) if name.lower() in _LEVELS else (name, "debug")
-        if level in _LEVELS and (name or not equals) and " " not in name:
+            if name.lower() in _LEVELS:
+                name, level = "", name.lower()
+            elif "." in name or name in _OWN_ROOMS or name == ROOT:
+                level = "debug"
+        if level in _LEVELS and (name or not equals) and not set(name) & {" ", "\t"}:
             levels[_logger_name(name)] = _LEVELS[level]
         else:
             wrong.append(directive)
@@ -165,13 +170,13 @@ def parse_levels(text: str) -> tuple[dict[str, int], list[str]]:
 
 
 def apply_levels(text: str) -> None:
-    """Set the levels of these directives. Those that are none are told in a warning, and change nothing."""
+    """Set the levels that these directives name. One that cannot be read is told in a warning, and changes nothing."""
     levels, wrong = parse_levels(text)
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
     for directive in wrong:
-        log.warning("%s: %r is no directive: write a level (%s), or LOGGER=LEVEL", VARIABLE, directive,
-                    ", ".join(sorted(_LEVELS)))
+        log.warning("log levels (%s): %r is ignored: write a level (%s), or LOGGER=LEVEL", VARIABLE, directive,
+                    ", ".join(_LEVELS))
 
 
 def setup(default: str = "info", *, json: bool = False, stream: TextIO | None = None,
