@@ -68,7 +68,7 @@ class HealthServer:
         Raises RequestError for an address that cannot be read, a name that is taken or has a slash, and a check that
         cannot be called. Listens only after `start`.
         """
-        self._address = ListenAddress.parse(address) if isinstance(address, str) else ListenAddress(*address)
+        self._address = ListenAddress.of(address)
         self._limit = seconds(limit)
         self._watched = _Controllers()
         self._live = HealthChecks("healthz", live_checks)
