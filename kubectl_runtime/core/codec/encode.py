@@ -32,10 +32,11 @@ def encode_plain(content: Any) -> bytes:
 
 
 def _mapping(value: Any) -> dict[Any, Any]:
-    """msgspec's `enc_hook`: maps that are no dict, such as the labels of an object that was read."""
+    """msgspec's `enc_hook`: maps that are no dict, such as the labels of an object that was read, as one. Raises
+    TypeError for anything else that msgspec does not know, as a value or as a key."""
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+    raise TypeError(f"a {type(value).__name__} is neither a JSON value nor the key of one")
 
 
 def _fault(content: Any, path: str) -> str:
