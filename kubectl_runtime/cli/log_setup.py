@@ -23,8 +23,8 @@ _COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "1;31"
 
 
 def level_option(text: str) -> str:
-    """What `--log-level` says, unchanged, as a type of argparse: what is none ends with the status of a wrong command
-    line, and the list of levels."""
+    """What `--log-level` says, unchanged, as a type of argparse: a text that cannot be read ends with the status of a
+    wrong command line, and the list of levels."""
     _, wrong = logs.parse_levels(text)
     if wrong:
         raise argparse.ArgumentTypeError(f"{', '.join(map(repr, wrong))}: write a level (debug, info, warn, error or "

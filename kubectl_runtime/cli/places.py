@@ -39,7 +39,7 @@ class UsageError(CommandError):
 
 
 class Place(NamedTuple):
-    """What MODULE:NAME names."""
+    """A module and a name in it, as MODULE:NAME says them."""
 
     module: str
     name: str
@@ -49,7 +49,7 @@ class Place(NamedTuple):
 
 
 def place(text: str) -> Place:
-    """A `Place`, as a type of argparse: what is none ends with the status of a wrong command line."""
+    """A `Place`, as a type of argparse: a text of another form ends with the status of a wrong command line."""
     module, colon, name = text.partition(":")
     if module.endswith(".py") or os.sep in module:
         meant = module.removesuffix(".py").strip(os.sep).replace(os.sep, ".")

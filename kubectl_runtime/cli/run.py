@@ -16,7 +16,7 @@ from kubectl_runtime.cli.run_options import add_options as add_options  # noqa: 
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run until a signal; the exit status. Blocks; for the main thread."""
+    """Run the operator until a signal; the exit status. Blocks; for the main thread."""
     try:
         options = checked(RunOptions.of(given))
         if options.dev:

@@ -43,7 +43,7 @@ something still ran after the grace period; 2 when the command line is wrong; 12
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What was said. Durations are seconds."""
+    """What the command line says. None is what it does not say; durations are seconds."""
 
     program: Place
     dev: bool = False
@@ -67,6 +67,7 @@ class RunOptions:
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> RunOptions:
+        """The options of a command line that argparse has read."""
         said = {name: getattr(given, name) for name in cls.__dataclass_fields__}
         return cls(**{**said, "webhook_service": tuple(said["webhook_service"])})
 

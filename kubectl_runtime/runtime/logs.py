@@ -52,16 +52,20 @@ class LoggedRun(Protocol):
     """What a log line says of a run; a reconciler's `Context` is one."""
 
     @property
-    def controller(self) -> str: ...
+    def controller(self) -> str:
+        """The controller's name."""
 
     @property
-    def ref(self) -> ObjectRef: ...
+    def ref(self) -> ObjectRef:
+        """The object that is reconciled."""
 
     @property
-    def reconcile_id(self) -> str: ...
+    def reconcile_id(self) -> str:
+        """The name of the run in logs."""
 
     @property
-    def reason(self) -> str: ...
+    def reason(self) -> str:
+        """Why the run happens."""
 
 
 this_run: ContextVar[LoggedRun | None] = ContextVar("kubectl_runtime_run", default=None)
@@ -94,6 +98,7 @@ class RunFilter(logging.Filter):
     """Lets everything pass, and writes the run into records that were made inside one."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Write the run into the record, if there is one; True."""
         run = this_run.get()
         if run is not None and not hasattr(record, "reconcile_id"):
             for name, value in run_fields(run).items():
@@ -113,6 +118,7 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line, with the run behind it in brackets, as far as the message does not have it."""
         text = super().formatMessage(record)
         identity = getattr(record, "reconcile_id", None)
         if identity is None or identity in text:
@@ -127,6 +133,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message, the run's fields, the record's `extra`, exception."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """The record as one line of JSON."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {
             "time": time.replace("+00:00", "Z"), "level": record.levelname.lower(), "logger": record.name,

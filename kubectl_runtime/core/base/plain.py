@@ -86,7 +86,7 @@ def _items_to_plain(value: Any, hint: Any, omit: Omit, path: str) -> list[Any]:
 
 
 def finite(number: float, path: str) -> float:
-    """`number`. Raises RequestError for NaN and the infinities, which encoders write as null."""
+    """`number`, if it is finite. Raises RequestError for NaN and the infinities, which encoders write as null."""
     if not math.isfinite(number):
         raise RequestError(f"{path} is {number}, which JSON cannot carry")
     return number

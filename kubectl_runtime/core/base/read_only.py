@@ -57,6 +57,7 @@ class ReadOnlyMap(Mapping[str, str]):
         return dict, (self.copy(),)
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
+        """Raise TypeError, which says what to change instead."""
         raise TypeError("the labels and annotations of an object are read-only here: change obj.metadata.labels or "
                         "obj.metadata.annotations and write the object, or change a copy, such as dict(obj.labels)")
 

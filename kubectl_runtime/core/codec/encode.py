@@ -78,7 +78,7 @@ def _check(value: Any, path: str) -> None:
 
 
 def _check_other(value: Any, path: str) -> None:
-    """The same for what is none of JSON's own types. Aware times, enums, records and other maps have a form."""
+    """Check a value of another type than JSON's own. Aware times, enums, records and other maps have a form."""
     if isinstance(value, float):
         finite(float(value), path)
     elif isinstance(value, Mapping):

@@ -115,7 +115,7 @@ _OBJECT_EVENTS = frozenset(("ADDED", "MODIFIED", "DELETED"))
 
 
 class FieldsForm(Generic[V]):
-    """Decodes one kind into records that keep a view only. Same contract as `core.head`; safe from any thread."""
+    """Decodes one kind into records that keep a view only. Safe to use from any thread."""
 
     def __init__(self, resource: ApiResource, view: type[V]) -> None:
         """Raises RequestError when `view` is not a frozen PartialView."""
@@ -129,14 +129,15 @@ class FieldsForm(Generic[V]):
         self._object = decoder_of(view)
 
     def decode_object(self, raw: bytes) -> Record:
-        """As `core.head.decode_object`."""
+        """The record of one object's JSON, which holds its view. Raises DecodeError when it does not say which object
+        it is."""
         try:
             return self._record(self._object(raw))
         except DECODE_FAILURES:
             return self._second_try(decode_object(raw, self.resource))
 
     def decode_event(self, line: bytes) -> tuple[str, Carried]:
-        """As `core.head.decode_event`."""
+        """The type of a line of a watch, and what it carries. Raises DecodeError for anything but an event."""
         try:
             event = self._event(line)
             if event.type in _OBJECT_EVENTS and event.object.metadata.name:
@@ -147,7 +148,7 @@ class FieldsForm(Generic[V]):
         return kind, self._second_try(carried) if isinstance(carried, Record) else carried
 
     def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
-        """As `core.head.decode_list`."""
+        """The metadata of a page of a list, and a record for each item. Raises DecodeError for anything else."""
         metadata, items = split_page(page, self.resource)
         return metadata, [self.decode_object(item) for item in items]
 

@@ -28,7 +28,8 @@ class SyncTimeoutError(KubeError, TimeoutError):
 
 
 class SyncGate:
-    """Safe to use from any thread. `on_open` and `trouble_of` are called without a lock."""
+    """Opens when every store of a controller is complete. Safe to use from any thread. `on_open` and `trouble_of` are
+    called without a lock."""
 
     def __init__(self, names: Iterable[str], *, on_open: Callable[[], None], trouble_of: Callable[[str], str],
                  clock: Clock, logger: GuardedLogger, timeout: float | None = None, then: str = "reconciling") -> None:

@@ -30,7 +30,7 @@ slept does no harm."""
 
 
 class WellBeing:
-    """What `Running` says of itself. Nothing here blocks."""
+    """Whether a running controller is ready and alive: the part of `Running` that says so. Nothing here blocks."""
 
     error: BaseException | None
     _assembly: Assembly[Any]
@@ -55,7 +55,7 @@ class WellBeing:
 
     @property
     def watch_states(self) -> dict[str, WatchState]:
-        """The same of each watch, by what it watches, in words."""
+        """What each watch does, since when, and its error, by what it watches, in words."""
         return {name: watch.state for name, watch in self._assembly.watches.items()}
 
     @property

@@ -25,7 +25,8 @@ class Checks:
         self._checks: dict[str, Callable[[], object]] = {}
 
     def add(self, name: str, check: Callable[[], object]) -> None:
-        """Raises RequestError when the name is taken or cannot be the last part of a path."""
+        """Add a check. Raises RequestError when the name is taken, is one of the manager's own, or cannot be the last
+        part of a path."""
         if not name or "/" in name:
             raise RequestError(f"a check cannot be called {name!r}: the name is the last part of its path")
         if name in ("ping", MANAGER) or name.startswith((CONTROLLER, STORE)):

@@ -196,7 +196,7 @@ class Manager:
 
     @property
     def servers(self) -> tuple[Server, ...]:
-        """Those that were added, in this order."""
+        """The servers that were added, in this order."""
         return tuple(self._servers)
 
     def plans(self) -> list[Plan]:

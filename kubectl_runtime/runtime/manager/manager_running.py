@@ -45,6 +45,8 @@ log = guarded_logger(__name__)
 
 
 class Phase(StrEnum):
+    """What a manager does, from its start to its end."""
+
     STARTING = "starting"
     STANDING_BY = "standing by"
     LEADING = "leading"
@@ -53,7 +55,8 @@ class Phase(StrEnum):
 
 
 class RunningManager:
-    """Made by `Manager.start`. Safe to use from any thread. As a context manager it stops at the end of the block."""
+    """A manager that runs, made by `Manager.start`. Safe to use from any thread. A context manager: leaving it stops.
+    """
 
     def __init__(self, client: Client, lock: LeaderLock | None, sharding: Sharding | None, grace: float,
                  checks: Checks) -> None:
@@ -73,8 +76,6 @@ class RunningManager:
         self._ending = False
         self._left: list[StillRunning] = []
 
-    # What one can ask
-
     @property
     def is_ready(self) -> bool:
         """Whether every store is complete, every check passes, and no stop has begun; one that stands by may be."""
@@ -93,8 +94,7 @@ class RunningManager:
 
     @property
     def why_not_serving(self) -> str:
-        """What keeps the manager itself from being ready: it starts, or stops. Empty when nothing does. Does not block.
-        """
+        """What keeps the manager itself from being ready: it starts, or stops; else empty. Does not block."""
         if self.phase in (Phase.STANDING_BY, Phase.LEADING):
             return ""
         return f"the manager is {self.phase}" + (f": {self.reason}" if self.reason else "")
@@ -110,6 +110,7 @@ class RunningManager:
 
     @property
     def phase(self) -> Phase:
+        """What it does now."""
         return Phase.STOPPED if self._end.is_elsewhere else self._phase
 
     @property
@@ -130,8 +131,6 @@ class RunningManager:
     def wait(self, timeout: Duration | None = None) -> bool:
         """Block until it begins to stop, for whatever reason, at most `timeout` seconds; whether it does."""
         return self._end.token.wait(None if timeout is None else seconds(timeout))
-
-    # Its beginning
 
     def launch(self, servers: Sequence[Server], members: Sequence[Member], *, foreground: bool) -> None:
         """Start everything, servers first. `foreground`: the caller waits by `obey_signal`; else a thread does.
@@ -189,8 +188,6 @@ class RunningManager:
             members = list(self._members)
         for member in members:
             member.elected()
-
-    # Its end
 
     def fail(self, what: str, error: BaseException, grace: float | None = None) -> None:
         """Something has ended by itself: end everything, within `grace` seconds (the manager's). Does not block."""

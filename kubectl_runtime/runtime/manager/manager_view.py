@@ -14,7 +14,7 @@ from kubectl_runtime.runtime.observe.health_checks import Check, expect_none, st
 
 
 class ManagerView:
-    """Safe to ask from any thread; takes no lock but for the list of members."""
+    """A manager as its server shows it. Safe to ask from any thread; takes no lock but for the list of members."""
 
     def __init__(self, running: RunningManager, lock: LeaderLock | None, members: Callable[[], Iterable[Member]], *,
                  sharded: bool, given: Checks) -> None:
@@ -40,12 +40,12 @@ class ManagerView:
         return {**found, **store_checks(controllers), **self._given.all()}
 
     def controllers(self) -> Sequence[Inspected]:
-        """Those that were started, in the order they were added."""
+        """The controllers that were started, in the order they were added."""
         return [member.running for member in self._members()
                 if isinstance(member, ControllerMember) and member.running is not None]
 
     def manager(self) -> ManagerState:
-        """How it is, without its checks: those are the program's own, and may block."""
+        """How the manager is, without its checks: those are the program's own, and may block."""
         running, lock = self._running, self._lock
         phase = "running" if lock is None and running.phase is Phase.LEADING else str(running.phase)
         return ManagerState(phase=phase, reason=running.reason,

@@ -28,7 +28,7 @@ class Server(Protocol):
 
     @property
     def name(self) -> str:
-        """For logs."""
+        """What it is called in logs, and as a check of readiness."""
 
     def start(self) -> None:
         """Listen, in threads of its own, and log where. Returns when it does; what it raises (the port is taken, say)

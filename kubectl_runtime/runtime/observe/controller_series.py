@@ -78,33 +78,39 @@ class ControllerSeries:
         """When each run in progress began."""
 
     def started(self, concurrency: int) -> None:
+        """The controller has begun, with so many workers."""
         with self.lock:
             self.lives += 1
             self.concurrency = concurrency
 
     def stopped(self, stuck: int) -> None:
+        """The controller has ended; `stuck` of its runs had not."""
         with self.lock:
             self.lives -= 1
             self.stuck += stuck
 
     def triggered(self, requests: int, depth: int, now: float) -> None:
+        """So many requests came to the queue, which holds `depth` due keys now."""
         with self.lock:
             self.adds += requests
             if now >= self.depth_at:
                 self.depth, self.depth_at = depth, now
 
     def drop(self, keys: int) -> None:
+        """So many due keys will not run, since the shutdown has begun."""
         with self.lock:
             self.dropped += keys
             self.depth = 0
 
     def retry(self, delay: float) -> None:
+        """A failed key is to run again after `delay` seconds."""
         with self.lock:
             self.adds += 1
             self.retries += 1
             self.delays.add(delay)
 
     def run_started(self, key: Key, waited: float, depth: int, now: float) -> None:
+        """A run of `key` began at `now`, so many seconds after the key was due, and left `depth` due keys."""
         with self.lock:
             self.running[key] = now
             self.waited.add(waited)
@@ -113,6 +119,7 @@ class ControllerSeries:
 
     def run_ended(self, key: Key, result: RunResult, seconds: float, error: BaseException | None,
                   trace_id: str = "") -> None:
+        """The run of `key` has ended after so many seconds, with this result and error."""
         with self.lock:
             self.running.pop(key, None)
             if result is _SKIPPED:

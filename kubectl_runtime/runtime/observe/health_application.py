@@ -33,13 +33,14 @@ FAILED = "500 Internal Server Error"
 
 
 class Scraped(Protocol):
-    """What has metrics to show: `Metrics`."""
+    """Something with metrics to show: `Metrics`."""
 
-    def application(self) -> WSGIApplication: ...
+    def application(self) -> WSGIApplication:
+        """A WSGI application that answers a GET with the metrics."""
 
 
 class HealthApplication:
-    """See the module. Safe to use from any thread."""
+    """Answers `/healthz`, `/readyz`, `/metrics` and `/debug`, as a WSGI application. Safe to use from any thread."""
 
     def __init__(self, live: HealthChecks, ready: HealthChecks, metrics: Scraped | None = None,
                  debug: DebugApplication | None = None) -> None:

@@ -29,13 +29,16 @@ class Watched(Protocol):
     """A running controller, or anything else that can say how it is."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What it is called as a check."""
 
     @property
-    def why_not_ready(self) -> str: ...
+    def why_not_ready(self) -> str:
+        """Why it is not ready; empty when it is."""
 
     @property
-    def why_not_alive(self) -> str: ...
+    def why_not_alive(self) -> str:
+        """What only a new process can heal; empty when all is well."""
 
 
 class ReadsStores(Protocol):
@@ -55,7 +58,7 @@ class CheckResult(NamedTuple):
 
 
 class Unhealthy(KubeError):
-    """What a check of the library raises."""
+    """Raised by a check of the library itself: its text is the reason, without the name of a class."""
 
 
 class _Asked:
@@ -103,8 +106,8 @@ class HealthChecks:
             self.add(name, check)
 
     def add(self, name: str, check: Check) -> None:
-        """Raises RequestError when the name is taken or cannot be the last part of a path, or the check cannot be
-        called."""
+        """Add a check. Raises RequestError when the name is taken or cannot be the last part of a path, or the check
+        cannot be called."""
         if not name or "/" in name or not callable(check):
             raise RequestError(f"a check is a function with a name that can end a path, not {name!r}: {check!r}")
         with self._change:

@@ -88,21 +88,23 @@ class HealthServer:
 
     @property
     def name(self) -> str:
-        """For logs and threads."""
+        """What it is called in logs, and its thread: `health server HOST:PORT`."""
         return f"health server {self._address}"
 
     @property
     def port(self) -> int:
-        """Where it listens; before `start`, where it will: 0 for a free one."""
+        """The port at which it listens; before `start` the one that was asked for, 0 for a free one."""
         listener = self._listener
         return self._address.port if listener is None else listener.server_port
 
     def add_check(self, name: str, check: Check) -> None:
-        """One more question for `/readyz`, at `/readyz/NAME` alone. Raises RequestError when the name is taken."""
+        """Add a check of readiness: one more question for `/readyz`, also asked alone at `/readyz/NAME`. `check` raises
+        or returns False when something is wrong. Raises RequestError when the name is taken or has a slash."""
         self._ready.add(name, check)
 
     def add_live_check(self, name: str, check: Check) -> None:
-        """The same for `/healthz`: only for what a restart heals."""
+        """Add a check of liveness, for `/healthz`: only for what a restart of the process heals, since the kubelet
+        restarts it. As `add_check`."""
         self._live.add(name, check)
 
     def watch(self, running: Watched) -> None:

@@ -20,14 +20,15 @@ BACKLOG = 32
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """`host` is empty for all addresses; `port` 0 is a free one."""
+    """A host and a port to listen at: `host` is empty for all addresses, `port` 0 for a free one."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> ListenAddress:
-        """Of one of the texts that the module shows. Raises RequestError for anything else."""
+        """The address that a text names: `:8080`, `127.0.0.1:8080` or `[::1]:8080`. Raises RequestError for any other
+        text."""
         host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
@@ -39,7 +40,8 @@ class ListenAddress:
 
     @classmethod
     def of(cls, address: str | tuple[str, int]) -> ListenAddress:
-        """Of a text as `parse` reads it, or of a host and a port. Raises RequestError for anything else."""
+        """The address that a text names, as for `parse`, or of a host and a port. Raises RequestError for anything
+        else."""
         if isinstance(address, str):
             return cls.parse(address)
         given: Any = address

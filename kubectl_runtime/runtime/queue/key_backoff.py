@@ -103,7 +103,7 @@ class Failures(Generic[K]):
         return len(self._states)
 
     def keys(self) -> Iterable[K]:
-        """Those that fail."""
+        """The keys that failed the last time they ran."""
         return self._states
 
     def first(self, most: int) -> list[tuple[K, FailureState]]:
@@ -111,6 +111,7 @@ class Failures(Generic[K]):
         return list(islice(self._states.items(), most))
 
     def get(self, key: K) -> FailureState | None:
+        """How `key` fails; None when it does not."""
         return self._states.get(key)
 
     def failed(self, key: K, count: int, writes: dict[Version, None]) -> FailureState:
@@ -146,6 +147,7 @@ class Failures(Generic[K]):
                     other.writes.clear()
 
     def clear(self) -> None:
+        """Forget all."""
         self._states.clear()
         self._remembered = 0
 

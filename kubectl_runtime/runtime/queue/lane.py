@@ -17,7 +17,7 @@ FEW = 64
 
 
 class Lane(Generic[E]):
-    """Pure; its owner serialises the calls."""
+    """One class of the queue: entries that are ready, in the order they came. Pure; its owner serialises the calls."""
 
     __slots__ = ("_belongs", "_left", "items")
 
@@ -33,9 +33,11 @@ class Lane(Generic[E]):
         return len(self.items) - self._left
 
     def append(self, entry: E) -> None:
+        """Put an entry at the end."""
         self.items.append(entry)
 
     def put_first(self, entry: E) -> None:
+        """Put an entry at the front."""
         self.items.appendleft(entry)
 
     def pop(self) -> E | None:
@@ -61,5 +63,6 @@ class Lane(Generic[E]):
             self._left = 0
 
     def clear(self) -> None:
+        """Forget all entries."""
         self.items.clear()
         self._left = 0

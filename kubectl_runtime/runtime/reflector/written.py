@@ -54,7 +54,7 @@ _whole = msgspec.json.Decoder(_Whole).decode
 
 
 class Written:
-    """The judge of one store. Safe to use from any thread."""
+    """Decides what the writes of this process mean for one store. Safe to use from any thread."""
 
     def __init__(self, api: WatchApi[Any], config: WatcherConfig, modify: Modify | None,
                  read: Callable[[Record], Any]) -> None:

@@ -125,12 +125,12 @@ class WebhookServer:
 
     @property
     def name(self) -> str:
-        """For logs, threads and checks."""
+        """What it is called in logs and as a check, and its threads: `webhook server HOST:PORT`."""
         return f"webhook server {self._address}"
 
     @property
     def port(self) -> int:
-        """Where it listens; before `start`, where it will: 0 for a free one."""
+        """The port at which it listens; before `start` the one that was asked for, 0 for a free one."""
         listener = self._listener
         return self._address.port if listener is None else listener.server_port
 
@@ -142,7 +142,7 @@ class WebhookServer:
 
     @property
     def why_not_ready(self) -> str:
-        """For people; empty when it is ready. Does not block."""
+        """Why it is not ready, for people; empty when it is. Does not block."""
         if self._end.is_set():
             return f"{self.name} is stopping"
         if self._listener is None:
