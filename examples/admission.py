@@ -47,7 +47,7 @@ app = application({"/pods": PodPolicy()})
 def webhook_server(client: Client, *, host: str = "", port: int = 9443) -> WebhookServer:
     """Called through the Service that the environment names; without one, at this host's own address."""
     service = os.environ.get("SERVICE")
-    return WebhookServer(app, certificates=SelfSigned(service), client=client, host=host, port=port,
+    return WebhookServer(app, (host, port), certificates=SelfSigned(service), client=client,
                          configuration="pod-policy", url=None if service else f"https://127.0.0.1:{port}")
 
 

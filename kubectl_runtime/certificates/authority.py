@@ -91,7 +91,7 @@ class Described:
 
 
 def described(pem: bytes) -> Described:
-    """Of one PEM certificate. Raises `MissingTlsExtra`, and ValueError for what is none."""
+    """What one PEM certificate says of itself. Raises `MissingTlsExtra`, and ValueError for anything else."""
     x509, _, _ = _cryptography()
     found = x509.load_pem_x509_certificate(pem)
     names = found.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)

@@ -9,6 +9,7 @@ else is heard from INFO on, so that nobody has to read how urllib3 works.
 """
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import sys
@@ -19,6 +20,16 @@ from kubectl_runtime.runtime import logs
 _SAID_ALREADY = ",".join(f"runtime.{name}=warn" for name in (
     "observe.health_server", "manager.servers", "manager.manager_end", "manager.manager_running"))
 _COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "1;31", logging.DEBUG: "2"}
+
+
+def level_option(text: str) -> str:
+    """What `--log-level` says, unchanged, as a type of argparse: a text that cannot be read ends with the status of a
+    wrong command line, and the list of levels."""
+    _, wrong = logs.parse_levels(text)
+    if wrong:
+        raise argparse.ArgumentTypeError(f"{', '.join(map(repr, wrong))}: write a level (debug, info, warn, error or "
+                                         "off), or LOGGER=LEVEL")
+    return text
 
 
 class ShortFormatter(logs.TextFormatter):

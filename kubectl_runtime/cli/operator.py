@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from kubectl_runtime.cli.log_setup import set_up_logs
-from kubectl_runtime.cli.places import CommandError, imported
+from kubectl_runtime.cli.places import CommandError, UsageError, imported
 from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.cli.run_options import FLAGS, RunOptions
 from kubectl_runtime.client.api.client import Client
@@ -59,7 +59,7 @@ def run_operator(options: RunOptions, *, form: str = "text", serve: str | None =
             log.error("%s", error)
         else:
             print(f"error: {error}", file=sys.stderr, flush=True)
-        return 1
+        return error.status if isinstance(error, CommandError) else 1
     except KeyboardInterrupt:  # before the manager has taken over the signals
         return 128 + signal.SIGINT
     return 0
@@ -98,7 +98,7 @@ def _why_it_ended(error: Exception, serve: str | None) -> str:
     if said and said.startswith("cannot listen at"):
         told = said.partition(" (while")[0]
         if serve is None or not said.startswith(f"cannot listen at {serve}:"):
-            return f"{told}; a server of the program's own is told where by the program, as WebhookServer(port=)"
+            return f"{told}; the program says where its own servers listen, as in WebhookServer(app, ':9444')"
         return f"{told}; --health-probe-bind-address says another address, or 0 for none"
     return f"the operator has failed, as the log says: {described(error)}"
 
@@ -117,12 +117,12 @@ def manager_of(options: RunOptions, make: Callable[[], BoundController[Any] | Ma
                serve: str | None = SERVE, debug: DebugPage = DEBUG) -> Manager:
     """The Manager to run: the one that `make` returns, or one around its controller, which brings its own grace period.
 
-    Raises CommandError where it says one thing and the options another.
+    Raises UsageError where it says one thing and the options another.
     """
     try:
         election = options.election()
     except RequestError as error:
-        raise CommandError(str(error)) from None
+        raise UsageError(str(error)) from None
     address = options.health_probe_bind_address
     default = serve if address is None else None if address == NOWHERE else address
     page = options.debug(debug)
@@ -132,10 +132,10 @@ def manager_of(options: RunOptions, make: Callable[[], BoundController[Any] | Ma
             Manager(client, grace=made.controller.plan().grace).add(made)
     _check_election(options, manager)
     if address is not None and (manager.serve or NOWHERE) != address:
-        raise CommandError(f"--health-probe-bind-address says {address}, and the program's own Manager serve="
+        raise UsageError(f"--health-probe-bind-address says {address}, and the program's own Manager serve="
                            f"{manager.serve!r}: leave one of them out")
     if (options.debug_page, options.debug_details) != (None, None) and manager.debug != page:
-        raise CommandError(f"--debug-page and --debug-details say {page}, and the program's own Manager debug="
+        raise UsageError(f"--debug-page and --debug-details say {page}, and the program's own Manager debug="
                            f"{manager.debug}: leave one of them out")
     return manager
 
@@ -144,19 +144,19 @@ def _check_election(options: RunOptions, manager: Manager) -> None:
     election, said = manager.leader, options.lease
     if election is None:
         if options.leader_elect:
-            raise CommandError(f"--leader-elect needs the name of the Lease: {FLAGS['name']} NAME, one that no other "
-                               "operator uses")
+            raise UsageError(f"--leader-elect needs the name of the Lease: add {FLAGS['name']} NAME, one that no other "
+                             "operator uses")
         if said:
-            raise CommandError(f"{FLAGS[next(iter(said))]} says how, and nothing asks for an election: add "
+            raise UsageError(f"{FLAGS[next(iter(said))]} says how, and nothing asks for an election: add "
                                "--leader-elect")
         return
     if options.leader_elect is False:
-        raise CommandError(f"--no-leader-elect, and the program's own Manager is elected by the Lease {election.name}: "
+        raise UsageError(f"--no-leader-elect, and the program's own Manager is elected by the Lease {election.name}: "
                            "leave one of them out")
     for name, value in said.items():
         own = _value(election, name)
         if value != own:
-            raise CommandError(f"{FLAGS[name]} says {value}, and the program's own LeaderElection {name}={own}: leave "
+            raise UsageError(f"{FLAGS[name]} says {value}, and the program's own LeaderElection {name}={own}: leave "
                                "one of them out")
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from kubectl_runtime.cli.log_setup import set_up_logs
+from kubectl_runtime.cli.log_setup import level_option, set_up_logs
 from kubectl_runtime.cli.places import CommandError, Place, hint, imported, place, users_traceback
 from kubectl_runtime.cli.program import program_in
 from kubectl_runtime.testing.perturbation.perturb import Divergence, perturb
@@ -44,7 +44,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", type=_point, metavar="POINT", help="one run alone, such as crash-after-3, with the "
                         "library's logs")
     parser.add_argument("--seed", type=int, default=0, help="decides the order of everything (default: 0)")
-    parser.add_argument("--log-level", metavar="LEVELS", help="with --only: as for `kubectl-runtime run`")
+    parser.add_argument("--log-level", type=level_option, metavar="LEVELS",
+                        help="with --only: as for `kubectl-runtime run`")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -28,9 +28,18 @@ _MACHINERY = (_OURS, "<frozen ", importlib.__file__.removesuffix("__init__.py"))
 class CommandError(Exception):
     """It cannot be done; the text says why, to the person at the terminal."""
 
+    status = 1
+    """The exit status."""
+
+
+class UsageError(CommandError):
+    """The command line is wrong; the text says what to write instead. The exit status is 2, as for argparse."""
+
+    status = 2
+
 
 class Place(NamedTuple):
-    """What MODULE:NAME names."""
+    """A module and a name in it, as MODULE:NAME says them."""
 
     module: str
     name: str
@@ -40,7 +49,7 @@ class Place(NamedTuple):
 
 
 def place(text: str) -> Place:
-    """A `Place`, as a type of argparse: what is none ends with the status of a wrong command line."""
+    """A `Place`, as a type of argparse: a text of another form ends with the status of a wrong command line."""
     module, colon, name = text.partition(":")
     if module.endswith(".py") or os.sep in module:
         meant = module.removesuffix(".py").strip(os.sep).replace(os.sep, ".")

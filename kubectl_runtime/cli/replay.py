@@ -8,7 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from kubectl_runtime.cli.log_setup import set_up_logs
+from kubectl_runtime.cli.log_setup import level_option, set_up_logs
 from kubectl_runtime.cli.places import CommandError, imported, place, users_traceback
 from kubectl_runtime.cli.program import program_in
 from kubectl_runtime.runtime.usercode import described
@@ -33,7 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                         "a Manager or Controller(...).bind(reconciler), as for `kubectl-runtime run`")
     parser.add_argument("--run", type=int, dest="number", metavar="ID",
                         help="stop at this run (default: the last that failed)")
-    parser.add_argument("--log-level", metavar="LEVELS", help="as for `kubectl-runtime run`")
+    parser.add_argument("--log-level", type=level_option, metavar="LEVELS", help="as for `kubectl-runtime run`")
 
 
 def run(options: argparse.Namespace) -> int:

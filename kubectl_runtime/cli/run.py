@@ -16,7 +16,7 @@ from kubectl_runtime.cli.run_options import add_options as add_options  # noqa: 
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run until a signal; the exit status. Blocks; for the main thread."""
+    """Run the operator until a signal; the exit status. Blocks; for the main thread."""
     try:
         options = checked(RunOptions.of(given))
         if options.dev:
@@ -25,7 +25,7 @@ def run(given: argparse.Namespace) -> int:
             return develop(options)
     except CommandError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
-        return 1
+        return error.status
     from kubectl_runtime.cli.operator import run_operator
 
     return run_operator(options)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from kubectl_runtime.cli.places import CommandError, Place, place
+from kubectl_runtime.cli.log_setup import level_option
+from kubectl_runtime.cli.places import Place, UsageError, place
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime import logs
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
@@ -42,7 +43,7 @@ something still ran after the grace period; 2 when the command line is wrong; 12
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What was said. Durations are seconds."""
+    """What the command line says. None is what it does not say; durations are seconds."""
 
     program: Place
     dev: bool = False
@@ -66,6 +67,7 @@ class RunOptions:
 
     @classmethod
     def of(cls, given: argparse.Namespace) -> RunOptions:
+        """The options of a command line that argparse has read."""
         said = {name: getattr(given, name) for name in cls.__dataclass_fields__}
         return cls(**{**said, "webhook_service": tuple(said["webhook_service"])})
 
@@ -78,10 +80,13 @@ class RunOptions:
         return {name: value for name, value in said.items() if value is not None}
 
     def election(self) -> LeaderElection | None:
-        """The election that was asked for, if its Lease was named. Raises RequestError for what makes none."""
+        """The election that was asked for, if its Lease was named. With `--dev`, whose server nobody else uses, it need
+        not be: then it has the name of the module. Raises RequestError for numbers and names that cannot be."""
         said = self.lease
+        if self.dev:
+            module = self.program.module.rpartition(".")[2]
+            said = {"name": module.strip("_").replace("_", "-").lower() or "dev", **said}
         return LeaderElection(**said) if self.leader_elect and "name" in said else None
-
 
     def debug(self, default: DebugPage | None) -> DebugPage | None:
         """The status page that was asked for; `default` says what was not said."""
@@ -131,7 +136,8 @@ def _election(group: argparse._ArgumentGroup) -> None:
                        help="begin to work when this process holds the Lease, and write only through ctx.client, which "
                             "refuses what comes after the Lease was lost")
     group.add_argument(FLAGS["name"], metavar="NAME",
-                       help="the name of the Lease, which is the operator's alone; needed with --leader-elect")
+                       help="the name of the Lease, which is the operator's alone; needed with --leader-elect, unless "
+                            "the program's own Manager says it (default with --dev: the module's name)")
     group.add_argument(FLAGS["namespace"], metavar="NAME", help="its namespace (default: --namespace)")
     for flag, default, what in ((FLAGS["lease"], "15s", "how long a silent holder counts, for the others"),
                                 (FLAGS["renew_deadline"], "10s", "how long it counts for itself when renewals fail"),
@@ -158,7 +164,7 @@ def _telling(group: argparse._ArgumentGroup) -> None:
                             "--no-tracing)")
     group.add_argument("--log-format", choices=["text", "json"],
                        help="lines of text, or one JSON object a line (default: text)")
-    group.add_argument("--log-level", type=_levels, metavar="LEVELS",
+    group.add_argument("--log-level", type=level_option, metavar="LEVELS",
                        help=f"debug, info, warn, error or off, also for single loggers: info,controller.widget=debug "
                             f"(default: ${logs.VARIABLE}, or info)")
 
@@ -184,25 +190,17 @@ def _address(text: str) -> str:
         raise argparse.ArgumentTypeError(f"{error}; 0 is for nowhere") from None
 
 
-def _levels(text: str) -> str:
-    _, wrong = logs.parse_levels(text)
-    if wrong:
-        raise argparse.ArgumentTypeError(f"{', '.join(map(repr, wrong))}: write a level (debug, info, warn, error or "
-                                         "off), or LOGGER=LEVEL")
-    return text
-
-
 def checked(options: RunOptions) -> RunOptions:
-    """The options, if they fit together. Raises CommandError."""
+    """The options, if they fit together. Raises UsageError."""
     if options.dev:
         for flag, said in (("--kubeconfig", options.kubeconfig), ("--context", options.context)):
             if said is not None:
-                raise CommandError(f"{flag} names a cluster, and --dev runs on a server of its own: leave one of them "
+                raise UsageError(f"{flag} names a cluster, and --dev runs on a server of its own: leave one of them "
                                    "out")
     elif options.webhook_service:
-        raise CommandError("--webhook-service is for the server of --dev; a cluster finds its Services itself")
+        raise UsageError("--webhook-service is for the server of --dev; a cluster finds its Services itself")
     if options.debug_page == "off" and options.debug_details:
-        raise CommandError("--debug-page off and --debug-details contradict each other")
+        raise UsageError("--debug-page off and --debug-details contradict each other")
     if options.leader_elect is False and options.lease:
-        raise CommandError(f"--no-leader-elect and {FLAGS[next(iter(options.lease))]} contradict each other")
+        raise UsageError(f"--no-leader-elect and {FLAGS[next(iter(options.lease))]} contradict each other")
     return options

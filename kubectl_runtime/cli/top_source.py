@@ -25,7 +25,8 @@ MOST_BYTES = 4 << 20
 
 
 def state_url(text: str) -> str:
-    """Raises ValueError for what is no URL of a server."""
+    """The URL of a server's state, of what the person wrote. Raises ValueError for a text that is not the address of a
+    server."""
     given = text.strip()
     if "://" not in given:
         given = f"http://{given}"
@@ -43,7 +44,7 @@ def state_url(text: str) -> str:
 
 
 def fetched(url: str) -> DebugState:
-    """Blocks for about `PATIENCE` seconds at most. Raises CommandError."""
+    """The body at `url`. Blocks for about `PATIENCE` seconds at most. Raises CommandError."""
     page = url.removesuffix("/state.json")
     try:
         with _opener(url).open(url, timeout=PATIENCE) as answer:
@@ -63,7 +64,7 @@ def fetched(url: str) -> DebugState:
 
 
 def read(body: bytes) -> DebugState:
-    """What a process said. Raises ValueError for what is no state, or one of a newer library."""
+    """The state that a process told. Raises ValueError for another document, and for a state of a newer library."""
     if len(body) > MOST_BYTES:
         raise ValueError("it does not end")
     with contextlib.suppress(msgspec.MsgspecError):

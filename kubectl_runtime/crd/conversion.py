@@ -104,8 +104,8 @@ class Conversion:
         return None if known is None else known.crd_name()
 
     def way(self, old: str, new: str) -> tuple[str, ...] | None:
-        """The versions on the shortest way, both ends included; the first one named if several are as short. None:
-        there is no way."""
+        """The shortest way from one version to the other: the versions on it, both ends included; the one named first
+        if several are as short. None when there is no way."""
         came_from: dict[str, str] = {old: old}
         waiting = deque([old])
         while waiting:

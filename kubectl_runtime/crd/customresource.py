@@ -106,7 +106,7 @@ class CustomResource(Resource):
 
     @classmethod
     def crd_name(cls) -> str:
-        """`plural.group`."""
+        """The name of the definition: `plural.group`."""
         return cls.api_resource.full_name
 
     @classmethod

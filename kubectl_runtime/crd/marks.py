@@ -41,7 +41,7 @@ class Rule:
     optional_old_self: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As the definition carries it."""
+        """The rule as the definition carries it."""
         given = {"rule": self.rule, "message": self.message, "messageExpression": self.message_expression,
                  "reason": self.reason, "fieldPath": self.field_path, "optionalOldSelf": self.optional_old_self}
         return {key: value for key, value in given.items() if value not in (None, "")}

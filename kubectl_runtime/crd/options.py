@@ -28,7 +28,7 @@ class PrinterColumn:
     priority: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """As the definition carries it."""
+        """The column as the definition carries it."""
         optional = {"description": self.description, "format": self.format, "priority": self.priority}
         return {"name": self.name, "type": self.type, "jsonPath": self.json_path,
                 **{key: value for key, value in optional.items() if value}}
@@ -47,7 +47,7 @@ class ScaleSubresource:
     label_selector_path: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As the definition carries it."""
+        """The subresource as the definition carries it."""
         selector = {"labelSelectorPath": self.label_selector_path} if self.label_selector_path else {}
         return {"specReplicasPath": self.spec_replicas_path, "statusReplicasPath": self.status_replicas_path,
                 **selector}

@@ -40,8 +40,8 @@ class Validator:
 
     @classmethod
     def of(cls, definition: Mapping[str, Any], version: str | None = None) -> Validator:
-        """Of a CustomResourceDefinition's version, by default the stored one. Raises RequestError if it has none with
-        a schema."""
+        """The Validator of a CustomResourceDefinition's version, by default the stored one. Raises RequestError if that
+        version does not exist or has no schema."""
         versions = definition["spec"]["versions"]
         for found in versions:
             schema = (found.get("schema") or {}).get("openAPIV3Schema")

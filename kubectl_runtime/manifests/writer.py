@@ -30,10 +30,8 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def to_yaml(value: Any, *, sort_keys: bool = True) -> str:
-    """One JSON value as a YAML document, with long lines folded. Without `sort_keys`, keys stay in their order.
-
-    Raises yaml.YAMLError for what is no JSON value.
-    """
+    """One JSON value as a YAML document, with long lines folded. Without `sort_keys`, keys stay in their order. Raises
+    yaml.YAMLError for anything that is not a JSON value."""
     return documents_to_yaml([value], sort_keys=sort_keys)
 
 

@@ -136,9 +136,11 @@ class TimeLeft:
         self.end = clock.monotonic() + self.span
 
     def seconds(self) -> float:
+        """The seconds that are left; 0.001 when none are."""
         return max(0.001, self.end - self._clock.monotonic())
 
     def is_over(self) -> bool:
+        """Whether the time is over."""
         return self._clock.monotonic() >= self.end
 
 

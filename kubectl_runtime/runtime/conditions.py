@@ -56,13 +56,13 @@ def name_of(condition: Condition) -> str:
 
 
 def is_created(obj: Any) -> bool:
-    """It exists."""
+    """True of an object that exists."""
     return obj is not None
 
 
 def is_deleted(uid: str) -> Condition:
-    """It does not exist, or is another one than `uid`. Raises RequestError for what is no uid, which all objects differ
-    from."""
+    """The condition that the object with this `uid` does not exist any more: nothing of its name exists, or another
+    object does. Raises RequestError for a `uid` that is not a non-empty text."""
     if not (isinstance(uid, str) and uid):
         raise RequestError("is_deleted needs the uid of the object that is to go, is_deleted(obj.uid), of an object "
                            "that came from the server")
@@ -70,19 +70,18 @@ def is_deleted(uid: str) -> Condition:
 
 
 def is_pod_running(obj: Any) -> bool:
-    """A Pod whose phase is Running; its containers may still not be ready."""
+    """True of a Pod whose phase is Running; its containers may still not be ready."""
     return bool(part_of(obj, "status").get("phase") == "Running")
 
 
 def is_job_completed(obj: Any) -> bool:
-    """A Job that succeeded. One that failed never is: wait for `any_of` this and a condition of your own."""
+    """True of a Job that succeeded. One that failed never is: wait for `any_of` this and a condition of your own."""
     return condition_of(obj, "Complete").get("status") == "True"
 
 
 def is_deployment_completed(obj: Any) -> bool:
-    """A Deployment all of whose Pods are of its latest version and available: the condition Progressing is True for the
-    reason NewReplicaSetAvailable, and speaks of the latest generation. Where `spec.progressDeadlineSeconds` passes
-    before, the condition becomes False and may still come true later."""
+    """True of a Deployment all of whose Pods are of its latest version and available: the condition Progressing is True
+    for the reason NewReplicaSetAvailable, and speaks of the latest generation."""
     if obj is None:
         return False
     generation = obj.generation or 0
@@ -99,7 +98,8 @@ def is_crd_established(obj: Any) -> bool:
 
 
 def is_service_loadbalancer_provisioned(obj: Any) -> bool:
-    """A Service of type LoadBalancer with at least one address, and an IP or a host name in each; or any other type."""
+    """True of a Service of type LoadBalancer with at least one address, and an IP or a host name in each; and of a
+    Service of any other type."""
     if obj is None:
         return False
     if part_of(obj, "spec").get("type") != "LoadBalancer":
@@ -108,7 +108,7 @@ def is_service_loadbalancer_provisioned(obj: Any) -> bool:
 
 
 def is_ingress_provisioned(obj: Any) -> bool:
-    """An Ingress with at least one address, and an IP or a host name in each."""
+    """True of an Ingress with at least one address, and an IP or a host name in each."""
     return _has_addresses(obj)
 
 
@@ -131,19 +131,19 @@ def has(kind: str, status: str = "True") -> Condition:
 
 
 def all_of(first: Condition, *more: Condition) -> Condition:
-    """All of them, asked in order until one is not so."""
+    """The condition that all of these are so; they are asked in order until one is not."""
     conditions = (first, *more)
     return Described(_joined("all_of", conditions), lambda obj: all(condition(obj) for condition in conditions))
 
 
 def any_of(first: Condition, *more: Condition) -> Condition:
-    """One of them, asked in order until one is so."""
+    """The condition that one of these is so; they are asked in order until one is."""
     conditions = (first, *more)
     return Described(_joined("any_of", conditions), lambda obj: any(condition(obj) for condition in conditions))
 
 
 def not_(condition: Condition) -> Condition:
-    """The opposite; so it is true of an object that does not exist where `condition` is false of it."""
+    """The opposite condition; so it is true of an object that does not exist where `condition` is false of it."""
     return Described(_joined("not_", (condition,)), lambda obj: not condition(obj))
 
 

@@ -71,15 +71,24 @@ class Finalizable(Protocol):
     """What `finalizer` reads of an object: resource objects, metadata alone and views (`with_fields`) all have it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The object's name."""
+
     @property
-    def namespace(self) -> str | None: ...
+    def namespace(self) -> str | None:
+        """The object's namespace; None for a cluster-scoped one."""
+
     @property
-    def uid(self) -> str: ...
+    def uid(self) -> str:
+        """The object's uid."""
+
     @property
-    def finalizers(self) -> tuple[str, ...]: ...
+    def finalizers(self) -> tuple[str, ...]:
+        """The finalizers that are on it."""
+
     @property
-    def deletion_timestamp(self) -> object | None: ...
+    def deletion_timestamp(self) -> object | None:
+        """When its deletion was requested; None if it was not."""
 
 
 F = TypeVar("F", bound=Finalizable)
@@ -166,6 +175,7 @@ class FinalizingReconciler(Reconciler[F], Generic[F]):
         """
 
     def reconcile(self, obj: F, ctx: Context[Any]) -> Action:
+        """Call `apply`, or `cleanup` when the object is being deleted, under the finalizer. Not to be overridden."""
         return finalizer(_api_of(obj, ctx), self.finalizer_name, obj, apply=lambda now: self.apply(now, ctx),
                          cleanup=lambda now: self.cleanup(now, ctx))
 

@@ -39,8 +39,9 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 VARIABLE = "KUBECTL_RUNTIME_LOG"
 ROOT = "kubectl_runtime"
 
-_LEVELS = {"off": logging.CRITICAL + 10, "error": logging.ERROR, "warn": logging.WARNING, "warning": logging.WARNING,
-           "info": logging.INFO, "debug": logging.DEBUG, "trace": logging.DEBUG}
+_LEVELS = {"debug": logging.DEBUG, "trace": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING,
+           "warning": logging.WARNING, "error": logging.ERROR, "critical": logging.CRITICAL,
+           "off": logging.CRITICAL + 10}
 _OWN_ROOMS = frozenset(("apiserver", "cli", "client", "controller", "core", "crd", "manifests", "resources", "runtime",
                         "schema", "testing", "webhooks"))
 _STANDARD = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "ref"))
@@ -52,16 +53,20 @@ class LoggedRun(Protocol):
     """What a log line says of a run; a reconciler's `Context` is one."""
 
     @property
-    def controller(self) -> str: ...
+    def controller(self) -> str:
+        """The controller's name."""
 
     @property
-    def ref(self) -> ObjectRef: ...
+    def ref(self) -> ObjectRef:
+        """The object that is reconciled."""
 
     @property
-    def reconcile_id(self) -> str: ...
+    def reconcile_id(self) -> str:
+        """The name of the run in logs."""
 
     @property
-    def reason(self) -> str: ...
+    def reason(self) -> str:
+        """Why the run happens."""
 
 
 this_run: RunVariable[LoggedRun] = RunVariable("kubectl_runtime_run")
@@ -94,6 +99,7 @@ class RunFilter(logging.Filter):
     """Lets everything pass, and writes the run into records that were made inside one."""
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Write the run into the record, if there is one; True."""
         run = this_run.get()
         if run is not None and not hasattr(record, "reconcile_id"):
             for name, value in run_fields(run).items():
@@ -113,6 +119,7 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line, with the run behind it in brackets, as far as the message does not have it."""
         text = super().formatMessage(record)
         identity = getattr(record, "reconcile_id", None)
         if identity is None or identity in text:
@@ -127,6 +134,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message, the run's fields, the record's `extra`, exception."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """The record as one line of JSON."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {
             "time": time.replace("+00:00", "Z"), "level": record.levelname.lower(), "logger": record.name,
@@ -147,9 +155,10 @@ def said(ref: ObjectRef) -> str:
 
 
 def parse_levels(text: str) -> tuple[dict[str, int], list[str]]:
-    """Levels by logger name, from directives as `env_logger` knows them, and those that are none.
+    """Levels by logger name, from directives as `env_logger` knows them, and the directives that cannot be read.
 
-    `info` is for the whole library, `name=level` for one logger and what is below it, `name` alone for all of it.
+    `info` is for the whole library, `name=level` for one logger and what is below it. `name` alone is that logger at
+    `debug`, where it can be no misspelt level: it has a dot, or is a part of this library, such as `client`.
     """
     levels: dict[str, int] = {}
     wrong: list[str] = []
@@ -157,8 +166,11 @@ def parse_levels(text: str) -> tuple[dict[str, int], list[str]]:
         name, equals, level = directive.partition("=")
         name, level = name.strip(), level.strip().lower()
         if not equals:
-            name, level = ("", name.lower()) if name.lower() in _LEVELS else (name, "debug")
-        if level in _LEVELS and (name or not equals) and " " not in name:
+            if name.lower() in _LEVELS:
+                name, level = "", name.lower()
+            elif "." in name or name in _OWN_ROOMS or name == ROOT:
+                level = "debug"
+        if level in _LEVELS and (name or not equals) and not set(name) & {" ", "\t"}:
             levels[_logger_name(name)] = _LEVELS[level]
         else:
             wrong.append(directive)
@@ -166,13 +178,13 @@ def parse_levels(text: str) -> tuple[dict[str, int], list[str]]:
 
 
 def apply_levels(text: str) -> None:
-    """Set the levels of these directives. Those that are none are told in a warning, and change nothing."""
+    """Set the levels that these directives name. One that cannot be read is told in a warning, and changes nothing."""
     levels, wrong = parse_levels(text)
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
     for directive in wrong:
-        log.warning("%s: %r is no directive: write a level (%s), or LOGGER=LEVEL", VARIABLE, directive,
-                    ", ".join(sorted(_LEVELS)))
+        log.warning("log levels (%s): %r is ignored: write a level (%s), or LOGGER=LEVEL", VARIABLE, directive,
+                    ", ".join(_LEVELS))
 
 
 def setup(default: str = "info", *, json: bool = False, stream: TextIO | None = None,

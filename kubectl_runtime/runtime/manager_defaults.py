@@ -32,19 +32,22 @@ DEBUG: Final = DebugPage()
 
 @dataclass(frozen=True, slots=True)
 class ManagerDefaults:
-    """As the arguments of `Manager`."""
+    """What a Manager is made with where the program does not say it, under the names of its arguments."""
 
     leader: LeaderElection | None = None
     serve: str | None = SERVE
     debug: DebugPage | None = DEBUG
 
     def for_leader(self, said: LeaderElection | None) -> LeaderElection | None:
+        """The election: what the program said, else the default."""
         return self.leader if said is None else said
 
     def for_serve(self, said: str | None) -> str | None:
+        """The address: what the program said, None included, else the default."""
         return self.serve if isinstance(said, _Unsaid) else said
 
     def for_debug(self, said: DebugPage | None) -> DebugPage | None:
+        """The status page: what the program said, None included, else the default."""
         return self.debug if said is DEBUG else said
 
 

@@ -151,7 +151,7 @@ def delete_for_uid(api: Api[Any], name: str, params: DeleteParams | None) -> str
 
 
 def positive_seconds(timeout: Duration, operation: str, name: str = "timeout") -> float:
-    """A wait's time, which its caller gave as `name`, in seconds. Raises RequestError for what is none, or is over."""
+    """A wait's time, which its caller gave as `name`, in seconds. Raises RequestError unless it is a time above 0."""
     if isinstance(timeout, bool) or not isinstance(timeout, int | float | timedelta):
         raise RequestError(f"{operation}: {name}={timeout!r}: seconds or a timedelta are expected")
     span = seconds(timeout)

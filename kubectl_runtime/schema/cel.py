@@ -91,6 +91,7 @@ def uses_old_self(expression: str) -> bool:
 
 
 def cel_type(declared: Type, messages: list[tuple[str, Message]]) -> Any:
+    """The engine's type for a type of a schema; `messages` names the objects in it."""
     cel = engine()[0]
     if isinstance(declared, ListOf):
         return cel.Type.List(cel_type(declared.element, messages))
@@ -102,6 +103,7 @@ def cel_type(declared: Type, messages: list[tuple[str, Message]]) -> Any:
 
 
 def messages_in(declared: Type, counter: itertools.count[int]) -> Iterable[tuple[str, Message]]:
+    """The object type in a type, if there is one, with a name for it."""
     while isinstance(declared, ListOf | MapOf):
         declared = declared.element
     if isinstance(declared, Message):
@@ -185,6 +187,7 @@ class Scope:
 
 
 def compiled(environment: Any, expression: str) -> Any:
+    """The compiled expression. Raises CelError with the compiler's text."""
     try:
         return environment.compile(expression)
     except RuntimeError as error:
@@ -193,6 +196,7 @@ def compiled(environment: Any, expression: str) -> Any:
 
 
 def cleaned(text: str) -> str:
+    """The engine's text as cel-go would write it."""
     for pattern, better in _TEXTS:
         text = pattern.sub(better, text)
     return text

@@ -101,7 +101,7 @@ def _found(text: str, pattern: str) -> Iterator[str]:
 
 
 def parse_quantity(text: str) -> Decimal:
-    """The number that a quantity such as 1.5Gi or 100m stands for; ValueError if it is none."""
+    """The number that a quantity such as 1.5Gi or 100m stands for. Raises ValueError for any other text."""
     found = _QUANTITY.fullmatch(text)
     if found is None:
         raise ValueError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")

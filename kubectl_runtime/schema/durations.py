@@ -18,7 +18,7 @@ _NAMES = {name: amount for names, amount in (
 
 
 def parse_duration(text: str) -> timedelta:
-    """The duration that a text names, to the microsecond; ValueError if it names none."""
+    """The duration that a text names, to the microsecond. Raises ValueError for any other text."""
     try:
         return GoDuration(nanoseconds_of(text)).timedelta
     except ValueError:

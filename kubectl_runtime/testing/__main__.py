@@ -22,7 +22,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def duration(text: str) -> float:
-    """Seconds of a Go duration (``15s``, ``5m0s``, ``0``)."""
+    """The seconds of a Go duration (``15s``, ``5m0s``, ``0``). Raises argparse.ArgumentTypeError for another text."""
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
     if text == "0":
         return 0.0

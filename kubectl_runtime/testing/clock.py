@@ -20,7 +20,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class SimClock:
-    """A `Clock` for tests. Safe to use from any thread."""
+    """A `Clock` whose time passes only when a test says so. Safe to use from any thread."""
 
     def __init__(self, *, start: datetime = EPOCH, self_advancing: bool = False) -> None:
         """Time begins at `start`; `monotonic()` begins at 0."""
@@ -37,12 +37,15 @@ class SimClock:
         return self._self_advancing
 
     def monotonic(self) -> float:
+        """Seconds of the simulation, without the time for which the machine was suspended."""
         return self._elapsed
 
     def boottime(self) -> float:
+        """Seconds of the simulation, suspended time included."""
         return self._elapsed + self._suspended
 
     def now(self) -> datetime:
+        """The date and time of the simulation, aware, in UTC."""
         return self._start + timedelta(seconds=self.boottime())
 
     def suspend(self, duration: Duration) -> None:
@@ -50,7 +53,8 @@ class SimClock:
         self._suspended += seconds(duration)
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
-        """As `Clock.wait`. Raises RuntimeError where a self-advancing clock would wait for ever."""
+        """Wait on `condition` until it is notified, or until a test has moved the time by `timeout` seconds; False
+        after that. Raises RuntimeError where a self-advancing clock would wait for ever."""
         if self._self_advancing:
             return self._skip(timeout)
         due = float("inf") if timeout is None else self._elapsed + timeout

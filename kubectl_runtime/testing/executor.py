@@ -28,6 +28,7 @@ class SimExecutor:
         return len(self._work)
 
     def submit(self, work: Iterator[None]) -> None:
+        """Have `work` run piece by piece, by `step`."""
         self._work.append(work)
 
     def step(self, choice: int | None = None) -> bool:

@@ -50,7 +50,7 @@ class Wanted:
 
 
 class ExpectedRequest:
-    """See the module. Every method returns it, so that they can be chained."""
+    """A call that a test expects, and how it is answered. Every method returns it, so that they can be chained."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
@@ -65,21 +65,21 @@ class ExpectedRequest:
     # -- which calls
 
     def times(self, count: int) -> Self:
-        """So many calls instead of one."""
+        """Expect so many calls like this instead of one."""
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"times({count!r}): a number of calls is expected, at least 1")
         self._times = count
         return self
 
     def query(self, **parameters: str) -> Self:
-        """The query has these parameters, by their names on the wire (``labelSelector``, ``fieldManager``)."""
+        """Expect that the query has these parameters, by their names on the wire (``labelSelector``,
+        ``fieldManager``)."""
         self._query.update(parameters)
         return self
 
     def body(self, expected: Any) -> Self:
-        """The body is this (an object, or plain values), or, if it is a function, one of which it says so: it gets the
-        body as plain values, and may assert instead.
-        """
+        """Expect this body (an object, or plain values), or, if it is a function, one of which it returns true: it gets
+        the body as plain values, and may assert instead."""
         if callable(expected) and not isinstance(expected, type):
             self._bodies.append(partial(_asked, expected))
         else:
@@ -99,7 +99,8 @@ class ExpectedRequest:
         return self._answered(lambda _: response(code, body))
 
     def events(self, *events: tuple[str, Any]) -> Self:
-        """A watch with these events (type, object); it ends after them. Raises ValueError for what is none."""
+        """Answer a watch with these events (type, object); it ends after them. Raises ValueError for anything but pairs
+        of a type of event and an object."""
         for event in events:
             if not (isinstance(event, tuple) and len(event) == 2 and isinstance(event[0], str)):
                 raise ValueError(f'{event!r} is no event: write ("ADDED", obj)')
@@ -107,15 +108,15 @@ class ExpectedRequest:
         return self._answered(lambda _: HttpResponse(200, [("Content-Type", "application/json")], lines))
 
     def refuse(self, code: int, reason: str | None = None, message: str = "") -> Self:
-        """A Status of this code; its usual reason unless it is given. The client tries again what may pass (503).
-        Raises ValueError for a code that refuses nothing."""
+        """Answer with a Status of this HTTP code; its usual reason unless it is given. The client tries again what may
+        pass (503). Raises ValueError for a code outside of 400 to 599."""
         if isinstance(code, bool) or not isinstance(code, int) or not 400 <= code <= 599:
             raise ValueError(f"refuse({code!r}): a status from 400 to 599 is expected; others are answers")
         told = message or f"the test refuses to {self.wanted}"
         return self._answered(lambda _: response(code, status_object(code, reason, told)))
 
     def fail(self, error: BaseException) -> Self:
-        """No answer: this is raised where the connection would be, a `requests.ConnectionError` for instance."""
+        """Do not answer: `error` is raised where the connection would be, a `requests.ConnectionError` for instance."""
         self._error = error
         return self._answered(lambda _: HttpResponse(0))
 

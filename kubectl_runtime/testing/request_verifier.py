@@ -41,7 +41,8 @@ class UnexpectedRequest(AssertionError):
 
 
 class RequestVerifier(BaseAdapter):
-    """See the module. Calls may come from any thread."""
+    """Answers calls as a test expects them, and tells of those that came otherwise or not at all; a transport adapter
+    for requests. Calls may come from any thread."""
 
     def __init__(self, *, in_order: bool = False, default_namespace: str = "default") -> None:
         """`in_order`: the calls come in the order in which they are expected. `default_namespace`: of the client."""
@@ -109,7 +110,7 @@ class RequestVerifier(BaseAdapter):
         return _response(request, self._take(wanted))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is kept open."""
 
     def _take(self, request: HttpRequest) -> HttpResponse:
         info, reasons = parse(request), []

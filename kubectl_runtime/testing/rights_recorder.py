@@ -24,7 +24,7 @@ _EVENTS = ("events.k8s.io", "events")
 
 
 class Recorded(msgspec.Struct):
-    """What the file holds."""
+    """What the file of recorded rights holds."""
 
     rights: list[Right]
 

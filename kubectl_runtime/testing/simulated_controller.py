@@ -24,6 +24,7 @@ class SimulatedController(Generic[K]):
 
     @property
     def store(self) -> Store[K]:
+        """The objects that the controller reconciles, as its watch knows them."""
         return self.assembly.store
 
     @property
@@ -42,17 +43,19 @@ class SimulatedController(Generic[K]):
         return self.assembly.runner.depth()
 
     def trigger(self, item: Any) -> None:
+        """Reconcile an object or ObjectRef soon. Raises RequestError when it is of another kind."""
         self.assembly.inbox.trigger(item)
 
     def trigger_all(self) -> None:
+        """Reconcile every stored object soon."""
         self.assembly.inbox.trigger_everything()
 
     def begin_stop(self, grace: Duration = 30) -> None:
-        """As `Running.stop`, without the waiting: step on to see it end."""
+        """Begin to stop, with `grace` seconds for runs in progress; step on to see it end."""
         self.assembly.shutdown.begin("stop() was called", seconds(grace))
 
     def close_recorder(self) -> None:
-        """As `Running.stop` does it, when a stop was asked for and all runs have ended."""
+        """Close the recorder of events, when a stop was asked for and all runs have ended."""
         shutdown = self.assembly.shutdown
         if shutdown.give_up_at is None or self._recorder_closed or len(self.executor):
             return

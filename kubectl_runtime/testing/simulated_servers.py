@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedServers:
-    """For the thread of the simulation."""
+    """The servers and clients of a simulation. For the thread of the simulation."""
 
     def __init__(self, clock: Clock, seed: int) -> None:
         self._clock, self._seed = clock, seed

@@ -67,11 +67,12 @@ SAMPLE = 1000
 
 
 class NotDone(AssertionError):
-    """The time of `Simulation.run_until` was up."""
+    """Raised by `Simulation.run_until` when its time is up."""
 
 
 class Simulation:
-    """See the module. For one thread."""
+    """Runs whole controllers, and what a test adds, in one thread and in an order that its seed decides, on a clock
+    that jumps to what comes next. For one thread."""
 
     def __init__(self, seed: int = 0, *, jump: Duration = JUMP, record: bool = True) -> None:
         """`jump`: how far time moves at most at once, in seconds. `record`: whether controllers that have a flight
@@ -172,7 +173,7 @@ class Simulation:
         return did
 
     def run(self, steps: int) -> None:
-        """So many steps, at the present time."""
+        """Make so many steps, at the present time."""
         for _ in range(steps):
             self.step()
 

@@ -76,7 +76,7 @@ class UnitContext(Context[T]):
         return list(self._notes.events)
 
     def begin_stop(self) -> None:
-        """As when the grace period of a shutdown nears its end: `ctx.stop` is set."""
+        """Have the run told to end, as when the grace period of a shutdown nears its end: `ctx.stop` is set."""
         self._shutdown.abort("the test said so")
 
 

@@ -52,14 +52,14 @@ def reason_of(code: int) -> str:
 
 
 class Converts(Protocol):
-    """What brings objects to another version of their kind: a `Conversion`, say."""
+    """Something that brings objects to another version of their kind, such as a `Conversion`."""
 
     def convert(self, obj: Any, version: Any, /) -> Any:
         """The object, a dict, in another version of its group."""
 
 
 class BadReview(KubeError):
-    """What came is no review that could be answered; the text says why, to the API server's log."""
+    """The body that came is not a review that could be answered; the text says why, to the API server's log."""
 
 
 def admission_answer(handler: Admission[Any], verb: Verb, body: bytes, guard: Guard) -> bytes:

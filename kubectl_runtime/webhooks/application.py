@@ -47,7 +47,8 @@ Answer = Callable[[bytes], bytes]
 
 
 class Application:
-    """Made by `application`. Immutable; safe for any number of threads, if the handlers are."""
+    """Answers the reviews of API servers, as a WSGI application; made by `application`. Immutable; safe for any number
+    of threads, if the handlers are."""
 
     def __init__(self, routes: Mapping[str, Admission[Any] | Converts], limit: int) -> None:
         self.handlers = dict(routes)
@@ -71,7 +72,7 @@ class Application:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where it answers."""
+        """The paths at which it answers."""
         return tuple(self._routes)
 
     @property

@@ -23,7 +23,7 @@ class MissingWebhooksExtra(ImportError):
 
 
 def require_jsonpatch() -> Any:
-    """The package. Raises MissingWebhooksExtra."""
+    """The package jsonpatch. Raises MissingWebhooksExtra when it is not installed."""
     try:
         import jsonpatch
     except ImportError:

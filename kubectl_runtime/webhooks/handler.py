@@ -102,12 +102,12 @@ class Admission(Generic[K]):
 
     @classmethod
     def verbs(cls) -> tuple[Verb, ...]:
-        """What the class defines of `validate` and `mutate`."""
+        """Which of `validate` and `mutate` the class defines."""
         return tuple(verb for verb in VERBS if getattr(cls, verb) is not getattr(Admission, verb))
 
     @classmethod
     def kind(cls) -> type[Resource]:
-        """The class between the brackets. Raises TypeError when there is none."""
+        """The class between the brackets of `Admission[Pod]`. Raises TypeError when the class has none."""
         for base in cls.__mro__:
             for generic in getattr(base, "__orig_bases__", ()):
                 found = _argument(generic, base)

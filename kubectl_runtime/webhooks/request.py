@@ -95,27 +95,27 @@ class AdmissionRequest(Generic[K]):
 
     @property
     def user(self) -> UserInfo:
-        """Who asks."""
+        """Who sent the request: user name, uid, groups and extra data."""
         return self.review.user_info
 
     @property
     def dry_run(self) -> bool:
-        """Nothing will be stored: what the webhook does besides answering must not happen."""
+        """Whether nothing will be stored: what the webhook does besides answering must not happen then."""
         return bool(self.review.dry_run)
 
     @property
     def name(self) -> str:
-        """Of the object; empty for a CREATE with a generateName."""
+        """The object's name; empty for a CREATE with a generateName."""
         return self.review.name
 
     @property
     def namespace(self) -> str | None:
-        """Of the object; None for one of a cluster-scoped kind."""
+        """The object's namespace; None for one of a cluster-scoped kind."""
         return self.review.namespace or None
 
     @property
     def sub_resource(self) -> str:
-        """`status`, `scale`, ...; empty for the object itself."""
+        """The subresource that is written, such as `status` or `scale`; empty for the object itself."""
         return self.review.sub_resource
 
     def warn(self, text: str) -> None:
@@ -132,7 +132,7 @@ class AdmissionRequest(Generic[K]):
         self._audit[_text("the key of an audit annotation", key)] = _text("an audit annotation", value)
 
     def warnings(self) -> tuple[str, ...]:
-        """What `warn` was told, cut as the server would cut it."""
+        """The warnings that `warn` was told, cut as the server would cut them."""
         if sum(map(len, self._warnings)) <= TOTAL:
             return tuple(self._warnings)
         kept, left = [], TOTAL
@@ -145,12 +145,12 @@ class AdmissionRequest(Generic[K]):
 
     @property
     def audit_annotations(self) -> dict[str, str]:
-        """What `audit` was told."""
+        """The annotations that `audit` was told."""
         return self._audit
 
     @property
     def read_object(self) -> K | None:
-        """What `object` gave; None if it was not asked for."""
+        """The object that `object` gave; None if it was not asked for."""
         return self._object
 
     def __repr__(self) -> str:

@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +18,7 @@ from kubectl_runtime import Action, Api, BoundController, Client, Config, Contro
 from kubectl_runtime.cli.log_setup import set_up_logs
 from kubectl_runtime.cli.main import main
 from kubectl_runtime.cli.operator import config_of, manager_of
-from kubectl_runtime.cli.places import CommandError, Place
+from kubectl_runtime.cli.places import CommandError, Place, UsageError
 from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.cli.run_options import RunOptions, add_options, checked
 from kubectl_runtime.resources import ConfigMap
@@ -150,7 +151,7 @@ def test_what_a_manager_says_otherwise_is_a_contradiction(client: Client, argume
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    (["--leader-elect"], "--leader-elect needs the name of the Lease: --leader-elect-resource-name NAME"),
+    (["--leader-elect"], "--leader-elect needs the name of the Lease: add --leader-elect-resource-name NAME"),
     ([LEASE, "mine"], "--leader-elect-resource-name says how, and nothing asks for an election: add --leader-elect"),
     (["--no-leader-elect", LEASE, "x"], "--no-leader-elect and --leader-elect-resource-name contradict each other"),
     (["--leader-elect", LEASE, "Not A Name"], "the name of a Lease is 'Not A Name'"),
@@ -160,15 +161,40 @@ def test_what_a_manager_says_otherwise_is_a_contradiction(client: Client, argume
     (["--webhook-service", "a/b=https://127.0.0.1:1"], "--webhook-service is for the server of --dev"),
 ])
 def test_options_that_do_not_fit_together_are_told(client: Client, arguments: list[str], said: str) -> None:
-    with pytest.raises(CommandError) as told:
+    with pytest.raises(UsageError) as told:
         made(client, bound, *arguments)
     assert said in str(told.value)
+    assert told.value.status == 2
+
+
+def test_an_election_without_a_name_is_a_wrong_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+                                                            capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "unnamed_op.py").write_text("from kubectl_runtime import Manager\ndef main(client):\n"
+                                            "    return Manager(client, serve=None)\n")
+    monkeypatch.chdir(tmp_path)
+    with ApiServer() as server:
+        arguments = ["--kubeconfig", str(server.write_kubeconfig(tmp_path / "kubeconfig")), "--leader-elect"]
+        assert main(["run", "unnamed_op:main", *arguments]) == 2
+    assert "error: --leader-elect needs the name of the Lease: add --leader-elect-resource-name NAME, one that no " \
+           "other operator uses" in capsys.readouterr().err
+    assert main(["run", "unnamed_op:main", "--no-leader-elect", LEASE, "x"]) == 2
+
+
+def test_with_dev_the_lease_has_the_name_of_the_module(client: Client) -> None:
+    for module, name in (("my_shop.order_watcher", "order-watcher"), ("operator_", "operator"), ("__main__", "main")):
+        said = replace(options("--dev", "--leader-elect", "-n", "shop"), program=Place(module, "main"))
+        assert manager_of(said, lambda: bound(client), client).leader == LeaderElection(name)
+    assert made(client, bound, "--dev", "--leader-elect", LEASE, "mine").leader == LeaderElection("mine")
+    assert made(client, bound, "--dev").leader is None
+    own = LeaderElection("own")
+    assert made(client, lambda client: Manager(client, leader=own), "--dev", "--leader-elect").leader is own
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
     (["--health-probe-bind-address", "8080"], "'8080' is no address to listen at"),
     (["--leader-elect-lease-duration", "15"], "'15' is not a duration such as 15s or 1m30s"),
     (["--log-level", "info,op=loud"], "'op=loud': write a level (debug, info, warn, error or off), or LOGGER=LEVEL"),
+    (["--log-level", "loud"], "'loud': write a level (debug, info, warn, error or off), or LOGGER=LEVEL"),
     (["--log-format", "xml"], "invalid choice: 'xml'"),
     (["--dev", "--webhook-service", "orders=https://127.0.0.1:1"], "is not of the form NAMESPACE/NAME="),
     (["--dev", "--webhook-service", "shop/orders=127.0.0.1:1"], "is not of the form NAMESPACE/NAME="),

@@ -30,6 +30,9 @@ WEBHOOKS_GUIDE = ROOT / "examples" / "guides" / "webhooks.md"
 OBSERVABILITY_GUIDE = ROOT / "examples" / "guides" / "observability.md"
 AVAILABILITY_GUIDE = ROOT / "examples" / "guides" / "availability-and-scaling.md"
 BUGS_GUIDE = ROOT / "examples" / "guides" / "finding-bugs.md"
+CLUSTER_GUIDE = ROOT / "examples" / "guides" / "to-a-cluster.md"
+WAITING_GUIDE = ROOT / "examples" / "guides" / "waiting.md"
+RIGHTS_GUIDE = ROOT / "examples" / "guides" / "testing-rights-and-time.md"
 TESTING_GUIDE = ROOT / "examples" / "guides" / "testing-without-a-cluster.md"
 KIT_GUIDE = ROOT / "examples" / "guides" / "testing-kit.md"
 
@@ -117,9 +120,10 @@ def test_the_first_controller_does_not_put_back_what_goes_with_a_deletion(
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
-def test_the_tests_of_the_testing_guide_pass(saved: Path, plugin: list[str]) -> None:
+def test_the_tests_of_the_guides_to_testing_pass(saved: Path, plugin: list[str]) -> None:
     (saved / "test_greeting.py").unlink()
     save_blocks(TESTING_GUIDE, saved)
+    save_blocks(RIGHTS_GUIDE, saved)
     done = run(saved, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30", *plugin)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "10 passed" in done.stdout
@@ -139,11 +143,12 @@ def save_blocks(guide: Path, folder: Path) -> None:
         (folder / block.partition("\n")[0].removeprefix("# ")).write_text(block)
 
 
-def test_the_tests_of_the_guide_to_apply_and_conditions_pass(tmp_path: Path) -> None:
+def test_the_tests_of_the_guides_to_conditions_and_waiting_pass(tmp_path: Path) -> None:
     save_blocks(APPLY_GUIDE, tmp_path)
+    save_blocks(WAITING_GUIDE, tmp_path)
     done = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert "4 passed" in done.stdout
 
 
 def test_the_guide_to_relations_is_short_and_its_tests_and_types_are_right(tmp_path: Path) -> None:
@@ -285,7 +290,7 @@ def test_the_types_of_the_program_are_right(saved: Path) -> None:
 
 def test_files_that_are_named_exist() -> None:
     for name in ("access.yaml", "crd.yaml", "deployment.yaml", "network.yaml", "Dockerfile"):
-        assert f"examples/deploy/{name}" in GUIDE.read_text()
+        assert f"examples/deploy/{name}" in CLUSTER_GUIDE.read_text()
         assert (ROOT / "examples" / "deploy" / name).exists()
 
 

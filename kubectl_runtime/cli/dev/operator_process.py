@@ -14,7 +14,8 @@ AT_ONCE = 2.0
 
 
 class OperatorProcess:
-    """For one thread. As a context manager it does not outlive the block, nor, by its pipe, this process."""
+    """The operator below `run --dev`, in a process of its own that comes and goes. For one thread. As a context manager
+    it does not outlive the block, nor, by its pipe, this process."""
 
     def __init__(self, order: bytes, kubeconfig: Path) -> None:
         """`order`: what to run, see `dev_operator`. `kubeconfig`: for whatever in it makes a client of its own."""

@@ -26,7 +26,7 @@ Look = dict[str, tuple[int, int]]
 
 
 class Sources:
-    """For one thread."""
+    """The source files of a program, and which of them have changed. For one thread."""
 
     def __init__(self, module: str) -> None:
         """`module` is not imported."""
@@ -52,7 +52,7 @@ class Sources:
 
 
 def roots_of(module: str) -> list[Path]:
-    """Folders and files; see the module."""
+    """The folders and files that the sources of a module are in."""
     here = Path.cwd()
     top = module.partition(".")[0]
     try:

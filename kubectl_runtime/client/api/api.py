@@ -86,7 +86,7 @@ class Api(KindVerbs[K]):
     def all(cls, client: Client, kind: ApiResource) -> Api[DynamicObject]: ...
     @classmethod
     def all(cls, client: Client, kind: type[Any] | ApiResource) -> Api[Any]:
-        """All namespaces, or a cluster-scoped kind."""
+        """The Api of `kind` in all namespaces, or of a cluster-scoped kind. No request is made."""
         return _api(client, kind, None)
 
     @overload
@@ -97,7 +97,8 @@ class Api(KindVerbs[K]):
     def namespaced(cls, client: Client, kind: ApiResource, namespace: str | None) -> Api[DynamicObject]: ...
     @classmethod
     def namespaced(cls, client: Client, kind: type[Any] | ApiResource, namespace: str | None) -> Api[Any]:
-        """One namespace. Raises RequestError for a cluster-scoped kind and for no namespace."""
+        """The Api of `kind` in one namespace. Raises RequestError for a cluster-scoped kind, and without a
+        namespace."""
         return _api(client, kind, namespace or "")
 
     @overload
@@ -108,7 +109,7 @@ class Api(KindVerbs[K]):
     def default_namespaced(cls, client: Client, kind: ApiResource) -> Api[DynamicObject]: ...
     @classmethod
     def default_namespaced(cls, client: Client, kind: type[Any] | ApiResource) -> Api[Any]:
-        """The namespace that the client's configuration names."""
+        """The Api of `kind` in the namespace that the client's configuration names."""
         return _api(client, kind, client.default_namespace)
 
     @overload
@@ -119,8 +120,8 @@ class Api(KindVerbs[K]):
     def namespaces(cls, client: Client, kind: ApiResource, namespaces: Iterable[str]) -> Namespaces[DynamicObject]: ...
     @classmethod
     def namespaces(cls, client: Client, kind: type[Any] | ApiResource, namespaces: Iterable[str]) -> Namespaces[Any]:
-        """Several namespaces, for a controller: one watch of each, one store of all. Raises RequestError for a
-        cluster-scoped kind, for none, and for text, which is no list."""
+        """The kind in several namespaces, for a controller: one watch of each, one store of all. Raises RequestError
+        for a cluster-scoped kind, an empty list, and a text, which is not a list of names."""
         names = () if isinstance(namespaces, str) else tuple(dict.fromkeys(namespaces))
         if not names:
             raise RequestError(f"the namespaces of an Api are a list of at least one name, not {namespaces!r}")
@@ -137,11 +138,11 @@ class Api(KindVerbs[K]):
     # Reading
 
     def get(self, name: Named, params: GetParams | None = None, *, timeout: Duration | None = None) -> K:
-        """One object. Raises ApiError (`is_not_found`) when there is none."""
+        """Read one object. Raises ApiError (`is_not_found`) when it does not exist."""
         return self._object(self._read(build.get(self.place, name, params), timeout))
 
     def get_opt(self, name: Named, params: GetParams | None = None, *, timeout: Duration | None = None) -> K | None:
-        """One object, or None when there is none of this name. A kind that the server does not serve is an error."""
+        """Read one object; None when it does not exist. A kind that the server does not serve is an error."""
         try:
             return self.get(name, params, timeout=timeout)
         except KindNotServedError:
@@ -156,7 +157,7 @@ class Api(KindVerbs[K]):
         return Entry(self, object_name(self.place, name), self.get_opt(name, timeout=timeout))
 
     def list(self, params: ListParams | None = None, *, timeout: Duration | None = None) -> ObjectList[K]:
-        """One page: everything, unless `params` has a limit. `pages` and `list_all` follow the pages."""
+        """Read one page: everything, unless `params` has a limit. `pages` and `list_all` follow the pages."""
         meta, records = self.list_page(params, timeout=timeout)
         return ObjectList([self._object(record) for record in records], meta)
 
@@ -178,7 +179,7 @@ class Api(KindVerbs[K]):
 
     def list_page(self, params: ListParams | None = None, *, stop: StopToken | None = None,
                   retry: Retry = Retry.SAFE, timeout: Duration | None = None) -> Page:
-        """As `list`, but records: what stores hold. `stop` ends the waiting between attempts."""
+        """As `list`, but with the objects as `Record`s: what stores hold. `stop` ends the waiting between attempts."""
         return self._decoded(build.list_(self.place, params, retry=retry), self.form.decode_list, timeout, stop)
 
     def watch(self, params: WatchParams | None = None, resource_version: str | None = None,

@@ -51,11 +51,12 @@ class ApiBase(Generic[K]):
 
     @property
     def resource(self) -> ApiResource:
+        """The kind: its group, version, plural and scope."""
         return self.place.resource
 
     @property
     def namespace(self) -> str | None:
-        """None: all of them, or the kind has none."""
+        """The namespace of this Api; None for all of them, and for a cluster-scoped kind."""
         return self.place.namespace
 
     def _read(self, request: Request, timeout: Duration | None = None) -> Record:
@@ -126,7 +127,7 @@ def gone(body: bytes) -> Status | None:
 
 
 def checked_timeout(timeout: Duration) -> float:
-    """A verb's timeout in seconds. Raises RequestError."""
+    """A verb's timeout in seconds. Raises RequestError for one that is not a positive number or timedelta."""
     if isinstance(timeout, bool) or not isinstance(timeout, int | float | timedelta) or not seconds(timeout) > 0:
         raise RequestError(f"timeout={timeout!r}: seconds or a timedelta above 0 are expected; None is the default")
     return seconds(timeout)

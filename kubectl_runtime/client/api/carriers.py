@@ -47,7 +47,7 @@ class _Present(msgspec.Struct, frozen=True):
 
 
 class Carriers:
-    """One client's, and those derived from it. Safe to use from any thread."""
+    """The connections of one client and of those derived from it. Safe to use from any thread."""
 
     def __init__(self, config: Config, *, session: requests.Session | None, through_session: bool, connections: int,
                  clock: Clock) -> None:

@@ -138,7 +138,7 @@ class Client:
     # Calls
 
     def request(self, request: Request, *, deadline: float | None = None, stop: StopToken | None = None) -> bytes:
-        """As `answer`, the body alone."""
+        """As `answer`, but only the body of the answer."""
         return self.answer(request, deadline=deadline, stop=stop).body
 
     def answer(self, request: Request, *, deadline: float | None = None, stop: StopToken | None = None) -> Answer:
@@ -222,7 +222,7 @@ class Client:
 
     @property
     def writes(self) -> WriteObservers:
-        """Who is told of writes; `Api` tells them."""
+        """The observers of this client's writes, which `Api` calls. For the library; programs use `on_write`."""
         return self._writes
 
     def _call(self, request: Request, deadline: float | None, stop: StopToken | None) -> Call:

@@ -16,17 +16,20 @@ from kubectl_runtime.core.meta.metav1 import ListMeta
 
 
 class Form(Protocol):
-    """Decodes one kind. Contracts as in `core.head`."""
+    """How objects of one kind are decoded: as a whole, or only their metadata. Safe to use from any thread."""
 
-    def decode_object(self, raw: bytes) -> Record: ...
+    def decode_object(self, raw: bytes) -> Record:
+        """The record of one object's JSON. Raises DecodeError when it does not say which object it is."""
 
-    def decode_event(self, line: bytes) -> tuple[str, Carried]: ...
+    def decode_event(self, line: bytes) -> tuple[str, Carried]:
+        """The type of a line of a watch, and what it carries. Raises DecodeError for anything but an event."""
 
-    def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]: ...
+    def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
+        """The metadata of a page of a list, and a record for each item. Raises DecodeError for anything else."""
 
 
 class WholeForm:
-    """Objects as they are."""
+    """Decodes objects as they are, with all of their content."""
 
     __slots__ = ("resource",)
 
@@ -34,28 +37,34 @@ class WholeForm:
         self.resource = resource
 
     def decode_object(self, raw: bytes) -> Record:
+        """The record of one object's JSON. Raises DecodeError when it does not say which object it is."""
         return decode_object(raw, self.resource)
 
     def decode_event(self, line: bytes) -> tuple[str, Carried]:
+        """The type of a line of a watch, and what it carries. Raises DecodeError for anything but an event."""
         return decode_event(line, self.resource)
 
     def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
+        """The metadata of a page of a list, and a record for each item. Raises DecodeError for anything else."""
         return decode_list(page, self.resource)
 
 
 class MetadataForm(WholeForm):
-    """Objects of which the server sent only the metadata."""
+    """Decodes objects of which the server sent only the metadata."""
 
     __slots__ = ()
 
     def decode_object(self, raw: bytes) -> Record:
+        """The record of one object's metadata. Raises DecodeError when it does not say which object it is."""
         return _partial(super().decode_object(raw))
 
     def decode_event(self, line: bytes) -> tuple[str, Carried]:
+        """The type of a line of a watch, and what it carries. Raises DecodeError for anything but an event."""
         kind, carried = super().decode_event(line)
         return kind, _partial(carried) if isinstance(carried, Record) else carried
 
     def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
+        """The metadata of a page of a list, and a record for each item. Raises DecodeError for anything else."""
         meta, records = super().decode_list(page)
         return meta, [_partial(record) for record in records]
 

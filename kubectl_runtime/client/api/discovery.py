@@ -36,13 +36,18 @@ _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryL
 
 
 class Asked(Protocol):
-    """What is asked of a `Client`."""
+    """What Discovery needs of a `Client`."""
 
     @property
-    def config(self) -> Config: ...
+    def config(self) -> Config:
+        """How the server is reached; for messages."""
+
     @property
-    def clock(self) -> Clock: ...
-    def answer(self, request: Request) -> Answer: ...
+    def clock(self) -> Clock:
+        """What tells how old an answer is."""
+
+    def answer(self, request: Request) -> Answer:
+        """Send the request and return its answer; blocks and raises as `Client.answer`."""
 
 
 class Discovery:
@@ -61,7 +66,8 @@ class Discovery:
         self._failing: frozenset[str] = frozenset()
 
     def kinds(self, *, refresh: bool = False) -> tuple[ServedKind, ...]:
-        """All of them: the core group first, then in the server's order, which is its preference.
+        """All kinds that the server serves: the core group first, then in the server's order, which is its preference.
+        They are asked for at the first call and kept for some minutes; `refresh` asks anew.
 
         Raises ApiError or TransportError when the server does not answer at all, DecodeError when its answer is no
         document of discovery.
@@ -75,7 +81,7 @@ class Discovery:
         return known
 
     def groups(self, *, refresh: bool = False) -> tuple[ApiGroup, ...]:
-        """The same by group: which versions there are, which is preferred, which kinds are in them."""
+        """The same kinds by group: which versions it has, and which of them the server prefers. Raises as `kinds`."""
         return groups_of(self.kinds(refresh=refresh))
 
     def resolve(self, name: str) -> ServedKind:
@@ -104,7 +110,8 @@ class Discovery:
     # One request each, and nothing is kept
 
     def pinned_group(self, api_version: str) -> tuple[ServedKind, ...]:
-        """The kinds of one version of a group, asked for now. Raises DiscoveryError when it is not served."""
+        """The kinds of one version of a group, asked for now with one request. Raises DiscoveryError when it is not
+        served."""
         try:
             return tuple(self._of_version(api_version))
         except ApiError as error:
@@ -113,14 +120,15 @@ class Discovery:
             raise
 
     def pinned_kind(self, gvk: GroupVersionKind) -> ServedKind:
-        """One kind, asked for now. Raises DiscoveryError when it is not served."""
+        """One kind in exactly this version, asked for now. Raises DiscoveryError when it is not served."""
         found = kind_of(self.pinned_group(gvk.api_version), gvk)
         if found is None:
             raise self._not_served(f"{gvk.kind} in {gvk.api_version}", ())
         return found
 
     def group(self, name: str) -> ApiGroup:
-        """One group, asked for now: one request, and one for each of its versions. Raises DiscoveryError."""
+        """One API group with all of its versions, asked for now: one request, and one for each version. Raises
+        DiscoveryError when the server does not have it."""
         path = f"/apis/{segment(name, 'group')}" if name else "/api"
         try:
             answer = self._get(path)

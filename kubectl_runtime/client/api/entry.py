@@ -51,7 +51,7 @@ class Entry(Generic[K]):
 
     @property
     def object(self) -> K:
-        """The object, to be changed. Raises RequestError while there is none."""
+        """The object, which may be changed before `commit`. Raises RequestError while there is no object."""
         if self._object is None:
             raise RequestError(f"{self._api.place.words('get', self.name)}: there is no such object: use or_insert")
         return self._object
@@ -78,7 +78,8 @@ class Entry(Generic[K]):
     def commit(self, params: PostParams | None = None, *, field_manager: str | None = None,
                field_validation: FieldValidation | None = None, dry_run: bool = False,
                timeout: Duration | None = None) -> K:
-        """Write what is to be written; the object as it is then. Blocks for one call at most.
+        """Create or update the object on the server, if it has to be; returns the object as it is then. Blocks for one
+        call at most.
 
         Raises RequestError when there is no object, or when its name or namespace was changed, or a generateName set;
         ApiError as the module's table says.

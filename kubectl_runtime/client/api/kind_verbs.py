@@ -50,7 +50,8 @@ class ServiceAccountToken:
 
 
 class KindVerbs(PodVerbs[K]):
-    """The part of `Api` that only some kinds have."""
+    """The verbs of `Api` that only some kinds have: of Deployments, Nodes, ServiceAccounts, CertificateSigningRequests.
+    Each blocks for its calls, and raises as `Api.get` and `Api.patch` do."""
 
     __slots__ = ()
 
@@ -68,14 +69,14 @@ class KindVerbs(PodVerbs[K]):
         return self._patched(name, {"spec": {"unschedulable": True}}, field_manager, timeout)
 
     def uncordon(self, name: Named, *, field_manager: str | None = None, timeout: Duration | None = None) -> K:
-        """Take `cordon` back."""
+        """Let Pods be scheduled on a Node again, after `cordon`."""
         self._only("uncordon", _NODE)
         return self._patched(name, {"spec": {"unschedulable": None}}, field_manager, timeout)
 
     def create_token(self, name: Named, *, audiences: Sequence[str] = (), expiration: Duration | None = None,
                      bound_object: ObjectRef | None = None, bound_uid: str = "",
                      timeout: Duration | None = None) -> ServiceAccountToken:
-        """A token for a ServiceAccount (a TokenRequest).
+        """Ask for a token of a ServiceAccount (a TokenRequest).
 
         `audiences`: whom it is for, by default the API server. `expiration`: seconds, at least 600, by default the
         server's choice. `bound_object`: a Pod, Secret or Node with which it ends, `bound_uid` that object's.
@@ -132,7 +133,7 @@ class KindVerbs(PodVerbs[K]):
 
     def deny(self, name: Named, reason: str, message: str = "", *, field_manager: str | None = None,
              timeout: Duration | None = None) -> K:
-        """Deny a CertificateSigningRequest. As `approve`."""
+        """Deny a CertificateSigningRequest, so that it is never signed. Arguments and errors as for `approve`."""
         return self._judged(name, "Denied", reason, message, field_manager, timeout)
 
     def _judged(self, name: Named, verdict: str, reason: str, message: str, field_manager: str | None,

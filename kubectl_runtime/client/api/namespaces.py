@@ -50,11 +50,11 @@ class Namespaces(Generic[K]):
         return tuple(api.namespace for api in self.apis)
 
     def with_metadata_only(self) -> Namespaces[PartialObjectMeta]:
-        """As `Api.with_metadata_only`, of each."""
+        """The same namespaces, where only metadata is asked for: see `Api.with_metadata_only`."""
         return Namespaces(tuple(api.with_metadata_only() for api in self.apis))
 
     def with_fields(self, view: type[Any]) -> Namespaces[Any]:
-        """As `Api.with_fields`, of each."""
+        """The same namespaces, where only the fields of `view` are kept: see `Api.with_fields`."""
         return Namespaces(tuple(api.with_fields(view) for api in self.apis))
 
     def list_all(self, params: ListParams | None = None) -> Iterator[K]:

@@ -45,7 +45,7 @@ _EPHEMERAL = "ephemeralcontainers"
 
 
 class PodVerbs(Subresources[K]):
-    """The part of `Api` that is about what runs in a Pod."""
+    """The verbs of `Api` that are about what runs in a Pod: logs, exec, attach, port-forward, evict."""
 
     __slots__ = ()
 
@@ -94,13 +94,14 @@ class PodVerbs(Subresources[K]):
                stdin: bool | None = None, stdout: bool | None = None, stderr: bool | None = None,
                tty: bool | None = None, stop: StopToken | None = None,
                timeout: Duration | None = None) -> AttachedProcess:
-        """Hold the streams of the process that a container runs. As `exec`."""
+        """Hold the streams of the process that a container runs. Arguments, blocking and errors as for `exec`."""
         held = _held(params, container, stdin, stdout, stderr, tty)
         return self._attached(build.attach(self.place, name, held), held, stop, timeout)
 
     def portforward(self, name: Named, ports: Sequence[int], *, stop: StopToken | None = None,
                     timeout: Duration | None = None) -> PortForward:
-        """Connections to 1 to 128 ports of a Pod, one to each: `api.portforward("web", [80]).socket(80)`."""
+        """Open connections to 1 to 128 ports of a Pod: `api.portforward("web", [80]).socket(80)` is the one to port
+        80."""
         from kubectl_runtime.client.streaming.channels import V4
         from kubectl_runtime.client.streaming.forwarding import PortChannels, PortForward
 

@@ -11,17 +11,15 @@ T = TypeVar("T")
 
 
 class Shared:
-    """One thing of each class. Safe to use from any thread.
-
-    The child of a fork begins with nothing: what was running in the parent does not run there.
-    """
+    """What all Apis of a client share, one thing of each class. Safe to use from any thread. In the child of a fork it
+    begins empty: what was running in the parent does not run there."""
 
     def __init__(self) -> None:
         self.renew()
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Begin with nothing."""
+        """Forget everything. For the child of a fork."""
         self._lock = threading.Lock()
         self._things: dict[Callable[[], Any], Any] = {}
 

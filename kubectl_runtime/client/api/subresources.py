@@ -28,7 +28,7 @@ _SCALE = ApiResource("autoscaling", "v1", "Scale", "scales")
 
 
 class Subresources(ApiBase[K]):
-    """The part of `Api` that reads and writes subresources."""
+    """The verbs of `Api` for subresources: status, scale, and any other by its name."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ class Subresources(ApiBase[K]):
         return self._written("apply", request, dry_run, timeout)
 
     def get_scale(self, name: Named, *, timeout: Duration | None = None) -> DynamicObject:
-        """The `Scale` of an object: `.spec["replicas"]`."""
+        """Read the `Scale` of an object: `.spec["replicas"]` is the wanted number."""
         return self._scale(build.get(self.place, name, subresource="scale"), None, True, timeout)
 
     def replace_scale(self, name: Named, body: Any, params: PostParams | None = None, *,

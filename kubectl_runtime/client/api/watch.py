@@ -107,7 +107,7 @@ class WatchStream:
 
 def open_watch(client: Client, request: Request, form: Form, stop: StopToken | None = None, *,
                read_timeout: float | None = None, deadline: float | None = None) -> WatchStream:
-    """Send the watch `request` and wait for the head of its answer.
+    """Open a watch: send `request` and wait for the head of its answer.
 
     `read_timeout`: the longest silence, in seconds. `deadline` is for its opening. Raises ApiError when the server
     refuses (410 too), TransportError when it cannot be reached. Iterating raises RequestTimeout after too long a

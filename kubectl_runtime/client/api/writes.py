@@ -20,7 +20,7 @@ log = guarded_logger(__name__)
 
 
 class OwnWrites(Enum):
-    """What reads of stores make of writes by this process that their watch has not shown yet.
+    """How stores treat what this process wrote and their watch has not shown yet.
 
     >>> own = Client(Config(cluster_url=server.url), own_writes=OwnWrites.WAIT)
     >>> own.close()
@@ -36,7 +36,7 @@ class OwnWrites(Enum):
 
     @classmethod
     def checked(cls, value: object) -> OwnWrites:
-        """`value`, if it is one of these. Raises RequestError."""
+        """`value`, if it is an OwnWrites. Raises RequestError for anything else."""
         if isinstance(value, cls):
             return value
         raise RequestError(f"own_writes is one of {', '.join(map(str, cls))}, not {value!r}")
@@ -66,8 +66,8 @@ WriteObserver = Callable[[Write], None]
 
 
 class Exchanged(msgspec.Struct, frozen=True):
-    """One call that came to its end, after its retries: the `status` and `body` of the answer, be it an error's, or the
-    `error` for want of one. The body of a stream is empty."""
+    """One call that has ended, after its retries: the `status` and `body` of the answer, also of an error; or the
+    `error`, when no answer came. The body of a stream is empty."""
 
     request: Request
     status: int = 0
@@ -98,6 +98,7 @@ class Observers(Generic[T]):
         return remove
 
     def tell(self, what: T) -> None:
+        """Call each observer with `what`, in this thread. What one raises is logged, and the next is called."""
         for observer in self._observers.values():
             try:
                 observer(what)
@@ -114,7 +115,7 @@ class Observers(Generic[T]):
 
 
 class WriteObservers(Observers[Write]):
-    """Those who are told of writes."""
+    """The observers of a client's writes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -41,16 +41,17 @@ class ClientCertificate:
 
 
 class Credentials(Protocol):
-    """Who the client is to the server."""
+    """What proves to the server who the client is. Implementations are safe to use from any thread."""
 
     def header(self, deadline: float | None = None) -> str | None:
-        """The value of the Authorization header, None for none. Raises AuthError when it cannot be obtained."""
+        """The value of the Authorization header; None when there is no such header. Blocks until `deadline` at most.
+        Raises AuthError when it cannot be obtained."""
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
         """The server answered 401 to `rejected`: obtain new credentials; whether a second attempt makes sense."""
 
     def certificate(self) -> ClientCertificate | None:
-        """The client certificate that comes with the header, as of the last `header()` call; None for none."""
+        """The client certificate that comes with the header, as of the last `header()` call; None without one."""
 
 
 class FixedCredentials:
@@ -62,16 +63,16 @@ class FixedCredentials:
 
     @classmethod
     def token(cls, token: str) -> FixedCredentials:
-        """A bearer token; surrounding white space is not part of it. Raises AuthError for one no header can carry, and
-        for one that is empty.
-        """
+        """Credentials with a bearer token; surrounding white space is not part of it. Raises AuthError for an empty
+        token, and for one that no header can carry."""
         if not token.strip():
             raise AuthError("the token is empty")
         return cls(f"Bearer {token.strip()}", "token")
 
     @classmethod
     def basic(cls, username: str, password: str) -> FixedCredentials:
-        """HTTP basic authentication. Raises AuthError for what would be read as another name, or is no text."""
+        """HTTP basic authentication. Raises AuthError for a user name with a colon, which would be read as another
+        name, and for anything but text."""
         if ":" in username:
             raise AuthError("the user name has a colon in it, where the password would begin")
         try:
@@ -81,12 +82,15 @@ class FixedCredentials:
         return cls("Basic " + base64.b64encode(pair).decode(), "user name and password")
 
     def header(self, deadline: float | None = None) -> str | None:  # noqa: ARG002 - it never blocks
+        """The fixed value. Does not block."""
         return self._header
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:  # noqa: ARG002 - nothing newer
+        """False: there is nothing else to try."""
         return False
 
     def certificate(self) -> ClientCertificate | None:
+        """None: there is only the header."""
         return None
 
     def __repr__(self) -> str:
@@ -119,6 +123,8 @@ class TokenFile:
         self._warned: str | None = None
 
     def header(self, deadline: float | None = None) -> str | None:
+        """`Bearer` and the token in the file, which is read again when it is old. Raises AuthError for a file that
+        cannot be read, if it never could."""
         now, snapshot = self._clock.monotonic(), self._snapshot
         if snapshot is not None and now - snapshot.read_at < TOKEN_FILE_PERIOD:
             return snapshot.header
@@ -136,12 +142,14 @@ class TokenFile:
         return header
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:  # noqa: ARG002 - a file is quick
+        """Read the file again; whether it has another token than the `rejected` one."""
         with self._lock:
             header = self._read().header
         self._warn()
         return header != rejected
 
     def certificate(self) -> ClientCertificate | None:
+        """None: there is only the header."""
         return None
 
     def _read(self) -> _Token:

@@ -51,12 +51,16 @@ class AuthProviderCredentials:
                                 clock=clock)
 
     def header(self, deadline: float | None = None) -> str | None:
+        """`Bearer` and the token, renewed if it has expired. Blocks meanwhile, until `deadline` at most; raises
+        AuthError."""
         return self._renewal.current(deadline)
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
+        """Renew the token; whether there is another one than the `rejected` one. Blocks and raises as `header`."""
         return self._renewal.replaced(lambda header: header == rejected, deadline)
 
     def certificate(self) -> ClientCertificate | None:
+        """None: there is only the header."""
         return None
 
     def _is_due(self, header: str) -> bool:

@@ -24,9 +24,8 @@ _IS_USUAL_HOST = re.compile(r"[A-Za-z0-9._-]+").fullmatch
 
 
 def check_types(config: Any, origin: str) -> None:
-    """Raises ConfigError for a field of this dataclass instance that holds another type than it declares: a text is
-    never taken for a boolean, nor a number for a text. Paths that are `os.PathLike` become texts.
-    """
+    """Check that each field of this dataclass instance holds the type that it declares: a text is never taken for a
+    boolean, nor a number for a text. Paths that are `os.PathLike` become texts. Raises ConfigError."""
     for each in fields(config):
         value = getattr(config, each.name)
         if isinstance(value, os.PathLike) and each.name.endswith("_file"):
@@ -42,7 +41,7 @@ def check_types(config: Any, origin: str) -> None:
 
 
 def check_credentials(auth: object, origin: str) -> None:
-    """Raises ConfigError for what has not the methods of `Credentials`, such as a token. It is not shown."""
+    """Raise ConfigError unless `auth` has the methods of `Credentials`; a plain token has not. It is not shown."""
     needed = ("header", "refresh", "certificate")
     if auth is not None and not all(callable(getattr(auth, name, None)) for name in needed):
         raise ConfigError(f"{origin}: auth is of type {type(auth).__name__}, expected Credentials, which have the "
@@ -50,7 +49,8 @@ def check_credentials(auth: object, origin: str) -> None:
 
 
 def check_server_name(name: str, origin: str) -> None:
-    """Raises ConfigError for what no certificate could be made out to: the handshake would fail, in OpenSSL's words."""
+    """Raise ConfigError for a name that no certificate can be made out to: the handshake would fail, in OpenSSL's
+    words."""
     try:
         is_name = name.isprintable() and " " not in name and not name.startswith(".") and bool(name.encode("idna"))
     except UnicodeError:

@@ -134,12 +134,17 @@ class ExecCredentials:
                                 is_valid=lambda snapshot: not self._is_past(snapshot.expires_at))
 
     def header(self, deadline: float | None = None) -> str | None:
+        """`Bearer` and the plugin's token, None if it gives only a certificate. Runs the plugin when what it gave has
+        expired: blocks until `deadline` at most, raises AuthError."""
         return self._renewal.current(deadline).header
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
+        """Run the plugin again; whether it gives something else than what was `rejected`. Blocks and raises as
+        `header`."""
         return self._renewal.replaced(lambda snapshot: snapshot.header == rejected, deadline)
 
     def certificate(self) -> ClientCertificate | None:
+        """The certificate that the plugin gave last; None if it gave only a token."""
         snapshot = self._renewal.value
         return snapshot.certificate if snapshot is not None else None
 

@@ -63,10 +63,13 @@ class CertificateFiles:
         self._current = self._read()
 
     def header(self, deadline: float | None = None) -> str | None:
+        """The header of the credentials beside the files; None without them. Reads the files again if they were
+        replaced."""
         self._follow()
         return self._beside.header(deadline) if self._beside is not None else None
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
+        """Read the files again and renew the credentials beside them; whether anything has changed."""
         before = self._current
         self._follow()
         # Both are asked: whichever was rejected, the other may be new as well.
@@ -74,6 +77,7 @@ class CertificateFiles:
         return renewed or self._current != before
 
     def certificate(self) -> ClientCertificate | None:
+        """The certificate and key as the files had them at the last `header()` call."""
         return self._current
 
     def _follow(self) -> None:

@@ -16,7 +16,7 @@ from kubectl_runtime.core.base.errors import ConfigError
 
 
 def check_identity(certificate: ClientCertificate) -> None:
-    """Raises ConfigError, without quoting it, for a certificate and key that cannot be used together."""
+    """Raise ConfigError, without quoting it, for a certificate and key that cannot be used together."""
     use_identity(certificate, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
 

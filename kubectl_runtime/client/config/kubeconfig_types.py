@@ -35,6 +35,8 @@ class Extension(_Part, frozen=True):
 
 
 class Cluster(_Part, frozen=True):
+    """A cluster of a kubeconfig: where its server is, and whom to trust."""
+
     server: str | None = None
     tls_server_name: str | None = None
     insecure_skip_tls_verify: bool | None = None
@@ -46,11 +48,15 @@ class Cluster(_Part, frozen=True):
 
 
 class EnvironmentVariable(_Part, frozen=True):
+    """A variable that an exec plugin gets besides the environment of this process."""
+
     name: str | None = None
     value: str | None = None
 
 
 class Exec(_Part, frozen=True, rename="camel"):
+    """An exec plugin: the program that gives credentials, and how to call it."""
+
     command: str | None = None
     args: list[str | None] | None = None
     env: list[EnvironmentVariable | None] | None = None
@@ -61,11 +67,15 @@ class Exec(_Part, frozen=True, rename="camel"):
 
 
 class AuthProvider(_Part, frozen=True):
+    """An auth provider (deprecated by Kubernetes) and its settings."""
+
     name: str | None = None
     config: dict[str, str | None] | None = None
 
 
 class User(_Part, frozen=True):
+    """A user of a kubeconfig: the credentials, and whom to act as."""
+
     client_certificate: str | None = None
     client_certificate_data: str | None = None
     client_key: str | None = None
@@ -84,6 +94,8 @@ class User(_Part, frozen=True):
 
 
 class Context(_Part, frozen=True):
+    """A context of a kubeconfig: which cluster, as which user, in which namespace."""
+
     cluster: str | None = None
     user: str | None = None
     namespace: str | None = None
@@ -91,21 +103,29 @@ class Context(_Part, frozen=True):
 
 
 class NamedCluster(_Part, frozen=True):
+    """An entry of the list `clusters`."""
+
     name: str | None = None
     cluster: Cluster | None = None
 
 
 class NamedUser(_Part, frozen=True):
+    """An entry of the list `users`."""
+
     name: str | None = None
     user: User | None = None
 
 
 class NamedContext(_Part, frozen=True):
+    """An entry of the list `contexts`."""
+
     name: str | None = None
     context: Context | None = None
 
 
 class Preferences(_Part, frozen=True):
+    """The preferences of a kubeconfig, which nothing here uses."""
+
     colors: bool | None = None
     extensions: list[Extension | None] | None = None
 

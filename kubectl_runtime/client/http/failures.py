@@ -75,10 +75,8 @@ _status = decoder_of(Status, strict=False)
 
 
 def decode_status(body: bytes) -> Status | None:
-    """The Status in an answer's body; None when it is something else.
-
-    The timeout filter of a real API server leaves its kind out.
-    """
+    """The Status in an answer's body; None when the body is something else. The timeout filter of a real API server
+    leaves its kind out."""
     try:
         marks = _marks(body)
         is_status = marks.kind == "Status" or (not marks.kind and bytes(marks.status) == b'"Failure"')

@@ -22,7 +22,7 @@ _IS_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
 
 
 def fixed_headers(config: Config, session: Iterable[tuple[str, str]]) -> Headers:
-    """As the module says; `session`: those of the user's requests.Session."""
+    """The headers that every request of a client has; `session`: those of the user's requests.Session."""
     headers: Headers = {
         "User-Agent": f"kubectl_runtime/{VERSION} (python {platform.python_version()})",
         "Accept-Encoding": "gzip" if config.compression else "identity",

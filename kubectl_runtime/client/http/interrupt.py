@@ -28,7 +28,8 @@ from kubectl_runtime.core.base.stop import StopToken
 
 
 class Interrupt:
-    """A context manager, for one request of one thread; the tokens may be set by any."""
+    """Lets stop tokens end the wait of a thread for an answer, by shutting its socket down. A context manager, for one
+    request of one thread; any thread may set the tokens."""
 
     def __init__(self, *tokens: StopToken | None) -> None:
         """Without a token nothing ends it."""

@@ -53,12 +53,14 @@ class ObservedCredentials:
         self._last: tuple[str | None, ClientCertificate | None] | None = None
 
     def header(self, deadline: float | None = None) -> str | None:
+        """As the credentials below it; a change of the value, and a failure, are told to the observer."""
         begun = self._clock.monotonic()
         header = self._ask(begun, lambda: self._credentials.header(deadline))
         self._tell_if_new(begun, header)
         return header
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
+        """As the credentials below it; success and failure are told to the observer."""
         begun = self._clock.monotonic()
         helped = self._ask(begun, lambda: self._credentials.refresh(rejected, deadline))
         if helped:
@@ -66,6 +68,7 @@ class ObservedCredentials:
         return helped
 
     def certificate(self) -> ClientCertificate | None:
+        """As the credentials below it."""
         return self._credentials.certificate()
 
     def _ask(self, begun: float, ask: Callable[[], T]) -> T:

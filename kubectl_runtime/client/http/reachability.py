@@ -51,8 +51,9 @@ class Outage:
 
 
 class Reachability:
-    """One for each client. Safe to use from any thread; nothing blocks. Whoever calls `lost` and `turn` gives the time
-    of one clock, and `draw`, which is `random.Random().random`."""
+    """Whether the server of a client answers at all, and when it may be tried next. One for each client. Safe to use
+    from any thread; nothing blocks. Whoever calls `lost` and `turn` gives the time of one clock, and `draw`, which is
+    `random.Random().random`."""
 
     def __init__(self) -> None:
         self._outage: Outage | None = None

@@ -74,7 +74,7 @@ class RetryPolicy:
 
     @classmethod
     def never(cls) -> RetryPolicy:
-        """No attempt is made twice."""
+        """A policy with which no attempt is made twice."""
         return cls(retries=0)
 
     def next(self, attempt: int, failure: Failure, *, repeatable: bool = True) -> float | None:

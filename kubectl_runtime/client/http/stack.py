@@ -36,24 +36,27 @@ class Stack(msgspec.Struct, frozen=True):
         return tuple(name for name, _ in self.entries if name)
 
     def outside(self, name: str, *layers: Layer) -> Stack:
-        """With `layers` around the built-in layer `name`, the first outermost. Raises ConfigError."""
+        """The stack with `layers` around the built-in layer `name`, the first outermost. Raises ConfigError when there
+        is no such layer."""
         return self._spliced(self._index(name), 0, layers)
 
     def inside(self, name: str, *layers: Layer) -> Stack:
-        """With `layers` next inside the built-in layer `name`, the first outermost. Raises ConfigError."""
+        """The stack with `layers` directly inside the built-in layer `name`, the first outermost. Raises ConfigError
+        when there is no such layer."""
         return self._spliced(self._index(name) + 1, 0, layers)
 
     def innermost(self, *layers: Layer) -> Stack:
-        """With `layers` next to the adapter, the first outermost."""
+        """The stack with `layers` next to the connection, the first outermost: they see each attempt."""
         return self._spliced(len(self.entries), 0, layers)
 
     def replaced(self, name: str, layer: Layer) -> Stack:
-        """With `layer` in place of the built-in one, under its name. Raises ConfigError."""
+        """The stack with `layer` in place of the built-in one of that name. Raises ConfigError when there is no such
+        layer."""
         at = self._index(name)
         return Stack((*self.entries[:at], (name, _checked(layer)), *self.entries[at + 1:]))
 
     def without(self, name: str) -> Stack:
-        """Without the built-in layer `name`. Raises ConfigError."""
+        """The stack without the built-in layer `name`. Raises ConfigError when there is no such layer."""
         return self._spliced(self._index(name), 1, ())
 
     def around(self, exchange: Send) -> Send:

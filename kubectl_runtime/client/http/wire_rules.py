@@ -29,8 +29,8 @@ log = guarded_logger(__name__)
 
 @dataclass
 class WireRules:
-    """Fixed, but for `connections`, how many idle ones to keep for calls. What stands below `certificate` only a
-    session has (client/wire/session.py)."""
+    """What every connection of a client obeys: proxy, trust, identity, pool size. Fixed, but for `connections`, how
+    many idle ones to keep for calls. What stands below `certificate` only a session has (client/wire/session.py)."""
 
     config: Config
     """With the proxy that is used."""
@@ -52,7 +52,8 @@ class WireRules:
 
     @classmethod
     def of(cls, config: Config, *, connections: int, proxy: str | None = None, trust_env: bool = True) -> Self:
-        """`proxy`: outranks the Config's, and that the environment's. Raises ConfigError for one that is none."""
+        """The rules of a Config. `proxy` outranks the Config's, and that the environment's. Raises ConfigError for a
+        proxy that cannot be one."""
         used = _proxy(config, proxy, trust_env)
         if used != config.proxy_url and not config.withholds_credentials:
             # An explicit proxy may lead away from loopback, where credentials would have been near.

@@ -97,9 +97,7 @@ class _Listing(msgspec.Struct):
 
 def aggregated(body: bytes) -> tuple[list[ServedKind], Mapping[str, str]] | None:
     """The kinds of an aggregated document, and what is wrong with which of its groups; None for another document.
-
-    Raises DecodeError for what is no JSON object.
-    """
+    Raises DecodeError for a body that is not a JSON object."""
     document = _decoded(body, _Aggregated)
     if document.kind != "APIGroupDiscoveryList":
         return None

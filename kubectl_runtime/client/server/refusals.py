@@ -8,7 +8,8 @@ REMEMBERED_SECONDS = 3600.0
 
 
 class Refusals:
-    """One for each client, or for whoever has no client. Safe to use from any thread; times are of one clock."""
+    """What the server has refused lately, so that it is not asked again for an hour. One for each client. Safe to use
+    from any thread; times are of one clock."""
 
     def __init__(self) -> None:
         self._until: dict[Hashable, float] = {}

@@ -30,7 +30,8 @@ class ServedKind:
         return verb in self.verbs
 
     def names(self) -> set[str]:
-        """What it may be called, lower case: plural, singular, kind, short names, each also with group and version."""
+        """What the kind may be called, in lower case: plural, singular, kind, short names, each also with group and
+        version."""
         resource = self.resource
         bare = {resource.plural, self.singular or resource.kind.lower(), resource.kind.lower(), *self.short_names}
         if not resource.group:
@@ -53,12 +54,12 @@ class ApiGroup:
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """Those that have kinds, the preferred one first."""
+        """The versions that have kinds, the preferred one first."""
         return tuple(dict.fromkeys(kind.resource.version for kind in self.kinds))
 
     @property
     def preferred_version(self) -> str:
-        """The one that the server prefers."""
+        """The version that the server prefers."""
         return self.versions[0]
 
     def versioned_resources(self, version: str) -> tuple[ServedKind, ...]:

@@ -16,7 +16,7 @@ class ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
 
     @classmethod
     def decoded(cls, body: bytes, server: str) -> ServerVersion:
-        """Raises DecodeError, which names the server, for what is no version."""
+        """The version in an answer's `body`. Raises DecodeError, which names the `server`, for anything else."""
         try:
             return decoded(body, cls)
         except (msgspec.MsgspecError, UnicodeError) as error:

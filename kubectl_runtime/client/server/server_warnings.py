@@ -13,7 +13,8 @@ _REMEMBERED = 1000
 
 
 class ServerWarnings:
-    """Safe to use from any thread, and after a fork."""
+    """Logs the warnings that the server sends with its answers, each text once. Safe to use from any thread, and after
+    a fork."""
 
     def __init__(self) -> None:
         self._lock = ForkSafeLock()

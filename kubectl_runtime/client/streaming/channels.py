@@ -37,12 +37,15 @@ class Channels:
 
     @property
     def websocket(self) -> WebSocket:
+        """The websocket that carries the channels. Raises nothing: it is set when the connection is made."""
         assert self._websocket is not None
         return self._websocket
 
     # With the websocket's condition held
 
     def put(self, message: bytes) -> None:
+        """Take one message from the websocket and give it to its channel. Raises TransportError for one that breaks the
+        protocol."""
         if not message:
             return
         channel = message[0]
@@ -54,6 +57,7 @@ class Channels:
             self._held += len(message) - 1
 
     def held(self) -> int:
+        """The bytes, of all channels, that nobody has read yet."""
         return self._held
 
     # From any thread

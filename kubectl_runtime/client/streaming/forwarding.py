@@ -50,7 +50,7 @@ class ForwardedPort:
 
     @property
     def error(self) -> str | None:
-        """What the Pod's node says that is wrong with this port, as far as it has come."""
+        """What the Pod's node has said so far of a failure of this port; empty without one."""
         return self._channels.held_text(self._errors)
 
     def _raise(self) -> None:
@@ -106,6 +106,8 @@ class PortChannels(Channels):
         self._ports = ports
 
     def put(self, message: bytes) -> None:
+        """Take one message, without the port number in front of the first one of each channel. Raises TransportError
+        when the number is wrong."""
         begin = self._begin.get(message[0]) if message else None
         if begin is None:
             super().put(message)

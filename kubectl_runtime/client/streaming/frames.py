@@ -30,6 +30,7 @@ class FrameReader:
         self._fragments = continuous_frame(False, True)
 
     def feed(self, data: bytes) -> None:
+        """Take bytes as they came from the connection."""
         self._unread += data
 
     def messages(self) -> Iterator[tuple[int, bytes]]:

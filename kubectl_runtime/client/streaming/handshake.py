@@ -35,6 +35,7 @@ class Opened:
     response: Response
 
     def close(self) -> None:
+        """Close the socket."""
         self.response.raw.close()
 
 
@@ -49,7 +50,8 @@ def upgrading(request: Request, protocols: Sequence[str]) -> tuple[Request, str]
 
 
 def opened(response: Response, request: Request, key: str, protocols: Sequence[str]) -> Opened:
-    """The websocket that `response` opens. Raises TransportError for an answer that opens none; then it is closed."""
+    """The websocket that `response` opens. Raises TransportError for an answer that does not open one; then the
+    connection is closed."""
     try:
         return _opened(response, request.operation, key, protocols)
     except BaseException:

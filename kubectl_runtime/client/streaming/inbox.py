@@ -23,13 +23,16 @@ class Messages:
         self._held = 0
 
     def put(self, message: bytes) -> None:
+        """Take one message."""
         self._queue.append(message)
         self._held += len(message)
 
     def held(self) -> int:
+        """The bytes that nobody has read yet."""
         return self._held
 
     def take(self) -> bytes | None:
+        """Take out the message that came first; None when there is none."""
         if not self._queue:
             return None
         message = self._queue.popleft()

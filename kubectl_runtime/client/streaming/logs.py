@@ -47,11 +47,11 @@ class LogStream:
                     yield piece
 
     def text(self) -> Iterator[str]:
-        """The log as text, in pieces. Raises as iterating does."""
+        """The log as text, in pieces as they arrive; blocks between them. Raises TransportError as iterating does."""
         return decoded(self)
 
     def lines(self) -> Iterator[str]:
-        """The lines, without their newlines; the last one also when it was not ended. Raises as iterating does."""
+        """The lines, without their newlines; the last one also when it was not ended. Blocks and raises as `text`."""
         return decoded_lines(self)
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class LogStream:
 
 
 def decoded(pieces: Iterable[bytes]) -> Iterator[str]:
-    """`pieces` of UTF-8 as text, whatever the pieces are; what is no UTF-8 is replaced by U+FFFD."""
+    """`pieces` of UTF-8 as text, wherever they are cut; bytes that are not UTF-8 are replaced by U+FFFD."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for piece in pieces:
         if text := decoder.decode(piece):

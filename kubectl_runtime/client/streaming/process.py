@@ -72,10 +72,8 @@ class ProcessOutput:
         self._channels, self._channel = channels, channel
 
     def read(self, timeout: Duration | None = None) -> bytes:
-        """The next piece; empty at the end. Blocks until it comes, `timeout` at most.
-
-        Raises RequestTimeout, and TransportError for a connection that broke off.
-        """
+        """The next piece; empty at the end. Blocks until it comes, at most `timeout` seconds (None: as long as it
+        takes). Raises RequestTimeout after that, and TransportError for a connection that broke off."""
         return self._channels.read(self._channel, None if timeout is None else seconds(timeout))
 
     def __iter__(self) -> Iterator[bytes]:
@@ -84,7 +82,8 @@ class ProcessOutput:
             yield piece
 
     def lines(self) -> Iterator[str]:
-        """As lines of text, without their newlines; what is no UTF-8 is replaced by U+FFFD. Raises as `read` does."""
+        """The output as lines of text, without their newlines; bytes that are not UTF-8 are replaced by U+FFFD. Blocks
+        and raises as `read` does."""
         return decoded_lines(self)
 
 
@@ -113,19 +112,20 @@ class AttachedProcess:
 
     @property
     def stdin(self) -> ProcessInput:
-        """Raises RequestError when it was not asked for, as the other streams do."""
+        """The standard input of the process. Raises RequestError when `stdin` was not asked for."""
         self._check("stdin", self._params.stdin)
         return ProcessInput(self._channels)
 
     @property
     def stdout(self) -> ProcessOutput:
-        """What the process writes to standard output, as it comes; RequestError when it is not held."""
+        """What the process writes to standard output, as it comes. Raises RequestError when `stdout` was turned off."""
         self._check("stdout", self._params.stdout)
         return ProcessOutput(self._channels, STDOUT)
 
     @property
     def stderr(self) -> ProcessOutput:
-        """What the process writes to standard error, as it comes; RequestError when it is not held."""
+        """What the process writes to standard error, as it comes. Raises RequestError when `stderr` was turned off, and
+        with a terminal."""
         self._check("stderr", self._params.stderr)
         return ProcessOutput(self._channels, STDERR)
 

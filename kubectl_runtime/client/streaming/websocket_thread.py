@@ -72,6 +72,7 @@ class WebSocketThread:
 
     @property
     def ended(self) -> bool:
+        """Whether the connection is over, cleanly or not."""
         return self._ended
 
     @property

@@ -159,6 +159,7 @@ class ApiAdapter(HTTPAdapter):
         self._pool = self._make_pool()
 
     def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: Any) -> None:
+        """Make the one pool of connections, to the one server."""
         super().init_poolmanager(connections, maxsize, block, socket_options=_socket_options(), **options)
         _use_our_pools(self.poolmanager)
 
@@ -190,14 +191,15 @@ class ApiAdapter(HTTPAdapter):
         return self._pool
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """Nothing: the SSLContext was complete when it was made."""
+        """Do nothing: the SSLContext was complete when it was made."""
 
     def request_url(self, request: PreparedRequest, proxies: Mapping[str, str] | None) -> str:  # noqa: ARG002
+        """The path and query that stand in the request's first line."""
         url = request.url or ""
         return url if self._forwarded else url[self._origin_length:]
 
     def build_response(self, req: PreparedRequest, resp: Any) -> Response:
-        """As the base class, without cookies."""
+        """What requests makes of an answer, without looking for cookies."""
         response = _Answer()
         response.status_code = resp.status
         response.headers = resp.headers  # as insensitive to case as requests' own mapping, and already there

@@ -102,7 +102,7 @@ class ApiConnection(HTTPConnection):
 
     def request(self, method: str, url: str, body: Any = None, headers: Any = None, *,
                 chunked: bool = False, **options: Any) -> None:
-        """As the base class."""
+        """Send one request, its head and body in one piece where they are small. Raises as http.client does."""
         self._asked = None
         whole = type(body) is bytes and "Content-Length" in headers if body is not None else method in _WITHOUT_BODY
         head = request_head(method, url, self._host_header(), headers) if whole and headers and not chunked else None
@@ -115,7 +115,7 @@ class ApiConnection(HTTPConnection):
         self.send(head + body if body else head)
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
-        """As the base class. Blocks until the head is there."""
+        """The response to the request that was sent. Blocks until its head is there. Raises as http.client does."""
         waits_on(self.sock)
         asked, self._asked = self._asked, None
         if asked is None:
@@ -160,6 +160,8 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
         super().__init__(*arguments, ssl_context=ssl_context.current(), **options)
 
     def connect(self) -> None:
+        """Connect, and make the TLS handshake. Blocks for the connection's timeout at most. Raises what urllib3
+        does."""
         self.ssl_context = self._tls.current()
         try:
             super().connect()
@@ -168,6 +170,7 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
             raise
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
+        """The response to the request that was sent. Blocks until its head is there. Raises as http.client does."""
         try:
             return super().getresponse()
         except ssl.SSLError as error:  # the server's view of our certificate comes only now

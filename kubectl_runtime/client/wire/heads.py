@@ -23,7 +23,8 @@ Head = tuple[int, str, HTTPHeaderDict]
 
 
 class QuickResponse(http.client.HTTPResponse):
-    """As its base class, in every attribute but that `headers` (and `msg`) are urllib3's mapping of headers."""
+    """The response of http.client, whose head is read faster; `headers` (and `msg`) are urllib3's mapping of
+    headers."""
 
     def begin(self) -> None:
         """Read the head. Raises http.client.HTTPException as the base class does."""

@@ -50,10 +50,12 @@ class ByteStream:
 
     @property
     def status(self) -> int:
+        """The HTTP status of the answer."""
         return self._response.status_code
 
     @property
     def headers(self) -> Any:
+        """The headers of the answer."""
         return self._response.headers
 
     def chunks(self) -> Iterator[bytes]:

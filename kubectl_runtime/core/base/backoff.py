@@ -17,10 +17,8 @@ from kubectl_runtime.core.base.errors import RequestError
 
 
 class ExponentialBackoff(msgspec.Struct, frozen=True):
-    """See the module. Durations are seconds or `timedelta`; `maximum` may be infinite.
-
-    Raises RequestError when a number makes no sense.
-    """
+    """Waits that grow by a factor after each failure in a row, up to a maximum. Durations are seconds or `timedelta`;
+    `maximum` may be infinite. Raises RequestError for a number that is out of range."""
 
     initial: Duration
     factor: float

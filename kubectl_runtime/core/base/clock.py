@@ -19,8 +19,8 @@ Duration = float | int | timedelta
 
 
 def seconds(duration: Duration) -> float:
-    """`duration` in seconds. Raises RequestError for what is neither a number nor a `timedelta`: text and booleans are
-    none, though Python would make a number of them."""
+    """`duration` in seconds. Raises RequestError for anything but a number or a `timedelta`: texts and booleans are
+    refused, though Python would make a number of them."""
     if isinstance(duration, timedelta):
         return duration.total_seconds()
     given: Any = duration  # callers may not check their types
@@ -65,13 +65,16 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)  # read several times for each event
 
     def boottime(self) -> float:
+        """Seconds since the machine was started, suspended time included."""
         return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
     def now(self) -> datetime:
+        """The system's date and time, aware, in UTC."""
         return datetime.now(UTC)
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
         # Longer than a thread can wait (292 years) is for ever, and no error: an infinite timeout, say.
+        """Wait on `condition`, as `condition.wait(timeout)`."""
         longest = threading.TIMEOUT_MAX
         if threading.current_thread() is threading.main_thread():
             longest = MAIN_THREAD_WAIT

@@ -24,8 +24,8 @@ from kubectl_runtime.core.base.status import Status
 
 
 class KubeError(Exception):
-    """The root of all errors of this library; what you raise yourself is none, nor is a TypeError for a wrong argument
-    type.
+    """The root of all errors of this library. What your own code raises is not one of them, nor is a TypeError for an
+    argument of a wrong type.
 
     >>> try:
     ...     Api.namespaced(client, ConfigMap, "default").get("absent")

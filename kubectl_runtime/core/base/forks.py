@@ -15,18 +15,20 @@ from typing import Protocol
 
 
 class ForkSafeLock:
-    """As `threading.Lock`, and new in the child of a fork. Not reentrant."""
+    """A lock as `threading.Lock` makes it, which is free again in the child of a fork. Not reentrant."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         renewed_in_children(self)
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """As `threading.Lock.acquire`; `timeout` in seconds, at most `threading.TIMEOUT_MAX`."""
+        """Take the lock. Blocks until it is free, if `blocking`, for `timeout` seconds at most (-1: as long as it
+        takes; at most `threading.TIMEOUT_MAX`). Whether it was taken."""
         return self._lock.acquire(blocking, timeout)
 
     def release(self) -> None:
-        """As `threading.Lock.release`; in a child that was forked while its own thread held the lock, nothing."""
+        """Give the lock back; in a child that was forked while its own thread held the lock, nothing. Raises
+        RuntimeError when it is not held."""
         with suppress(RuntimeError):
             self._lock.release()
 
@@ -44,7 +46,8 @@ class ForkSafeLock:
 class Renewed(Protocol):
     """Holds a lock, and takes another one when it is told to."""
 
-    def renew(self) -> None: ...
+    def renew(self) -> None:
+        """Take a new lock, whoever holds the old one."""
 
 
 _held: weakref.WeakSet[Renewed] = weakref.WeakSet()

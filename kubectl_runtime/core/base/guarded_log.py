@@ -15,13 +15,15 @@ from typing import Any
 
 
 class ProcessEnded(BaseException):
-    """The process that a simulation plays ends here: a crash. Nothing catches it but who plays: `pass_interrupt`."""
+    """Ends the process that a simulation plays: a crash. Nothing may catch it but the simulation, so whoever catches
+    everything calls `pass_interrupt`."""
 
 
 class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
     """Logs as the logger that it wraps. Safe to use from any thread."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log a message, if the level is enabled. A handler that raises costs its line, and nothing else."""
         try:
             if self.logger.isEnabledFor(level):
                 # One frame more, this one, is not the origin of the line.
@@ -32,7 +34,7 @@ class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 def guarded_logger(name: str) -> GuardedLogger:
-    """`logging.getLogger(name)`, which raises nothing."""
+    """The logger called `name`, which never raises: a handler that does costs its line, and nothing else."""
     return GuardedLogger(logging.getLogger(name))
 
 

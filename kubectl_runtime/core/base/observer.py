@@ -200,7 +200,7 @@ class _Together(Observer):
 
 def together(*observers: Observer) -> Observer:
     """One observer that tells each of these, in this order. What one of them raises is logged, and the next is told;
-    only a KeyboardInterrupt in the main thread passes. Raises TypeError for what is no Observer.
+    only a KeyboardInterrupt in the main thread passes. Raises TypeError for anything but an Observer.
 
     >>> class Retries(Observer):
     ...     def request_retried(self, host, verb, resource, code, attempt, delay):

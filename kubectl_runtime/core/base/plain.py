@@ -138,8 +138,7 @@ def _items_to_plain(value: Any, declared: _Type, layouts: _Layouts, place: _Plac
 
 
 def finite(number: float, place: _Place) -> float:
-    """`number`, which stands at this path. Raises RequestError for NaN and the infinities, which encoders write as
-    null."""
+    """`number`, if it is finite. Raises RequestError for NaN and the infinities, which encoders write as null."""
     if not math.isfinite(number):
         raise RequestError(f"{_told(place)} is {number}, which JSON cannot carry")
     return number

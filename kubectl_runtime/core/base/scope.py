@@ -21,7 +21,8 @@ from kubectl_runtime.core.base.stop import StopToken
 
 
 class CallScope(msgspec.Struct, frozen=True):
-    """The tokens of one thread's calls. Immutable; may be entered by any number of threads."""
+    """The stop tokens that end the calls of one thread, such as those of a run. Immutable; may be entered by any number
+    of threads."""
 
     stop: StopToken
     cut: StopToken
@@ -64,16 +65,19 @@ class FirstOf(StopToken):
 
     @property
     def reason(self) -> str:
+        """Why the first of the tokens was set; empty before."""
         return next((token.reason for token in self._tokens if token.is_set()), "")
 
     def is_set(self) -> bool:
+        """Whether one of the tokens is set. Takes no lock."""
         return any(token.is_set() for token in self._tokens)
 
     def set(self, reason: str = "") -> None:
-        """Not its own to set: raises TypeError."""
+        """Raise TypeError: only the tokens that it is made of can be set."""
         raise TypeError(f"one of several tokens is set by its owner, not here ({reason})")
 
     def wait(self, timeout: float | None = None) -> bool:
+        """Block until one of the tokens is set, or `timeout` seconds have passed; whether one is set."""
         woken = StopToken(clock=self._clock)
         forget = self.on_set(woken.set)
         try:
@@ -83,10 +87,11 @@ class FirstOf(StopToken):
             forget()
 
     def renew(self) -> None:
-        """Nothing: it has no lock."""
+        """Do nothing: it has no lock."""
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """As `StopToken.on_set`; the callback may be called once for each token that is set."""
+        """Have `callback` called when one of the tokens is set (now, if one is); returns a function that takes it back.
+        It may be called once for each token that is set."""
         each = [token.on_set(callback) for token in self._tokens]
 
         def forget() -> None:

@@ -14,13 +14,14 @@ from kubectl_runtime.core.base.errors import RequestError
 
 
 class TextValue:
-    """What is a text, or a number that stands for one, in JSON. Its `str()` is that text."""
+    """A value that JSON carries as a text, or as a number that stands for one, such as a Quantity. Its `str()` is that
+    text."""
 
     __slots__ = ()
 
     @classmethod
     def parse(cls, text: Any) -> Self:
-        """Raises RequestError, which says what it should look like."""
+        """The value that `text` stands for. Raises RequestError, which says what the text should look like."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

@@ -25,11 +25,19 @@ def encode_plain(content: Any) -> bytes:
     """`content` as JSON. Raises RequestError for values that JSON cannot carry."""
     try:
         _check(content, "$")
-        return msgspec.json.encode(content)
+        return msgspec.json.encode(content, enc_hook=_mapping)
     except RequestError as error:
         raise RequestError(f"not a JSON value: {error}") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise RequestError(f"not a JSON value: {_fault(content, '$')}{error}") from None
+
+
+def _mapping(value: Any) -> dict[Any, Any]:
+    """msgspec's `enc_hook`: maps that are no dict, such as the labels of an object that was read, as one. Raises
+    TypeError for anything else that msgspec does not know, as a value or as a key."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} is neither a JSON value nor the key of one")
 
 
 def _fault(content: Any, path: str) -> str:
@@ -37,7 +45,7 @@ def _fault(content: Any, path: str) -> str:
     parts = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
     for key, part in parts:
         try:
-            msgspec.json.encode(part)
+            msgspec.json.encode(part, enc_hook=_mapping)
         except RecursionError:
             return ""
         except (TypeError, ValueError):
@@ -71,7 +79,7 @@ def _check(value: Any, path: str) -> None:
 
 
 def _check_other(value: Any, path: str) -> None:
-    """The same for what is none of JSON's own types. Aware times, enums, records and other maps have a form."""
+    """Check a value of another type than JSON's own. Aware times, enums, records and other maps have a form."""
     if isinstance(value, float):
         finite(float(value), path)
     elif isinstance(value, Mapping):

@@ -21,11 +21,14 @@ Modify: TypeAlias = Callable[[Any], object]
 
 
 class Prunable(Protocol):
-    """A reader, as every resource class is one."""
+    """A reader of an object, as every resource class makes them."""
 
     @property
-    def record(self) -> Record | None: ...
-    def to_record(self, *, partial: bool = False) -> Record: ...
+    def record(self) -> Record | None:
+        """What was received; None for an object that was made here."""
+
+    def to_record(self, *, partial: bool = False) -> Record:
+        """A record of the object as it is now; `partial` marks that parts were taken away."""
 
 
 def pruned(obj: Prunable, modify: Modify) -> Record:

@@ -53,10 +53,12 @@ class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def name(self) -> str:
+        """The object's name; empty for one that has none yet."""
         return self.head.name
 
     @property
     def namespace(self) -> str | None:
+        """The object's namespace; None for a cluster-scoped one."""
         return namespace_or_none(self.head.namespace)
 
     @property
@@ -67,18 +69,22 @@ class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def uid(self) -> str:
+        """What tells the object from a namesake that was made later; empty when it is not known."""
         return self.head.uid
 
     @property
     def resource_version(self) -> str:
+        """The version of the object that this is; empty when it is not known."""
         return self.head.resource_version
 
     @property
     def valid(self) -> bool:
+        """Whether the head could be decoded."""
         return self.problem is None
 
     @property
     def ref(self) -> ObjectRef:
+        """Which object it is: kind, namespace and name."""
         head = self.head
         return ObjectRef(self.resource, head.name, namespace_or_none(head.namespace))
 

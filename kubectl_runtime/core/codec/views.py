@@ -26,7 +26,8 @@ MISSING: Any = msgspec.UNSET
 
 
 class ViewCodec:
-    """Decodes one top-level key. Immutable once built and safe to use from any thread; building takes some µs."""
+    """Decodes one top-level key of an object, such as `spec`, into its declared type. Immutable once built and safe to
+    use from any thread; building takes some µs."""
 
     def __init__(self, key: str, hint: Any, default: Any = MISSING) -> None:
         """`hint` is the declared type, resolved; `default` what the class gives for it."""
@@ -75,7 +76,8 @@ class ViewCodec:
             return self._convert_without_nulls(value, ref)
 
     def absent(self, ref: ObjectRef | None) -> Any:
-        """What the reader gets for a key that is absent or null."""
+        """What a reader gets for a key that is absent or null: the default of its type. Raises DecodeError when it must
+        be there."""
         if self._default is not MISSING:
             return copy.deepcopy(self._default)
         options = alternatives(self.hint)

@@ -41,7 +41,7 @@ class GoDuration(TextValue):
 
     @property
     def nanoseconds(self) -> int:
-        """Its length."""
+        """The length in nanoseconds, exactly."""
         return self._nanoseconds
 
     @classmethod
@@ -56,17 +56,17 @@ class GoDuration(TextValue):
 
     @classmethod
     def of(cls, span: timedelta) -> GoDuration:
-        """The same as a timedelta."""
+        """The span of a timedelta."""
         return cls((span // timedelta(microseconds=1)) * 1000)
 
     @property
     def seconds(self) -> float:
-        """Its length in seconds, to the precision of a float."""
+        """The length in seconds, to the precision of a float."""
         return self.nanoseconds / 10**9
 
     @property
     def timedelta(self) -> timedelta:
-        """To the microsecond; what is finer is cut off."""
+        """The length as a timedelta, to the microsecond; what is finer is cut off."""
         micro = abs(self.nanoseconds) // 1000
         return timedelta(microseconds=-micro if self.nanoseconds < 0 else micro)
 

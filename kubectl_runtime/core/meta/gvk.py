@@ -41,7 +41,8 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> GroupVersionKind:
-        """That of an object, from its `apiVersion` and `kind`. Raises RequestError when one is missing or malformed."""
+        """The kind of an object, from its `apiVersion` and `kind`. Raises RequestError when one of them is missing or
+        malformed."""
         api_version, kind = content.get("apiVersion"), content.get("kind")
         if not isinstance(api_version, str) or not isinstance(kind, str) or not kind:
             raise RequestError(f"an object says what it is by apiVersion and kind; this one has {api_version!r} "
@@ -101,7 +102,7 @@ class ApiResource(msgspec.Struct, frozen=True):
     @classmethod
     def from_gvk(cls, gvk: GroupVersionKind, *, plural: str | None = None,
                  scope: Scope = Scope.NAMESPACED) -> ApiResource:
-        """With the plural guessed by `plural_of` unless it is given."""
+        """The resource of a kind, with the plural guessed by `plural_of` unless it is given."""
         return cls(gvk.group, gvk.version, gvk.kind, plural or plural_of(gvk.kind), scope)
 
     @property
@@ -135,7 +136,7 @@ class ApiResource(msgspec.Struct, frozen=True):
 
 
 class HasApiResource(Protocol):
-    """A resource class: it knows its own `ApiResource`."""
+    """A resource class, which knows the `ApiResource` of its kind."""
 
     api_resource: ApiResource
 

@@ -198,7 +198,8 @@ class ListMeta(FrozenPart, frozen=True, gc=False):
 
 
 def parse_time(text: str) -> datetime:
-    """An RFC 3339 time of the API, with or without a fraction. Raises ValueError when it is none."""
+    """The moment that an RFC 3339 text of the API names, with or without a fraction. Raises ValueError for any other
+    text."""
     return msgspec.convert(text, datetime).astimezone(UTC)
 
 

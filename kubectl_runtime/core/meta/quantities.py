@@ -57,17 +57,18 @@ class Quantity(TextValue):
 
     @property
     def value(self) -> Fraction:
-        """The exact number."""
+        """The exact number, as a Fraction."""
         return self._value
 
     @property
     def family(self) -> str:
-        """Which suffixes its text has."""
+        """Which suffixes its text has: decimal (`k`, `M`), binary (`Ki`, `Mi`) or exponents (`e3`)."""
         return self._family
 
     @classmethod
     def parse(cls, text: Amount) -> Quantity:
-        """From the text that the API has, or from a number, but no float, which is not exact. Raises RequestError."""
+        """The quantity that a text of the API names, or a whole number or Fraction; a float is refused, since it is not
+        exact. Raises RequestError."""
         if isinstance(text, Quantity):
             return text
         if isinstance(text, int | Fraction) and not isinstance(text, bool):

@@ -23,12 +23,13 @@ class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @classmethod
     def of(cls, kind: HasApiResource | ApiResource, name: str, namespace: str | None = None) -> ObjectRef:
-        """`ObjectRef.of(ConfigMap, "a", "default")`. Raises RequestError when `kind` is none."""
+        """The ref of an object: `ObjectRef.of(ConfigMap, "a", "default")`. Raises RequestError when `kind` is neither a
+        resource class nor an ApiResource."""
         return cls(api_resource_of(kind), name, namespace_or_none(namespace))
 
     @property
     def key(self) -> Key:
-        """What tells it from the other objects of its kind."""
+        """Namespace and name: what tells the object from the others of its kind."""
         return key_of(self.namespace, self.name)
 
     @property

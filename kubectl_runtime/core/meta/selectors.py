@@ -51,6 +51,7 @@ class Requirement(msgspec.Struct, frozen=True):
                 raise RequestError(f"label {self.key!r}: {value!r} is no value of a label")
 
     def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether an object with these labels meets it."""
         return _MATCHERS[self.operator](labels.get(self.key), self.values)
 
     def __str__(self) -> str:
@@ -100,12 +101,13 @@ class Selector(msgspec.Struct, frozen=True):
 
     @classmethod
     def labels(cls, labels: Mapping[str, str] | None = None, /, **more: str) -> Selector:
-        """Equality with each of these labels."""
+        """A selector for objects that have each of these labels with this value: `Selector.labels(app="web")`."""
         return cls(tuple(Requirement(key, "=", (value,)) for key, value in {**(labels or {}), **more}.items()))
 
     @classmethod
     def of(cls, selection: LabelSelection | None) -> Selector:
-        """From any form that the module's docstring names; None selects everything. Raises RequestError."""
+        """A selector from a text, a mapping, a LabelSelector, or a Selector; None selects everything. Raises
+        RequestError for anything else."""
         found = label_selection(selection)
         if isinstance(found, str):
             return cls.parse(found)
@@ -113,32 +115,34 @@ class Selector(msgspec.Struct, frozen=True):
 
     @classmethod
     def is_in(cls, key: str, values: Iterable[str]) -> Selector:
-        """The value of the label is one of these. Raises RequestError for none."""
+        """A selector for objects whose label `key` has one of these values. Raises RequestError without a value."""
         return cls((_with_values(key, "in", values),))
 
     @classmethod
     def not_in(cls, key: str, values: Iterable[str]) -> Selector:
-        """The label is absent or has none of these values."""
+        """A selector for objects without the label `key`, or with none of these values in it."""
         return cls((_with_values(key, "notin", values),))
 
     @classmethod
     def exists(cls, key: str) -> Selector:
-        """The label is there, with any value."""
+        """A selector for objects that have the label `key`, with any value."""
         return cls((Requirement(key, "exists"),))
 
     @classmethod
     def absent(cls, key: str) -> Selector:
-        """The label is not there."""
+        """A selector for objects without the label `key`."""
         return cls((Requirement(key, "!"),))
 
     @classmethod
     def parse(cls, text: str) -> Selector:
-        """From kubectl's syntax. Raises RequestError, with the part that is wrong."""
+        """The selector that a text in kubectl's syntax means: `app=web,tier in (a, b)`. Raises RequestError, with the
+        part that is wrong."""
         return cls(tuple(_parse_requirement(part) for part in _split(text)))
 
     @classmethod
     def from_label_selector(cls, selector: LabelSelector | None) -> Selector:
-        """From the form that objects carry. Raises RequestError for an unknown operator."""
+        """The selector that a LabelSelector means, the form in which objects carry it. Raises RequestError for an
+        unknown operator."""
         if selector is None:
             return cls()
         built = list(cls.labels(selector.match_labels).requirements)
@@ -153,10 +157,8 @@ class Selector(msgspec.Struct, frozen=True):
         return cls(tuple(built))
 
     def to_label_selector(self) -> LabelSelector:
-        """The form that objects carry, which selects the same; `!=` becomes `NotIn` with one value.
-
-        Raises RequestError for `>` and `<`, which that form does not have.
-        """
+        """The LabelSelector that selects the same, the form in which objects carry it; `!=` becomes `NotIn` with one
+        value. Raises RequestError for `>` and `<`, which that form does not have."""
         labels: dict[str, str] = {}
         expressions = []
         for requirement in self.requirements:
@@ -224,9 +226,10 @@ def field_selection(given: FieldSelection | None) -> str | None:
 
 
 def fields(mapping: Mapping[str, str] | None = None, /, **more: str) -> str:
-    """A field selector: `fields({"metadata.name": "a"})`, or `fields(name="a", namespace="b")` for metadata fields.
+    """A field selector as text: `fields({"metadata.name": "a"})`, or `fields(name="a", namespace="b")` for metadata
+    fields.
 
-    Raises RequestError for what is no text.
+    Raises RequestError for names and values that are not text.
     """
     pairs = {**(mapping or {}), **{f"metadata.{key}": value for key, value in more.items()}}
     for key, value in pairs.items():

@@ -34,7 +34,7 @@ _NULL = (b"", b"null")
 
 
 class UserInfo(FrozenPart, frozen=True):
-    """Who asks."""
+    """Who sent a request: user name, uid, groups, and extra data of the authenticator."""
 
     username: str = ""
     uid: str = ""
@@ -43,7 +43,8 @@ class UserInfo(FrozenPart, frozen=True):
 
 
 class AdmissionRequest(FrozenPart, frozen=True):
-    """What somebody wants to do. `kind` and `resource` are what the webhook asked for, `request_…` the original."""
+    """What somebody wants to do, as the API server asks a webhook about it. `kind` and `resource` are what the webhook
+    asked for, `request_…` the original."""
 
     uid: str
     kind: GroupVersionKind
@@ -79,7 +80,8 @@ class AdmissionRequest(FrozenPart, frozen=True):
 
 
 class AdmissionResponse(FrozenPart, frozen=True):
-    """The answer to one request."""
+    """The answer to an AdmissionRequest: allowed or not, with a patch, warnings and audit annotations. Its methods
+    return a new one."""
 
     uid: str = ""
     allowed: bool = True
@@ -91,36 +93,38 @@ class AdmissionResponse(FrozenPart, frozen=True):
 
     @classmethod
     def of(cls, request: AdmissionRequest) -> Self:
-        """Allowed, as it is."""
+        """An answer that allows the request as it is."""
         return cls(uid=request.uid)
 
     @classmethod
     def invalid(cls, reason: str) -> Self:
-        """For a body that is no review: nothing is known of the request. 400, reason `InvalidRequest`."""
+        """An answer to a body that is not a review, of whose request nothing is known: refused with 400, reason
+        `InvalidRequest`."""
         return cls(allowed=False, status=invalid_status(reason))
 
     def deny(self, reason: str, *, code: int = 403) -> Self:
-        """Refused; the person sees `reason`, and `code` as the status of the answer."""
+        """The answer as a refusal: the person sees `reason`, and `code` as its HTTP status."""
         return msgspec.structs.replace(self, allowed=False, patch=None, patch_type=None,
                                        status=failure_status(reason, code))
 
     def with_patch(self, operations: Iterable[Mapping[str, Any]]) -> Self:
-        """Allowed, changed by a JSON patch (RFC 6902). Raises RequestError for what JSON cannot carry."""
+        """The answer as one that allows, with a JSON patch (RFC 6902) of the object. Raises RequestError for what JSON
+        cannot carry."""
         if not self.allowed:
             raise RequestError("a request that is denied is not changed as well")
         patch = encode_plain([dict(operation) for operation in operations])
         return msgspec.structs.replace(self, patch=patch, patch_type="JSONPatch")
 
     def with_warnings(self, *texts: str) -> Self:
-        """The person sees these besides. The server cuts what is longer than 4 KiB together."""
+        """The answer with further warnings, which kubectl shows. The server cuts what is longer than 4 KiB together."""
         return msgspec.structs.replace(self, warnings=(*(self.warnings or ()), *texts))
 
     def with_audit_annotations(self, annotations: Mapping[str, str]) -> Self:
-        """The audit log has these; the server puts the webhook's name before each key."""
+        """The answer with annotations for the audit log; the server puts the webhook's name before each key."""
         return msgspec.structs.replace(self, audit_annotations={**(self.audit_annotations or {}), **annotations})
 
     def into_review(self, question: AdmissionReview | None = None) -> AdmissionReview:
-        """What is sent, in the version of the question; in v1 without one."""
+        """The review to send, in the version of the question; in v1 without one."""
         return AdmissionReview(api_version=API_VERSION if question is None else question.api_version, response=self)
 
     def patch_operations(self) -> list[dict[str, Any]]:
@@ -156,12 +160,12 @@ class AdmissionReview(FrozenPart, frozen=True):
 
     @classmethod
     def decode(cls, body: bytes) -> AdmissionReview:
-        """From what the server sent. Raises DecodeError for anything but a review that has a request."""
+        """The review that the server sent. Raises DecodeError for anything but a review that has a request."""
         found = decoded(body, _Question, GROUP, KIND)
         return cls(api_version=found.api_version, kind=found.kind, request=found.request)
 
     def encode(self) -> bytes:
-        """As JSON, always with apiVersion, kind and `allowed`."""
+        """The review as JSON, always with apiVersion, kind and `allowed`."""
         content: dict[str, Any] = {"apiVersion": self.api_version, "kind": self.kind}
         if self.request is not None:
             content["request"] = msgspec.json.decode(msgspec.json.encode(self.request))

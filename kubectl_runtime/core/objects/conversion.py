@@ -36,7 +36,8 @@ class ConversionRequest(FrozenPart, frozen=True, kw_only=True):
 
 
 class ConversionResponse(FrozenPart, frozen=True):
-    """The answer to one request."""
+    """The answer to a ConversionRequest: the objects in the wanted version, or why not. Its methods return a new
+    one."""
 
     uid: str = ""
     result: Status = failure_status("nothing was converted", 500)
@@ -49,21 +50,21 @@ class ConversionResponse(FrozenPart, frozen=True):
 
     @classmethod
     def invalid(cls, reason: str) -> Self:
-        """For a body that is no review: nothing is known of the request. 400, reason `InvalidRequest`."""
+        """An answer to a body that is not a review, of whose request nothing is known: 400, reason `InvalidRequest`."""
         return cls(result=invalid_status(reason))
 
     def success(self, objects: Iterable[Resource | Mapping[str, Any]]) -> Self:
-        """All were converted. Raises RequestError and WriteBackError as `Resource.to_dict`."""
+        """The answer with the converted objects, all of them, in the order of the request."""
         converted = tuple(obj.to_dict() if isinstance(obj, Resource) else dict(obj) for obj in objects)
         return msgspec.structs.replace(self, result=Status(status="Success"), converted_objects=converted)
 
     def failure(self, reason: str, *, code: int = 400) -> Self:
-        """None was; whoever wanted the objects sees `reason`."""
+        """The answer that nothing was converted; whoever wanted the objects sees `reason`."""
         return msgspec.structs.replace(self, converted_objects=(),
                                        result=failure_status(reason, code))
 
     def into_review(self, question: ConversionReview | None = None) -> ConversionReview:
-        """What is sent, in the version of the question; in v1 without one."""
+        """The review to send, in the version of the question; in v1 without one."""
         return ConversionReview(api_version=API_VERSION if question is None else question.api_version, response=self)
 
 
@@ -92,12 +93,12 @@ class ConversionReview(FrozenPart, frozen=True):
 
     @classmethod
     def decode(cls, body: bytes) -> ConversionReview:
-        """From what the server sent. Raises DecodeError for anything but a review that has a request."""
+        """The review that the server sent. Raises DecodeError for anything but a review that has a request."""
         found = decoded(body, _Question, GROUP, KIND)
         return cls(api_version=found.api_version, kind=found.kind, request=found.request)
 
     def encode(self) -> bytes:
-        """As JSON, always with apiVersion and kind."""
+        """The review as JSON, always with apiVersion and kind."""
         content: dict[str, Any] = {"apiVersion": self.api_version, "kind": self.kind}
         if self.request is not None:
             content["request"] = msgspec.to_builtins(self.request)

@@ -4,21 +4,22 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from kubectl_runtime.core.base.keys import namespace_or_none
+from kubectl_runtime.core.base.read_only import ReadOnlyMap
 from kubectl_runtime.core.codec.record import Head
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference, parse_time
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 
-_NO_MAP: Mapping[str, str] = MappingProxyType({})
+_NO_MAP: Mapping[str, str] = ReadOnlyMap({})
 
 
 class Identity:
-    """The part of `Resource` that costs no decoding, but for `metadata`. To change something, change that."""
+    """The part of `Resource` that costs no decoding: name, labels, owners and the other metadata, to read. Only
+    `metadata` is decoded; whoever wants to change something, changes that."""
 
     __slots__ = ()
     api_resource: ClassVar[ApiResource]
@@ -44,7 +45,7 @@ class Identity:
 
     @property
     def name(self) -> str:
-        """Empty while a new object has only `generate_name`."""
+        """The object's name; empty while a new object has only `generate_name`."""
         return self._head().name or ""
 
     @property
@@ -55,52 +56,63 @@ class Identity:
 
     @property
     def namespace(self) -> str | None:
+        """The object's namespace; None for a cluster-scoped one, and for a new object that has none yet."""
         return namespace_or_none(self._head().namespace)
 
     @property
     def uid(self) -> str:
-        """Empty for an object that was never on the server."""
+        """What tells the object from a namesake that was made later; empty for an object that was never on the
+        server."""
         return self._head().uid or ""
 
     @property
     def resource_version(self) -> str:
+        """The version of the object that this is; empty for an object that was never on the server."""
         return self._head().resource_version or ""
 
     @property
     def generation(self) -> int | None:
+        """How often the spec was changed; None where the kind does not count, and for a new object."""
         return self._head().generation
 
     @property
     def creation_timestamp(self) -> datetime | None:
+        """When the object was created, in UTC; None for an object that was never on the server. Raises DecodeError for
+        a text that is not a time."""
         return self._time(self._head().creation_timestamp, "creationTimestamp")
 
     @property
     def deletion_timestamp(self) -> datetime | None:
-        """When the object's deletion was requested; it stays until its finalizers are gone."""
+        """When the object's deletion was requested, in UTC; None if it was not. The object stays until its finalizers
+        are gone. Raises DecodeError for a text that is not a time."""
         return self._time(self._head().deletion_timestamp, "deletionTimestamp")
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Read-only; empty when there are none. Change `metadata.labels`."""
+        """The object's labels, read-only; empty when it has none. To change them, change `metadata.labels`."""
         found = self._head().labels
-        return MappingProxyType(found) if found else _NO_MAP
+        return ReadOnlyMap(found) if found else _NO_MAP
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Read-only; empty when there are none. Change `metadata.annotations`."""
+        """The object's annotations, read-only; empty when it has none. To change them, change
+        `metadata.annotations`."""
         found = self._head().annotations
-        return MappingProxyType(found) if found else _NO_MAP
+        return ReadOnlyMap(found) if found else _NO_MAP
 
     @property
     def owner_references(self) -> tuple[OwnerReference, ...]:
+        """Which objects own this one; read-only. `set_owner` adds one."""
         return tuple(self._head().owner_references or ())
 
     @property
     def finalizers(self) -> tuple[str, ...]:
+        """What has to be done before the object can go; read-only. See `finalizer`."""
         return tuple(self._head().finalizers or ())
 
     @property
     def ref(self) -> ObjectRef:
+        """Which object it is: kind, namespace and name, hashable."""
         return ObjectRef(self.api_resource, self.name, self.namespace)
 
     def object_ref(self) -> dict[str, str]:

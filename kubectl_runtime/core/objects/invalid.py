@@ -35,7 +35,7 @@ class InvalidObject:
 
     @property
     def api_resource(self) -> ApiResource:
-        """The kind."""
+        """The kind's ApiResource."""
         return self.record.resource
 
     @property
@@ -50,17 +50,17 @@ class InvalidObject:
 
     @property
     def uid(self) -> str:
-        """Empty when it could not be read."""
+        """The object's uid; empty when it could not be read."""
         return self.record.uid
 
     @property
     def resource_version(self) -> str:
-        """Empty when it could not be read."""
+        """The version of the object; empty when it could not be read."""
         return self.record.resource_version
 
     @property
     def error(self) -> DecodeError:
-        """What is wrong; a new exception each time."""
+        """What is wrong with it, as a DecodeError; a new exception each time."""
         problem = self.record.problem or _UNKNOWN
         return DecodeError(self.ref, problem.path, problem.text)
 

@@ -13,30 +13,48 @@ class Owner(Protocol):
     """What these rules ask of an object that owns others."""
 
     @property
-    def api_resource(self) -> ApiResource: ...
+    def api_resource(self) -> ApiResource:
+        """The kind of the owner."""
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The owner's name."""
+
     @property
-    def namespace(self) -> str | None: ...
+    def namespace(self) -> str | None:
+        """The owner's namespace; None for a cluster-scoped one."""
+
     @property
-    def uid(self) -> str: ...
+    def uid(self) -> str:
+        """The owner's uid; empty for an object that was never on the server."""
+
     @property
-    def ref(self) -> ObjectRef: ...
+    def ref(self) -> ObjectRef:
+        """Which object the owner is; for messages."""
 
 
 class Owned(Protocol):
     """What these rules ask of an object that is owned; its `metadata` is changed."""
 
     @property
-    def api_resource(self) -> ApiResource: ...
+    def api_resource(self) -> ApiResource:
+        """The kind of the child."""
+
     @property
-    def namespace(self) -> str | None: ...
+    def namespace(self) -> str | None:
+        """The child's namespace; None for a cluster-scoped one, or when it has none yet."""
+
     @property
-    def owner_references(self) -> tuple[OwnerReference, ...]: ...
+    def owner_references(self) -> tuple[OwnerReference, ...]:
+        """The owners that the child has already."""
+
     @property
-    def metadata(self) -> ObjectMeta: ...
+    def metadata(self) -> ObjectMeta:
+        """The metadata in which the owner is written."""
+
     @property
-    def ref(self) -> ObjectRef: ...
+    def ref(self) -> ObjectRef:
+        """Which object the child is; for messages."""
 
 
 def owner_reference(owner: Owner, *, controller: bool, block_owner_deletion: bool) -> OwnerReference:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar
 
 import msgspec
@@ -17,6 +16,7 @@ import msgspec
 from kubectl_runtime.core.base.building import converted, decoder_of
 from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.base.keys import namespace_or_none
+from kubectl_runtime.core.base.read_only import ReadOnlyMap
 from kubectl_runtime.core.codec.decode import Carried, decode_event, decode_object, split_page
 from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.core.codec.views import plain_object, without_nulls
@@ -25,7 +25,7 @@ from kubectl_runtime.core.meta.metav1 import ListMeta, OwnerReference, parse_tim
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
 from kubectl_runtime.core.objects.resource import Resource
 
-_NO_MAP: Mapping[str, str] = MappingProxyType({})
+_NO_MAP: Mapping[str, str] = ReadOnlyMap({})
 _HELD = frozenset(("apiVersion", "kind", "metadata"))
 
 
@@ -87,12 +87,12 @@ class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def labels(self) -> Mapping[str, str]:
         """The object's labels, read-only."""
-        return MappingProxyType(self.metadata.labels) if self.metadata.labels else _NO_MAP
+        return ReadOnlyMap(self.metadata.labels) if self.metadata.labels else _NO_MAP
 
     @property
     def annotations(self) -> Mapping[str, str]:
         """The object's annotations, read-only."""
-        return MappingProxyType(self.metadata.annotations) if self.metadata.annotations else _NO_MAP
+        return ReadOnlyMap(self.metadata.annotations) if self.metadata.annotations else _NO_MAP
 
     @property
     def owner_references(self) -> tuple[OwnerReference, ...]:
@@ -114,7 +114,7 @@ _OBJECT_EVENTS = frozenset(("ADDED", "MODIFIED", "DELETED"))
 
 
 class FieldsForm(Generic[V]):
-    """Decodes one kind into records that keep a view only. Same contract as `core.head`; safe from any thread."""
+    """Decodes one kind into records that keep a view only. Safe to use from any thread."""
 
     def __init__(self, resource: ApiResource, view: type[V]) -> None:
         """Raises RequestError when `view` is not a frozen PartialView."""
@@ -128,14 +128,15 @@ class FieldsForm(Generic[V]):
         self._object = decoder_of(view)
 
     def decode_object(self, raw: bytes) -> Record:
-        """As `core.head.decode_object`."""
+        """The record of one object's JSON, which holds its view. Raises DecodeError when it does not say which object
+        it is."""
         try:
             return self._record(self._object(raw))
         except DECODE_FAILURES:
             return self._second_try(decode_object(raw, self.resource))
 
     def decode_event(self, line: bytes) -> tuple[str, Carried]:
-        """As `core.head.decode_event`."""
+        """The type of a line of a watch, and what it carries. Raises DecodeError for anything but an event."""
         try:
             event = self._event(line)
             if event.type in _OBJECT_EVENTS and event.object.metadata.name:
@@ -146,7 +147,7 @@ class FieldsForm(Generic[V]):
         return kind, self._second_try(carried) if isinstance(carried, Record) else carried
 
     def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
-        """As `core.head.decode_list`."""
+        """The metadata of a page of a list, and a record for each item. Raises DecodeError for anything else."""
         metadata, items = split_page(page, self.resource)
         return metadata, [self.decode_object(item) for item in items]
 

@@ -109,7 +109,7 @@ class Resource(Identity, Declaring):
 
     @classmethod
     def of(cls, resource: ApiResource) -> type[Self]:
-        """This class bound to a kind that is known only at run time: the same one for the same resource.
+        """This class bound to a kind that is known only at run time: the same class for the same resource.
 
         Raises RequestError when the class is of another kind already; of its own it may be of another version.
         """
@@ -132,7 +132,7 @@ class Resource(Identity, Declaring):
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
-        """A reader of `record`. Cheap: nothing is decoded."""
+        """A reader of a stored `record`. Cheap: nothing is decoded."""
         self = cls.__new__(cls)
         self._record = record
         self._plain = None
@@ -230,7 +230,8 @@ class Resource(Identity, Declaring):
     """One object is one object, also to whoever takes one or many; the keys are those of `to_dict()`."""
 
     def get(self, key: str, default: Any = None) -> Any:
-        """`obj[key]`, or `default` when the key is absent."""
+        """The value of a top-level key, `obj[key]`, or `default` when it is absent. Raises DecodeError for bad
+        content."""
         return self._content().get(key, default)
 
     def to_dict(self, *, defaults: bool = True) -> dict[str, Any]:

@@ -14,18 +14,24 @@ class Request(Protocol):
     """A question, which its answer names by the uid."""
 
     @property
-    def uid(self) -> str: ...
+    def uid(self) -> str:
+        """What the answer has to repeat."""
 
 
 class Review(Protocol):
     """The envelope of a question and its answer."""
 
     @property
-    def api_version(self) -> str: ...
+    def api_version(self) -> str:
+        """The version in which the server asks, such as `admission.k8s.io/v1`."""
+
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """The kind of the review."""
+
     @property
-    def request(self) -> Request | None: ...
+    def request(self) -> Request | None:
+        """The question; None in an answer."""
 
 
 V = TypeVar("V", bound=Review)
@@ -45,12 +51,12 @@ def decoded(body: bytes, review: type[V], group: str, kind: str) -> V:
 
 
 def invalid_status(reason: str) -> Status:
-    """The answer to a body that is no review: 400, reason `InvalidRequest`."""
+    """The Status for a body that is not a review: 400, reason `InvalidRequest`."""
     return failure_status(reason, 400, "InvalidRequest")
 
 
 def failure_status(message: str, code: int, reason: str = "") -> Status:
-    """A refusal."""
+    """A Status that refuses, with this message, HTTP code and reason."""
     return Status(status="Failure", message=message, reason=reason, code=code)
 
 

@@ -26,7 +26,8 @@ class Model(Protocol):
     openapi_types: Any
     attribute_map: Any
 
-    def to_dict(self) -> Any: ...
+    def to_dict(self) -> Any:
+        """The model as a dict under Python's names."""
 
 
 Body: TypeAlias = K | DynamicObject | Mapping[str, Any] | Model
@@ -36,11 +37,9 @@ _MODEL = r"V\d+(?:(?:alpha|beta)\d+)?([A-Z]\w*)"
 
 
 def plain_body(body: Any, *, defaults: bool = True) -> dict[str, Any]:
-    """`body` as plain JSON values under the wire's keys, at the top a dict of its own. Raises RequestError for what is
-    no object.
-
-    Without `defaults` a resource object that was made here leaves out what equals its class's default.
-    """
+    """`body` as plain JSON values under the wire's keys, at the top a dict of its own. Raises RequestError for anything
+    but a dict, a resource object or a model. Without `defaults` a resource object that was made here leaves out what
+    equals its class's default."""
     if isinstance(body, Resource):
         return body.to_dict(defaults=defaults)
     if isinstance(body, Mapping):

@@ -23,19 +23,23 @@ _AS_IT_IS = re.compile(r"[A-Za-z0-9_.:@!$&'()*+,;=~-]+").fullmatch
 
 
 class Placed(Protocol):
-    """Where an object is looked for."""
+    """A place in which an object is looked for: a kind, and a namespace or none."""
 
     @property
-    def resource(self) -> ApiResource: ...
+    def resource(self) -> ApiResource:
+        """The kind."""
+
     @property
-    def namespace(self) -> str | None: ...
+    def namespace(self) -> str | None:
+        """The namespace; None for all of them, or for a cluster-scoped kind."""
 
 
 class HasRef(Protocol):
-    """An object: it says which one it is."""
+    """An object that says which one it is."""
 
     @property
-    def ref(self) -> ObjectRef: ...
+    def ref(self) -> ObjectRef:
+        """Kind, namespace and name of the object."""
 
 
 Named = str | HasRef | ObjectRef
@@ -43,7 +47,8 @@ Named = str | HasRef | ObjectRef
 
 
 def segment(text: str, what: str) -> str:
-    """`text` as it stands in a path. Raises RequestError, naming `what`, for what is no single segment."""
+    """`text` as one segment of a path. Raises RequestError, naming `what`, for a text that would be something else
+    there, such as one with a slash."""
     if not isinstance(text, str):
         raise RequestError(f"the {what} is a {type(text).__name__}, where text is expected")
     if text in (".", "..") or "/" in text or "%" in text:

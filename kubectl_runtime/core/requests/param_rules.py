@@ -15,17 +15,20 @@ Query = Iterator[tuple[str, str]]
 
 
 class Selecting(Protocol):
-    """Parameters with selectors."""
+    """Parameters with a label selector and a field selector."""
 
     @property
-    def label_selector(self) -> LabelSelection | None: ...
+    def label_selector(self) -> LabelSelection | None:
+        """Which labels the objects have; None selects all."""
+
     @property
-    def field_selector(self) -> FieldSelection | None: ...
+    def field_selector(self) -> FieldSelection | None:
+        """Which fields the objects have; None selects all."""
 
 
 def keep_selections(params: Selecting) -> None:
     """For `__post_init__` of a frozen Struct or dataclass: its selectors in forms that are immutable, hashable and
-    compare by what they say, whatever was given. Raises RequestError for what is no selector."""
+    compare by what they say, whatever was given. Raises RequestError for anything that cannot be read as a selector."""
     keep: Any = force_setattr if isinstance(params, msgspec.Struct) else object.__setattr__
     keep(params, "label_selector", label_selection(params.label_selector))
     keep(params, "field_selector", field_selection(params.field_selector))
@@ -56,13 +59,13 @@ def writing_query(dry_run: bool, field_manager: str | None, field_validation: st
 
 
 def check_timeout(timeout: Duration | None) -> None:
-    """Raises RequestError for a time that is none."""
+    """Raise RequestError for a timeout that is not positive; None leaves it to the server."""
     if timeout is not None and seconds(timeout) <= 0:
         raise RequestError(f"timeout={timeout} must be positive; None leaves it to the server")
 
 
 def check_version(version: str | None, match: str | None) -> None:
-    """Raises RequestError for a version and a way to match it that do not go together."""
+    """Raise RequestError for a version and a way to match it that do not go together."""
     check_choice("resource_version_match", match, ("NotOlderThan", "Exact"))
     if match is not None and not version:
         raise RequestError(f"resource_version_match={match!r} needs a resource_version")
@@ -71,7 +74,7 @@ def check_version(version: str | None, match: str | None) -> None:
 
 
 def check_manager(field_manager: str | None) -> None:
-    """Raises RequestError for what the server would refuse as a field manager."""
+    """Raise RequestError for a name that the server would refuse as a field manager."""
     if field_manager is None:
         return
     if not isinstance(field_manager, str):
@@ -83,12 +86,12 @@ def check_manager(field_manager: str | None) -> None:
 
 
 def check_flag(name: str, value: object) -> None:
-    """Raises RequestError for what is neither True nor False."""
+    """Raise RequestError for a value other than True and False."""
     if not isinstance(value, bool):
         raise RequestError(f"{name}={value!r}: True or False is expected")
 
 
 def check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
-    """Raises RequestError for a value that is none of the choices."""
+    """Raise RequestError for a value that is not one of the choices, and name them."""
     if value is not None and value not in choices:
         raise RequestError(f"{name}={value!r}: choose one of {', '.join(choices)}")

@@ -79,11 +79,11 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
         check_version(self.resource_version, self.resource_version_match)
 
     def at(self, resource_version: str) -> Self:
-        """Exactly this version, as long as the server still has it."""
+        """The same list at exactly this version, as long as the server still has it."""
         return replace(self, resource_version=resource_version, resource_version_match="Exact")
 
     def match_any(self) -> Self:
-        """Any version, from the server's cache: cheap, maybe old."""
+        """The same list at any version, from the server's cache: cheap, maybe old."""
         return replace(self, resource_version="0", resource_version_match="NotOlderThan")
 
     def page(self, continue_token: str) -> Self:
@@ -199,13 +199,13 @@ class PatchParams(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def apply(cls, field_manager: str) -> PatchParams:
-        """For server-side apply, under this manager's name."""
+        """Parameters for server-side apply, under this field manager's name."""
         if not field_manager:
             raise RequestError("server-side apply needs a field manager: a name for who owns the applied fields")
         return cls(field_manager=field_manager)
 
     def forced(self) -> Self:
-        """Take over fields that other managers own."""
+        """The same parameters, which take over fields that other managers own."""
         return replace(self, force=True)
 
     def query(self) -> Query:
@@ -256,17 +256,17 @@ class DeleteParams(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def background(cls) -> DeleteParams:
-        """The object goes first, its dependents afterwards."""
+        """Delete the object first, its dependents afterwards, in the background."""
         return cls(propagation_policy="Background")
 
     @classmethod
     def foreground(cls) -> DeleteParams:
-        """The dependents that block their owner's deletion go first."""
+        """Delete the dependents that block their owner's deletion first."""
         return cls(propagation_policy="Foreground")
 
     @classmethod
     def orphan(cls) -> DeleteParams:
-        """The dependents stay, without this owner."""
+        """Delete the object alone: the dependents stay, without this owner."""
         return cls(propagation_policy="Orphan")
 
     def body(self) -> dict[str, object]:

@@ -106,13 +106,13 @@ class AttachParams:
 
 
 def log(place: Place, name: Named, params: LogParams, *, follow: bool = False) -> Request:
-    """Read a container's log; with `follow` the answer goes on until the container ends."""
+    """The request that reads a container's log; with `follow` the answer goes on until the container ends."""
     query = params.query()
     return _of_pod(place, name, "log", "logs", (*query, ("follow", "true")) if follow else query, Retry.SAFE)
 
 
 def exec_(place: Place, name: Named, command: Sequence[str], params: AttachParams) -> Request:
-    """Run a command in a container: a program and its arguments; no shell reads them."""
+    """The request that runs a command in a container: a program and its arguments; no shell reads them."""
     if isinstance(command, str) or not command or not all(isinstance(part, str) for part in command):
         raise RequestError(f"{place.words('exec', name)}: the command is a list, a program and its arguments, such as "
                            "['sh', '-c', 'echo hello']")
@@ -120,12 +120,12 @@ def exec_(place: Place, name: Named, command: Sequence[str], params: AttachParam
 
 
 def attach(place: Place, name: Named, params: AttachParams) -> Request:
-    """Hold the streams of the process that a container runs."""
+    """The request that holds the streams of the process that a container runs."""
     return _of_pod(place, name, "attach", "attach", params.query())
 
 
 def port_forward(place: Place, name: Named, ports: Sequence[int]) -> Request:
-    """Connections to ports of a Pod."""
+    """The request that connects to ports of a Pod."""
     operation = place.words("port-forward", name)
     if isinstance(ports, str | bytes) or not 1 <= len(ports) <= MOST_PORTS:
         raise RequestError(f"{operation}: 1 to {MOST_PORTS} ports are expected")
@@ -139,7 +139,7 @@ def port_forward(place: Place, name: Named, ports: Sequence[int]) -> Request:
 
 
 def eviction(place: Place, name: Named, params: DeleteParams) -> Request:
-    """Ask that a Pod be deleted when the disruption budgets allow it. The options travel in the body alone."""
+    """The request that a Pod be deleted when the disruption budgets allow it. The options travel in the body alone."""
     named = object_name(place, name)
     body: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction",
                             "metadata": {"name": named, "namespace": place.namespace}}

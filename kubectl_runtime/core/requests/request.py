@@ -35,7 +35,7 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v
 
 
 class Retry(Enum):
-    """What a lost connection leaves open."""
+    """Whether a request may be sent again after a lost connection, which leaves open whether it was carried out."""
 
     SAFE = "safe"
     """Doing it twice is as good as once, or the second is refused: retry when no answer came."""
@@ -107,14 +107,15 @@ class Place(msgspec.Struct, frozen=True):
         force_setattr(self, "_collection", f"{root}{within}/{plural}")
 
     def path(self, name: str | None = None, subresource: str | None = None) -> str:
-        """`/apis/apps/v1/namespaces/default/deployments/a/scale`. Raises RequestError for what cannot be a name."""
+        """The path of an object or a subresource: `/apis/apps/v1/namespaces/default/deployments/a/scale`. Raises
+        RequestError for what cannot be a name."""
         path = self._collection
         if name is not None:
             path = f"{path}/{segment(name, 'name')}"
         return path if subresource is None else f"{path}/{segment(subresource, 'subresource')}"
 
     def words(self, verb: str, name: object = None, subresource: str | None = None) -> str:
-        """`get deployments.apps/scale default/a`."""
+        """A request in words, for messages: `get deployments.apps/scale default/a`."""
         return _words(self.resource, self.namespace, verb, name, subresource)
 
 
@@ -128,18 +129,18 @@ def _words(resource: ApiResource, namespace: str | None, verb: str, name: object
 
 
 def get(place: Place, name: Named, params: GetParams | None = None, *, subresource: str | None = None) -> Request:
-    """Read one object, or a subresource of it."""
+    """The request that reads one object, or a subresource of it."""
     return _on_object(place, "GET", "get", name, subresource, query=params_or_default(params, GetParams).query())
 
 
 def list_(place: Place, params: ListParams | None = None, *, retry: Retry = Retry.SAFE) -> Request:
-    """List a page."""
+    """The request that lists a page."""
     return _on_kind(place, "GET", "list", query=params_or_default(params, ListParams).query(), many=True, retry=retry)
 
 
 def watch(place: Place, params: WatchParams | None = None, resource_version: str | None = None, *,
           retry: Retry = Retry.SAFE) -> Request:
-    """Watch from a version on; None or "0" begins with events for the present objects."""
+    """The request that watches from a version on; None or "0" begins with events for the present objects."""
     chosen = params_or_default(params, WatchParams)
     version = (("resourceVersion", resource_version),) if resource_version else ()
     request = _on_kind(place, "GET", "watch", query=(("watch", "true"), *chosen.query(), *version), many=True,
@@ -215,7 +216,7 @@ def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | No
 
 
 def delete(place: Place, name: Named, params: DeleteParams | None = None) -> Request:
-    """Delete one object."""
+    """The request that deletes one object."""
     return _on_object(place, "DELETE", "delete", name, None, body=_delete_options(params))
 
 

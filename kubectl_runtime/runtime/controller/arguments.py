@@ -17,7 +17,7 @@ from kubectl_runtime.runtime.usercode import misfit, name_of
 
 
 def check_api(api: Any, taker: str) -> None:
-    """Raises RequestError for what is likely to be passed instead of an Api: a kind, or the client."""
+    """Raise RequestError for what is likely to be passed instead of an Api: a kind, or the client."""
     if isinstance(api, type) or not hasattr(api, "resource"):
         given = api.__name__ if isinstance(api, type) else repr(api)
         raise RequestError(f"{taker} takes an Api, such as Api.all(client, Kind) or "
@@ -25,9 +25,9 @@ def check_api(api: Any, taker: str) -> None:
 
 
 def check_functions(reconcile: Any, error_policy: Any, data: Any) -> None:
-    """Raises RequestError for a reconciler that does not take `(obj, ctx)`, an error policy that does not take
-    `(obj, error, ctx)`, and for no `context=` where the reconciler's annotation, `ctx: Context[Settings]`, says that it
-    needs one. The same for `on_success` of a `Reconciler`."""
+    """Raise RequestError for a reconciler that does not take `(obj, ctx)`, an error policy that does not take `(obj,
+    error, ctx)`, and a missing `context=` where the reconciler's annotation, `ctx: Context[Settings]`, says that it
+    needs one."""
     if (wrong := misfit(reconcile, ("obj", "ctx"))) is not None:
         raise RequestError(f"the reconciler {name_of(reconcile)} {wrong}")
     if error_policy is not None:
@@ -41,13 +41,13 @@ def check_functions(reconcile: Any, error_policy: Any, data: Any) -> None:
 
 
 def check_gone(on_gone: Any) -> None:
-    """Raises RequestError for what is no function `(ref, ctx)`."""
+    """Raise RequestError for anything but a function `(ref, ctx)`."""
     if on_gone is not None:
         check_callback("on_gone", on_gone, "ref", "ctx")
 
 
 def check_callback(what: str, callback: Any, *arguments: str) -> None:
-    """Raises RequestError for what cannot be called with these arguments."""
+    """Raise RequestError for what cannot be called with these arguments."""
     if not callable(callback):
         raise RequestError(f"{what} is a function ({', '.join(arguments)}), not {callback!r}")
     if (wrong := misfit(callback, arguments)) is not None:
@@ -55,13 +55,14 @@ def check_callback(what: str, callback: Any, *arguments: str) -> None:
 
 
 def check_type(what: str, value: Any, kind: type, example: str) -> None:
-    """Raises RequestError, with an example of what was meant, for a value that is not of this type."""
+    """Raise RequestError, with an example of what was meant, for a value that is not of this type."""
     if not isinstance(value, kind):
         raise RequestError(f"{what} is a {kind.__name__}, such as {example}, not {value!r}")
 
 
 def check_predicate(predicate: Any) -> None:
-    """Raises RequestError for what is no predicate: a plain function has to say what it decides."""
+    """Raise RequestError for anything but a Predicate: a plain function has to say what it decides, by
+    `predicates.when`."""
     if predicate is not None:
         check_type("predicate", predicate, Predicate, "predicates.generation or predicates.when(function)")
 
@@ -120,7 +121,7 @@ def _data_type(function: Any) -> Any:
 
 
 def path_of(what: str, value: Any) -> Path:
-    """A file. Raises RequestError for what names none."""
+    """The path of a file. Raises RequestError for anything but a text or a path."""
     if not isinstance(value, str | Path) or not str(value).strip() or Path(value).is_dir():
         raise RequestError(f"{what} is the path of a file, such as Path('flight.jsonl'), not {value!r}")
     return Path(value)

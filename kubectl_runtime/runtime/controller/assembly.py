@@ -49,7 +49,7 @@ GIVEN_STREAM = "the given stream"
 
 
 class Assembly(Generic[K]):
-    """The parts of one running life of a controller."""
+    """The parts of a controller that runs, put together: watches, queue, runner, store."""
 
     def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
                  data: Any, *, executor: Executor, on_bug: Callable[[str, BaseException], None],
@@ -140,12 +140,12 @@ class Assembly(Generic[K]):
 
     @property
     def watches(self) -> dict[str, Watch[Any]]:
-        """Its watches, by name; other controllers may use them too."""
+        """The controller's watches, by name; other controllers may use them too."""
         return self._taken.watches
 
     @property
     def shares(self) -> list[Share]:
-        """Its parts of watches, those included that were added since."""
+        """The controller's parts of watches, those included that were added since."""
         return [*self._taken.shares.values()]
 
     def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
@@ -153,7 +153,7 @@ class Assembly(Generic[K]):
         return self._taken.store_of(kind)
 
     def release(self, reason: str) -> None:
-        """Give its watches back."""
+        """Give the watches back."""
         self._taken.release(reason)
 
     def add_watch(self, plan: WatchPlan) -> list[Share]:

@@ -161,8 +161,8 @@ class Controller(Watched[K]):
 
     @property
     def store(self) -> Store[K]:
-        """The objects that it reconciles: for mappers, and for whoever looks at them from outside. There before the
-        start, when it is not complete (see `Store`), and the same in each life of the controller."""
+        """The objects that the controller reconciles: for mappers, and for whoever looks at them from outside. There
+        before the start, when it is not complete (see `Store`), and the same in each life of the controller."""
         store = self._plan.main.store
         assert store is not None
         return store
@@ -281,9 +281,9 @@ class BoundController(Generic[K]):
     context: Any = None
 
     def run(self) -> None:
-        """As `Controller.run`: blocks until it is stopped."""
+        """Reconcile until stopped; blocks. See `Controller.run`."""
         self.controller.run(self.reconciler, error_policy=self.error_policy, context=self.context)
 
     def start(self) -> Running[K]:
-        """As `Controller.start`: returns at once."""
+        """Begin to reconcile in threads of its own, and return at once. See `Controller.start`."""
         return self.controller.start(self.reconciler, error_policy=self.error_policy, context=self.context)

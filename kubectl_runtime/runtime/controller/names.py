@@ -11,7 +11,8 @@ from kubectl_runtime.core.base.errors import RequestError
 
 
 class RunningNames:
-    """Safe to use from any thread, and after a fork, where nothing of the parent's runs."""
+    """The names of the controllers that run, so that no two of one client have the same. Safe to use from any thread,
+    and after a fork, where nothing of the parent's runs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -33,6 +33,7 @@ class Place:
 
     @property
     def is_whole(self) -> bool:
+        """Whether the watch gives whole objects."""
         return is_whole(self.api, self.plan.config)
 
     def reader(self) -> Callable[[Record], Any]:
@@ -65,6 +66,7 @@ class Planned:
 
 
 def places_of(*plans: WatchPlan) -> list[Place]:
+    """The places that these plans watch: one for each namespace of a plan for several."""
     return [Place(plan, api) for plan in plans for api in apis_of(plan.api)]
 
 

@@ -14,7 +14,7 @@ JITTER = 0.1
 
 
 class Resync:
-    """For one thread at a time."""
+    """Triggers every stored object at intervals. For one thread at a time."""
 
     def __init__(self, period: float | None, trigger_all: Callable[[], None], clock: Clock, rng: random.Random) -> None:
         """`period` in seconds; None: never."""

@@ -122,7 +122,7 @@ class Running(WellBeing, Generic[K]):
 
     @property
     def threads(self) -> list[threading.Thread]:
-        """All of its own, those that have ended and those that were not started included."""
+        """All threads of the controller's own, those that have ended and those that were not started included."""
         return self._threads.own
 
     def owns(self, thread: threading.Thread) -> bool:

@@ -28,7 +28,8 @@ class SyncTimeoutError(KubeError, TimeoutError):
 
 
 class SyncGate:
-    """Safe to use from any thread. `on_open` and `trouble_of` are called without a lock."""
+    """Opens when every store of a controller is complete. Safe to use from any thread. `on_open` and `trouble_of` are
+    called without a lock."""
 
     def __init__(self, names: Iterable[str], *, on_open: Callable[[], None], trouble_of: Callable[[str], str],
                  clock: Clock, logger: GuardedLogger, timeout: float | None = None, then: str = "reconciling") -> None:
@@ -80,9 +81,13 @@ class SyncGate:
 
     def missing(self) -> str:
         """What has not arrived, with the errors, for people."""
+        return "; ".join(f"{name} ({trouble})" for name, trouble in self.troubles().items())
+
+    def troubles(self) -> dict[str, str]:
+        """Each store that has not arrived, by its name: its last error, or that there was no answer yet."""
         with self._changed:
             names = list(self._missing)
-        return "; ".join(f"{name} ({self._trouble_of(name) or 'no answer yet'})" for name in names)
+        return {name: self._trouble_of(name) or "no answer yet" for name in names}
 
     def check(self) -> float | None:
         """Warn if it is time to; the seconds until it has to be called again, None once the gate is open.

@@ -28,7 +28,7 @@ from kubectl_runtime.runtime.watcher.failure_log import WatchTarget
 
 
 class TakenWatches:
-    """Changed by one thread at a time; read by any."""
+    """The watches that one controller uses, and their stores. Changed by one thread at a time; read by any."""
 
     def __init__(self, plan: Plan, on_bug: Callable[[str, BaseException], None], rng: random.Random) -> None:
         """`on_bug` hears of defects of the library in a watch; `rng` draws the jitter of its backoff."""
@@ -45,7 +45,7 @@ class TakenWatches:
 
     @property
     def watches(self) -> dict[str, Watch[Any]]:
-        """By name."""
+        """The watches, by what they watch, in words."""
         return {name: share.watch for name, share in self.shares.items()}
 
     def add_all(self, plans: Sequence[WatchPlan]) -> None:
@@ -87,7 +87,7 @@ class TakenWatches:
         return None if store is None else store.as_watched(ref)
 
     def trouble_of(self, name: str) -> str:
-        """What a watch met last; empty for nothing, and for a name that is none of a watch."""
+        """The last failure of the watch of this name; empty when there was no failure, or there is no such watch."""
         watch = self.watches.get(name)
         return watch.state.last_error if watch is not None else ""
 

@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 
 class Watched(Generic[K]):
-    """For one thread, as is said at `Controller`."""
+    """The methods of Controller that say what else it watches. For one thread, as Controller is."""
 
     _plan: Plan
     """What is to run."""

@@ -30,7 +30,7 @@ slept does no harm."""
 
 
 class WellBeing:
-    """What `Running` says of itself. Nothing here blocks."""
+    """Whether a running controller is ready and alive: the part of `Running` that says so. Nothing here blocks."""
 
     error: BaseException | None
     _assembly: Assembly[Any]
@@ -55,7 +55,7 @@ class WellBeing:
 
     @property
     def watch_states(self) -> dict[str, WatchState]:
-        """The same of each watch, by what it watches, in words."""
+        """What each watch does, since when, and its error, by what it watches, in words."""
         return {name: watch.state for name, watch in self._assembly.watches.items()}
 
     @property
@@ -75,6 +75,22 @@ class WellBeing:
             return f"it waits for {assembly.gate.missing()}"
         troubles = ((name, _trouble(watch)) for name, watch in assembly.watches.items())
         return "; ".join(f"{name} {trouble}" for name, trouble in troubles if trouble)
+
+    @property
+    def why_stores_not_ready(self) -> dict[str, str]:
+        """Each store that it reads, by what it holds, such as `pods`: why it is not ready, empty when it is."""
+        assembly = self._assembly
+        missing = {} if assembly.gate.is_open else assembly.gate.troubles()
+        return {name: f"not complete: {missing[name]}" if name in missing else _trouble(watch)
+                for name, watch in assembly.watches.items()}
+
+    @property
+    def why_not_working(self) -> str:
+        """What of `why_not_ready` is not about one of its stores; empty when there is nothing."""
+        stores = self.why_stores_not_ready
+        reason = self.why_not_ready
+        return "" if any(stores.values()) and not self._is_elsewhere and \
+            not self._assembly.shutdown.draining.is_set() else reason
 
     @property
     def why_not_alive(self) -> str:

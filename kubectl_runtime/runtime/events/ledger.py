@@ -65,7 +65,7 @@ class Subject(NamedTuple):
 
 
 class Result(Enum):
-    """What became of a request; see the module."""
+    """What became of the request that told a series."""
 
     DONE = "done"
     EXISTS = "exists"
@@ -116,12 +116,13 @@ class Series:
 
     @property
     def untold(self) -> int:
+        """How many observations the server has not been told of yet."""
         return self.count - self.told
 
 
 @dataclass(slots=True)
 class Ledger:
-    """See the module."""
+    """What was observed, what the server knows of it, and what to tell next. Pure; its owner serialises the calls."""
 
     queue: int
     """New series that may wait at once; further ones are lost."""

@@ -115,10 +115,9 @@ class Recorder:
         return life is None or life.sender.flush(seconds(timeout), driven=life.thread is not None)
 
     def close(self, timeout: Duration = 5) -> bool:
-        """`flush`, then end; what is left is lost, and so is what is published later. Whether nothing was left.
-
-        Blocks for at most `timeout` seconds, and 1 s more when a request is under way. Safe to repeat.
-        """
+        """Send what was published, as `flush` does, then end: what is left is lost, and so is what is published later.
+        Whether nothing was left. Blocks for at most `timeout` seconds, and 1 s more when a request is under way. Safe
+        to repeat."""
         self._closed = True
         life = self._life()
         atexit.unregister(self._at_exit)

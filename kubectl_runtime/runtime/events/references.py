@@ -31,11 +31,9 @@ class Reference(NamedTuple):
 
     @classmethod
     def of(cls, regarding: Any) -> Reference:
-        """From an object as the library reads it, a dict, a model of the official client (which must name its
-        apiVersion and kind), an ObjectRef (which has no uid), or a Reference.
-
-        Raises RequestError for anything else, and for what has no kind or name.
-        """
+        """The reference to an object as the library reads it, a dict, a model of the official client (which must name
+        its apiVersion and kind), an ObjectRef (which has no uid), or a Reference. Raises RequestError for anything
+        else, and for an object without a kind or a name."""
         if isinstance(regarding, cls):
             return regarding
         if isinstance(regarding, ObjectRef):
@@ -50,7 +48,7 @@ class Reference(NamedTuple):
 
     @classmethod
     def at(cls, ref: ObjectRef, uid: str = "") -> Reference:
-        """The object at `ref`, which tells it from namesakes only with its `uid`."""
+        """The reference to the object at `ref`; only a `uid` tells it from namesakes."""
         return cls._checked(ref.resource.api_version, ref.resource.kind, ref.name, ref.namespace, uid)
 
     @classmethod
@@ -63,11 +61,11 @@ class Reference(NamedTuple):
 
     @property
     def home(self) -> str:
-        """The namespace of Events about it."""
+        """The namespace in which Events about it are written."""
         return self.namespace or WITHOUT_NAMESPACE
 
     def to_dict(self) -> dict[str, str]:
-        """As on the wire."""
+        """The reference as the API carries it."""
         named = {"apiVersion": self.api_version, "kind": self.kind, "namespace": self.namespace, "name": self.name,
                  "uid": self.uid, "fieldPath": self.field_path}
         return {key: value for key, value in named.items() if value}

@@ -41,7 +41,8 @@ _MOST_WARNINGS = 100
 
 
 class Sender:
-    """See the module."""
+    """Sends what was observed as Events, one request after the other. Safe to use from any thread, but `step` and
+    `run`."""
 
     def __init__(self, client: Client, reporter: Reporter, ledger: Ledger, rng: random.Random) -> None:
         self._client = client
@@ -82,6 +83,7 @@ class Sender:
 
     @property
     def lost(self) -> Mapping[Lost, int]:
+        """How many observations are lost, by cause."""
         with self._changed:
             return dict(self._ledger.lost)
 

@@ -26,7 +26,7 @@ class _Bucket:
 
 
 class SpamFilter:
-    """See the module. Not for several threads at once."""
+    """Holds back Events of objects that talk too much: tokens for each. Not for several threads at once."""
 
     def __init__(self, burst: int, refill: float, timer: Callable[[], float]) -> None:
         self._burst = burst

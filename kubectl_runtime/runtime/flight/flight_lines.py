@@ -60,7 +60,7 @@ def document(body: bytes | None) -> msgspec.Raw | str | None:
 
 
 def object_line(kind: str, now: float, watch: str, record: Record) -> bytes:
-    """A `held`, `apply` or `delete`."""
+    """The line of a recording for an object that a watch brought: `held`, `apply` or `delete`."""
     key = f"{record.head.namespace or ''}/{record.head.name}"
     raw, name = record.raw, "line" if record.enveloped else "o"
     if record.view is not None:
@@ -75,6 +75,7 @@ def object_line(kind: str, now: float, watch: str, record: Record) -> bytes:
 
 
 def call_line(now: float, run: int, exchanged: Exchanged) -> bytes:
+    """The line of a recording for a call that a run made, without what is to be withheld."""
     request, answer = exchanged.request, exchanged.body
     body = request.body
     if is_withheld(request.resource_name, request.subresource):

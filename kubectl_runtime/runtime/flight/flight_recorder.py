@@ -64,7 +64,8 @@ class _Here(threading.local):
 
 
 class FlightRecorder:
-    """See the module. Safe to use from any thread but for `open`, `pump` and `close`."""
+    """Records what a controller sees, asks and does, into a file of bounded size. Safe to use from any thread but for
+    `open`, `pump` and `close`."""
 
     def __init__(self, path: Path, controller: str, clock: Clock, *, limit: int = LIMIT) -> None:
         """Nothing is opened yet. `limit`: bytes on the disk."""
@@ -150,7 +151,7 @@ class FlightRecorder:
         return recorded
 
     def answered(self, exchanged: Exchanged) -> None:
-        """For `Client.on_answer`: what is asked outside of runs does not count."""
+        """Record a call that a run made. For `Client.on_answer`; calls outside of runs are not recorded."""
         if number := self._here.run:
             now = self._clock.monotonic()
             size = len(exchanged.body) + len(exchanged.request.body or b"")

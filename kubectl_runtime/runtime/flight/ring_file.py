@@ -63,6 +63,7 @@ class Folded:
             self.ready[line.w] = None
 
     def lines(self, now: float) -> list[bytes]:
+        """Lines that say what is stored after those that were added: each object once, dated `now`."""
         held = [msgspec.json.encode({"k": "held", "t": now, "w": watch, "key": key, "o": msgspec.Raw(obj)})
                 for (watch, key), obj in self.held.items()]
         return [*held, *(msgspec.json.encode({"k": "ready", "t": now, "w": watch}) for watch in self.ready)]
@@ -74,7 +75,7 @@ def object_of(plain: bytes | msgspec.Raw, line: bytes | msgspec.Raw) -> bytes:
 
 
 class RingFile:
-    """See the module."""
+    """A file of lines, and the file before it, neither of which grows beyond half of the limit. For one thread."""
 
     def __init__(self, path: Path, limit: int, head: Callable[[int, bool], bytes]) -> None:
         """Opens the file; `head(part, partial)` is its first line. Raises OSError; BlockingIOError when somebody else
@@ -107,6 +108,7 @@ class RingFile:
         return lost
 
     def close(self) -> None:
+        """Close the file. Safe to repeat."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -19,7 +19,8 @@ log = guarded_logger(__name__)
 
 
 class Candidacy:
-    """Safe to use from any thread. The callbacks come in whatever thread finds out."""
+    """A manager's part in the election: it stands for it, and tells of its outcome. Safe to use from any thread. The
+    callbacks come in whatever thread finds out."""
 
     def __init__(self, lock: LeaderLock | None, stop: StopToken, *, lead: Callable[[], None],
                  lost: Callable[[str], None], failed: Callable[[BaseException], None]) -> None:

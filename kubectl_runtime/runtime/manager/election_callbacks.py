@@ -10,7 +10,8 @@ Callback = Callable[[], object]
 
 
 class ElectionCallbacks:
-    """Safe to use from any thread; only `run` blocks."""
+    """Calls the functions of a LeaderElection one after the other, in a thread that nothing else waits for. Safe to use
+    from any thread; only `run` blocks."""
 
     def __init__(self, name: str) -> None:
         """`name`: the election's, for messages."""

@@ -58,7 +58,8 @@ def elect(client: Client, election: LeaderElection) -> LeaderLock:
 
 
 class LeaderLock:
-    """What `elect` returns. Safe to use from any thread, once it was entered."""
+    """The Lease of an election, as this process sees it; made by `elect`. Safe to use from any thread, once it was
+    entered."""
 
     def __init__(self, client: Client, election: LeaderElection, *, rng: random.Random | None = None) -> None:
         """Nothing is requested yet. `rng` draws the jitter."""

@@ -11,6 +11,11 @@ from collections.abc import Callable
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.usercode import described, pass_interrupt
 
+MANAGER = "manager"
+CONTROLLER = "controller "
+STORE = "store "
+"""How the checks of the manager itself are called, or begin."""
+
 
 class Checks:
     """Named checks. Safe to use from any thread; they run outside its lock, in the thread that asks."""
@@ -20,13 +25,21 @@ class Checks:
         self._checks: dict[str, Callable[[], object]] = {}
 
     def add(self, name: str, check: Callable[[], object]) -> None:
-        """Raises RequestError when the name is taken or cannot be the last part of a path."""
+        """Add a check. Raises RequestError when the name is taken, is one of the manager's own, or cannot be the last
+        part of a path."""
         if not name or "/" in name:
             raise RequestError(f"a check cannot be called {name!r}: the name is the last part of its path")
+        if name in ("ping", MANAGER) or name.startswith((CONTROLLER, STORE)):
+            raise RequestError(f"a check cannot be called {name!r}: the manager's own are called so; say what it asks, "
+                               "such as 'database'")
         with self._lock:
             if name in self._checks:
                 raise RequestError(f"there is a check called {name} already")
             self._checks = {**self._checks, name: check}
+
+    def all(self) -> dict[str, Callable[[], object]]:
+        """Those that were added, by name, in this order."""
+        return dict(self._checks)
 
     def failing(self) -> dict[str, str]:
         """Name and reason of each check that fails, in the order in which they were added."""

@@ -25,7 +25,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The Lease was read; None: there is none."""
+    """The Lease was read; `record` is None when it does not exist."""
 
     record: LeaseRecord | None
 
@@ -73,6 +73,8 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Create:
+    """Create the Lease with this record."""
+
     record: LeaseRecord
 
 

@@ -68,6 +68,8 @@ RELEASED_FOR = 1
 
 
 class Phase(StrEnum):
+    """Where a candidate stands in an election."""
+
     STANDBY = "standby"
     LEADING = "leading"
     LOST = "lost"
@@ -115,6 +117,7 @@ class Rules:
 
     @classmethod
     def of(cls, election: LeaderElection, identity: str) -> Rules:
+        """The times of `election`, in seconds, for the candidate `identity`."""
         return cls(identity, int(seconds(election.lease)), seconds(election.renew_deadline), seconds(election.retry))
 
     def request_timeout(self, state: LeaseState | None, at: float) -> float:

@@ -40,7 +40,7 @@ log = guarded_logger(__name__)
 
 
 class LeaseStore:
-    """For one thread at a time."""
+    """Reads and writes one Lease. For one thread at a time."""
 
     def __init__(self, client: Client, name: str, namespace: str, *, labels: Mapping[str, str] | None = None,
                  trouble: Trouble | None = None) -> None:

@@ -31,7 +31,7 @@ from kubectl_runtime.runtime.manager.members import ControllerMember, Member, Ru
 from kubectl_runtime.runtime.manager.servers import Server, servers_for
 from kubectl_runtime.runtime.manager_defaults import DEBUG, SERVE, current_defaults
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
-from kubectl_runtime.runtime.observe.health_server import expect_none
+from kubectl_runtime.runtime.observe.health_checks import expect_none
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles
 from kubectl_runtime.runtime.sharding.sharding import Sharding
@@ -177,7 +177,8 @@ class Manager:
 
     def add_check(self, name: str, fn: Callable[[], object]) -> Manager:
         """Ask `fn` whenever readiness is asked for: it fails when it raises or returns False. It must be quick and safe
-        for several threads. Raises RequestError when the name is taken."""
+        for several threads. `/readyz?verbose` lists it by its `name`. Raises RequestError for a name that is taken, has
+        a slash, or is one of the manager's own: `ping`, `manager`, `controller ...`, `store ...`."""
         self._checks.add(name, fn)
         return self
 
@@ -195,7 +196,7 @@ class Manager:
 
     @property
     def servers(self) -> tuple[Server, ...]:
-        """Those that were added, in this order."""
+        """The servers that were added, in this order."""
         return tuple(self._servers)
 
     def plans(self) -> list[Plan]:
@@ -231,9 +232,10 @@ class Manager:
                 raise RequestError("this manager was started already; make a new one")
             self._started = True
             members = list(self._members.values())
+        view = ManagerView(self._running, self._lock, self._current_members, sharded=self._sharding is not None,
+                           given=self._checks)
         own = () if self._address is None else servers_for(
-            self._address, self._running, self._why_not_alive, self._client.observer, self._debug,
-            ManagerView(self._running, self._lock, self._current_members, sharded=self._sharding is not None))
+            self._address, view.ready_checks, self._why_not_alive, self._client.observer, self._debug, view)
         self._running.launch([*own, *self._servers], members, foreground=foreground)
         return self._running
 

@@ -25,7 +25,7 @@ class LeadershipLost(KubeError):
 
 
 class ManagerEnd:
-    """Safe to use from any thread. Times are seconds."""
+    """Why and until when a manager ends. Safe to use from any thread. Times are seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self.token = StopToken(clock=clock)

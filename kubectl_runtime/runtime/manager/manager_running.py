@@ -46,6 +46,8 @@ log = guarded_logger(__name__)
 
 
 class Phase(StrEnum):
+    """What a manager does, from its start to its end."""
+
     STARTING = "starting"
     STANDING_BY = "standing by"
     LEADING = "leading"
@@ -54,7 +56,8 @@ class Phase(StrEnum):
 
 
 class RunningManager:
-    """Made by `Manager.start`. Safe to use from any thread. As a context manager it stops at the end of the block."""
+    """A manager that runs, made by `Manager.start`. Safe to use from any thread. A context manager: leaving it stops.
+    """
 
     def __init__(self, client: Client, lock: LeaderLock | None, sharding: Sharding | None, grace: float,
                  checks: Checks) -> None:
@@ -74,8 +77,6 @@ class RunningManager:
         self._ending = False
         self._left: list[StillRunning] = []
 
-    # What one can ask
-
     @property
     def is_ready(self) -> bool:
         """Whether every store is complete, every check passes, and no stop has begun; one that stands by may be."""
@@ -84,13 +85,20 @@ class RunningManager:
     @property
     def why_not_ready(self) -> str:
         """What is missing, for people; empty when it is ready. Blocks as the checks that were added do."""
-        if self.phase not in (Phase.STANDING_BY, Phase.LEADING):
-            return f"the manager is {self.phase}" + (f": {self.reason}" if self.reason else "")
+        if reason := self.why_not_serving:
+            return reason
         with self._change:
             members = list(self._members)
         reasons = [reason for member in members if (reason := member.why_not_ready())]
         reasons += [f"check {name}: {reason}" for name, reason in self.failing_checks().items()]
         return "; ".join(reasons)
+
+    @property
+    def why_not_serving(self) -> str:
+        """What keeps the manager itself from being ready: it starts, or stops; else empty. Does not block."""
+        if self.phase in (Phase.STANDING_BY, Phase.LEADING):
+            return ""
+        return f"the manager is {self.phase}" + (f": {self.reason}" if self.reason else "")
 
     def failing_checks(self) -> dict[str, str]:
         """Each check that was added and fails, and why. Blocks as they do."""
@@ -103,6 +111,7 @@ class RunningManager:
 
     @property
     def phase(self) -> Phase:
+        """What it does now."""
         return Phase.STOPPED if self._end.is_elsewhere else self._phase
 
     @property
@@ -123,8 +132,6 @@ class RunningManager:
     def wait(self, timeout: Duration | None = None) -> bool:
         """Block until it begins to stop, for whatever reason, at most `timeout` seconds; whether it does."""
         return self._end.token.wait(None if timeout is None else seconds(timeout))
-
-    # Its beginning
 
     def launch(self, servers: Sequence[Server], members: Sequence[Member], *, foreground: bool) -> None:
         """Start everything, servers first. `foreground`: the caller waits by `obey_signal`; else a thread does.
@@ -182,8 +189,6 @@ class RunningManager:
             members = list(self._members)
         for member in members:
             member.elected()
-
-    # Its end
 
     def fail(self, what: str, error: BaseException, grace: float | None = None) -> None:
         """Something has ended by itself: end everything, within `grace` seconds (the manager's). Does not block."""

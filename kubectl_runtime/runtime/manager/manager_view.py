@@ -1,35 +1,58 @@
-"""`ManagerView`: a manager as its status page shows it."""
+"""`ManagerView`: a manager as its server shows it, at `/readyz` and on the status page."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from kubectl_runtime.runtime.manager.elector import LeaderLock
+from kubectl_runtime.runtime.manager.given_checks import CONTROLLER, MANAGER, Checks
 from kubectl_runtime.runtime.manager.manager_running import Phase, RunningManager
 from kubectl_runtime.runtime.manager.members import ControllerMember, Member
 from kubectl_runtime.runtime.observe.debug_snapshot import Inspected
 from kubectl_runtime.runtime.observe.debug_state import ManagerState
+from kubectl_runtime.runtime.observe.health_checks import Check, expect_none, store_checks
 
 
 class ManagerView:
-    """Safe to ask from any thread; takes no lock but for the list of members."""
+    """A manager as its server shows it. Safe to ask from any thread; takes no lock but for the list of members."""
 
     def __init__(self, running: RunningManager, lock: LeaderLock | None, members: Callable[[], Iterable[Member]], *,
-                 sharded: bool) -> None:
+                 sharded: bool, given: Checks) -> None:
         self._running = running
         self._lock = lock
         self._members = members
         self._sharded = sharded
+        self._given = given
+
+    def ready_checks(self) -> dict[str, Check]:
+        """What makes it ready at this moment, by name: itself, each controller and store, and what the program added.
+
+            manager    controller widget    store pods    database
+
+        Does not block; the program's own checks may, when they are called."""
+        running = self._running
+        members = [*self._members()]
+        controllers = [member.running for member in members
+                       if isinstance(member, ControllerMember) and member.running is not None]
+        found: dict[str, Check] = {MANAGER: lambda: expect_none(running.why_not_serving)}
+        found |= {f"{CONTROLLER}{member.name}".replace("/", "-"): partial(_expect_work, member) for member in members
+                  if isinstance(member, ControllerMember)}
+        return {**found, **store_checks(controllers), **self._given.all()}
 
     def controllers(self) -> Sequence[Inspected]:
-        """Those that were started, in the order they were added."""
+        """The controllers that were started, in the order they were added."""
         return [member.running for member in self._members()
                 if isinstance(member, ControllerMember) and member.running is not None]
 
     def manager(self) -> ManagerState:
-        """How it is, without its checks: those are the program's own, and may block."""
+        """How the manager is, without its checks: those are the program's own, and may block."""
         running, lock = self._running, self._lock
         phase = "running" if lock is None and running.phase is Phase.LEADING else str(running.phase)
         return ManagerState(phase=phase, reason=running.reason,
                             leader=None if lock is None else running.is_leader,
                             lease="" if lock is None else f"{lock.namespace}/{lock.election.name}",
                             shards=sorted(running.shards) if self._sharded else None)
+
+
+def _expect_work(member: ControllerMember) -> None:
+    expect_none(member.why_not_working())

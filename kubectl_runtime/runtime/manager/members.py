@@ -50,15 +50,18 @@ class StillRunning:
 
 
 class Member(Protocol):
-    """See the module. `finish` comes after `stop` was set; all is safe from any thread."""
+    """Something that a manager runs: a controller, or a function. `finish` comes after `stop` was set; all is safe from
+    any thread."""
 
     name: str
     needs_leader: bool
     stop: StopToken
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        """Start its threads. Does not block; what it raises ends the manager's start."""
 
-    def elected(self) -> None: ...
+    def elected(self) -> None:
+        """This process leads: begin what needs the leadership. Does not block."""
 
     def finish(self, timeout: float) -> list[StillRunning]:
         """Block until it has ended, at most `timeout` seconds and a moment for its threads."""
@@ -66,7 +69,8 @@ class Member(Protocol):
     def abort(self) -> None:
         """Tell what still runs after `stop` to end at once. Does not block."""
 
-    def why_not_ready(self) -> str: ...
+    def why_not_ready(self) -> str:
+        """What it waits for, for people; empty when it is ready. Does not block."""
 
     def why_not_alive(self) -> str:
         """What only a new process can heal; empty when all is well. Does not block."""
@@ -107,10 +111,11 @@ class ControllerMember:
 
     @property
     def running(self) -> Running[Any] | None:
-        """Since its start."""
+        """The running controller; None before its start."""
         return self._running
 
     def start(self) -> None:
+        """Start the controller, whose stores fill from now on. Raises as `Controller.start`."""
         try:
             running = self._running = self._make()
             running.launch(signal_thread=False)
@@ -119,9 +124,11 @@ class ControllerMember:
         running.on_stop(self._ended)
 
     def elected(self) -> None:
+        """Let runs begin, once the stores are complete."""
         self._elected.set()
 
     def finish(self, timeout: float) -> list[StillRunning]:
+        """Stop the controller, in at most `timeout` seconds; what still runs. Blocks."""
         deadline = time.monotonic() + timeout
         self._launched.wait(timeout)
         self._forget()
@@ -132,24 +139,36 @@ class ControllerMember:
         return [StillRunning(self.name, what, stack_of(thread)) for what, thread in running.still_running()]
 
     def abort(self) -> None:
+        """Tell runs in progress to end within `HEED` seconds. Does not block."""
         if self._running is not None:
             self._running.abandon(HEED)
 
     def why_not_ready(self) -> str:
+        """What the controller waits for, for people; empty when it is ready."""
         running = self._running
-        if running is None:
+        return self._why(None if running is None else running.why_not_ready)
+
+    def why_not_working(self) -> str:
+        """What of `why_not_ready` is not about a store: those have checks of their own."""
+        running = self._running
+        return self._why(None if running is None else running.why_not_working)
+
+    def _why(self, reason: str | None) -> str:
+        running = self._running
+        if running is None or reason is None:
             return f"controller {self.name} is not started"
         if running.wait(0):
             return f"controller {self.name} has ended: {running.reason}"
-        reason = running.why_not_ready
         return f"controller {self.name}: {reason}" if reason else ""
 
     def why_not_alive(self) -> str:
+        """What only a new process can heal; empty when all is well."""
         running = self._running
         reason = "" if running is None else running.why_not_alive
         return f"controller {self.name}: {reason}" if reason else ""
 
     def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` is one of the controller's own, or in one of its runs."""
         return self._running is not None and self._running.owns(thread)
 
     def _hold(self, begin: Callable[[], None]) -> None:
@@ -186,14 +205,17 @@ class RunnableMember:
         self._started = False
 
     def start(self) -> None:
+        """Start its thread, if it does not need the leadership."""
         if not self.needs_leader:
             self._begin()
 
     def elected(self) -> None:
+        """Start its thread, if it needs the leadership."""
         if self.needs_leader:
             self._begin()
 
     def finish(self, timeout: float) -> list[StillRunning]:
+        """Wait for its function to return, at most `timeout` seconds; what still runs."""
         with self._once:
             started, self._started = self._started, True  # from now on it never begins
         if not started:
@@ -206,16 +228,18 @@ class RunnableMember:
         return [left]
 
     def abort(self) -> None:
-        """It has no second token."""
+        """Do nothing: the function has no second token."""
 
     def why_not_ready(self) -> str:
+        """Empty: a function is always ready."""
         return ""
 
     def why_not_alive(self) -> str:
-        """Nothing is known of the way of a function."""
+        """Empty: nothing is known of how a function gets on."""
         return ""
 
     def owns(self, thread: threading.Thread) -> bool:
+        """Whether `thread` is the one that runs the function."""
         return thread is self._thread
 
     def _begin(self) -> None:

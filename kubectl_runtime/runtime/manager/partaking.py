@@ -19,7 +19,7 @@ from kubectl_runtime.runtime.sharding.sharding import Sharding
 
 
 class Partaking:
-    """Safe to use from any thread."""
+    """A manager's part in a group of replicas that share the objects. Safe to use from any thread."""
 
     def __init__(self, client: Client, sharding: Sharding | None, grace: float,
                  failed: Callable[[BaseException], None]) -> None:
@@ -32,22 +32,25 @@ class Partaking:
 
     @property
     def shards(self) -> frozenset[int]:
-        """Those that this replica works for at this moment."""
+        """The shards that this replica works for at this moment."""
         return frozenset() if self.sharder is None else self.sharder.shards
 
     def expect(self, name: str) -> None:
+        """Wait for the controller `name` before taking part."""
         with self._lock:
             if not self._joined:
                 self._awaited.add(name)
 
     def start(self) -> None:
+        """Every controller was announced by `expect`: take part as soon as all are ready."""
         self._go_on(None)
 
     def ready(self, name: str) -> None:
+        """The controller `name` can work, or has ended."""
         self._go_on(name)
 
     def quit(self, within: float) -> None:
-        """Does not block."""
+        """Give up the shards, each when its runs have ended, in `within` seconds at most. Does not block."""
         if self.sharder is not None:
             self.sharder.quit(within)
 

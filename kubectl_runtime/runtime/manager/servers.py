@@ -6,13 +6,14 @@ stands by, and while it drains.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kubectl_runtime.core.base.observer import Observer, parts_of
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.runtime.observe.debug_snapshot import Debugged
-from kubectl_runtime.runtime.observe.health_server import HealthServer, expect_none
+from kubectl_runtime.runtime.observe.health_checks import Check, expect_none
+from kubectl_runtime.runtime.observe.health_server import HealthServer
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.usercode import described, guarded_logger
 
@@ -27,7 +28,7 @@ class Server(Protocol):
 
     @property
     def name(self) -> str:
-        """For logs."""
+        """What it is called in logs, and as a check of readiness."""
 
     def start(self) -> None:
         """Listen, in threads of its own, and log where. Returns when it does; what it raises (the port is taken, say)
@@ -35,20 +36,6 @@ class Server(Protocol):
 
     def stop(self, timeout: float) -> None:
         """Listen no more; blocks until its threads have ended, at most `timeout` seconds. What it raises is logged."""
-
-
-class Health(Protocol):
-    """What a server may ask of the manager that it belongs to, at any time and from any thread."""
-
-    @property
-    def is_ready(self) -> bool: ...
-
-    @property
-    def why_not_ready(self) -> str:
-        """For people; empty when it is ready."""
-
-    def failing_checks(self) -> dict[str, str]:
-        """Each check that was added, by name: why it fails; empty when it does not. Blocks as the checks do."""
 
 
 class ServerGroup:
@@ -77,10 +64,12 @@ class ServerGroup:
                 log.error("manager: %s did not stop well: %s", server.name, described(error), exc_info=error)
 
 
-def servers_for(address: ListenAddress, health: Health, why_not_alive: Callable[[], str], observer: Observer,
-                debug: DebugPage | None, debugged: Debugged) -> Sequence[Server]:
+def servers_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, Check]],
+                why_not_alive: Callable[[], str], observer: Observer, debug: DebugPage | None,
+                debugged: Debugged) -> Sequence[Server]:
     """The servers that `Manager(serve=...)` stands for: `/healthz`, `/readyz`, `/metrics` of the Metrics in `observer`,
-    and `/debug` as `debug` says. `why_not_alive` says what only a new process can heal; it does not block.
+    and `/debug` as `debug` says. `ready_checks` gives the checks of `/readyz` at this moment; `why_not_alive` says what
+    only a new process can heal; neither blocks.
 
     Called once, at the manager's start, before it starts them. The only place that joins the two.
     """
@@ -89,5 +78,4 @@ def servers_for(address: ListenAddress, health: Health, why_not_alive: Callable[
     metrics = None if module is None else next(
         (part for part in parts_of(observer) if isinstance(part, module.Metrics)), None)
     return [HealthServer((address.host, address.port), metrics=metrics, debug=debug, debugged=debugged,
-                         checks={"manager": lambda: expect_none(health.why_not_ready)},
-                         live_checks={"manager": lambda: expect_none(why_not_alive())})]
+                         checks=ready_checks, live_checks={"manager": lambda: expect_none(why_not_alive())})]

@@ -58,6 +58,7 @@ class Placed:
         return content
 
     def outcome(self, action: ManifestAction, *, difference: str = "", checked: bool = True) -> ManifestOutcome:
+        """What is reported of this object: the action, and the difference to the server's object."""
         return ManifestOutcome(self.ref, self.item.place, action, difference=difference, checked=checked)
 
 

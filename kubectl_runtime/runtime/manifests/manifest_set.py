@@ -31,14 +31,17 @@ class Item:
 
     @property
     def is_crd(self) -> bool:
+        """Whether it is a CustomResourceDefinition."""
         return self.gvk.kind == "CustomResourceDefinition" and self.gvk.group == "apiextensions.k8s.io"
 
     @property
     def is_namespace(self) -> bool:
+        """Whether it is a Namespace."""
         return self.gvk.kind == "Namespace" and not self.gvk.group
 
     @property
     def comes_first(self) -> bool:
+        """Whether other objects may need it: a Namespace or a CustomResourceDefinition."""
         return self.is_namespace or self.is_crd
 
 
@@ -65,11 +68,12 @@ def read_set(source: Manifests, default_namespace: str, *, recursive: bool = Fal
 
 
 def first_ones(items: Iterable[Item]) -> list[Item]:
-    """Namespaces, then CRDs."""
+    """Of these, the Namespaces, then the CustomResourceDefinitions."""
     return sorted((item for item in items if item.comes_first), key=lambda item: item.is_crd)
 
 
 def other_ones(items: Iterable[Item]) -> list[Item]:
+    """Of these, all but the Namespaces and CustomResourceDefinitions."""
     return [item for item in items if not item.comes_first]
 
 

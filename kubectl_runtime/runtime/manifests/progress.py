@@ -41,6 +41,7 @@ class Progress:
             self._write(_printable(f"waiting for {whom}: {why}") + "\n")
 
     def close(self) -> None:
+        """Wipe the last line, if it was one of waiting."""
         self._wipe()
 
     def _wipe(self) -> None:

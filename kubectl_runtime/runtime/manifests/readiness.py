@@ -42,7 +42,8 @@ def missing_of(gvk: GroupVersionKind, ready: Mapping[str, Condition]) -> Missing
 
 
 def gone(uid: str) -> Missing:
-    """Nothing is missing when the object `uid` is gone."""
+    """What tells of an object whether the one with this `uid` is gone: a function that returns what is missing of that,
+    empty when it is gone."""
     def missing(obj: Any) -> str:
         if obj is None or obj.uid != uid:
             return ""
@@ -53,13 +54,13 @@ def gone(uid: str) -> Missing:
 
 
 def is_active(obj: Any) -> str:
-    """Of a Namespace."""
+    """What is missing until objects can be made in a Namespace; empty when nothing is."""
     phase = part_of(obj, "status").get("phase") or "nothing yet"
     return ABSENT if obj is None else "" if phase == "Active" else f"its phase is {phase}"
 
 
 def is_established(obj: Any) -> str:
-    """Of a CustomResourceDefinition."""
+    """What is missing until the kind of a CustomResourceDefinition is served; empty when nothing is."""
     if obj is None:
         return ABSENT
     names, established = condition_of(obj, "NamesAccepted"), condition_of(obj, "Established")

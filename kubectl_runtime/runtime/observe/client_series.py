@@ -39,19 +39,24 @@ class ClientSeries:
         self._durations: dict[tuple[str, ...], Histogram] = defaultdict(partial(Histogram, REQUEST))
 
     def count(self, family: Family, *labels: str) -> None:
+        """Count one more in the series of `family` with these labels."""
         with self.lock:
             self._counts[family][labels] += 1
 
     def set(self, family: Family, *labels: str, to: float) -> None:
+        """Set the series of `family` with these labels `to` a number."""
         with self.lock:
             self._counts[family][labels] = to
 
     def attempted(self, host: str, method: str, code: int, seconds: float, trace_id: str = "") -> None:
+        """Count an attempt at a request, which took so many `seconds` and was answered with `code` (0: not
+        answered)."""
         with self.lock:
             self._counts[REQUESTS][code_of(code), method, host] += 1
             self._durations[method, host].add(seconds, trace_id)
 
     def values(self) -> Iterator[tuple[Family, Row]]:
+        """All series, as they are at this moment."""
         with self.lock:
             counts = {family: dict(rows) for family, rows in self._counts.items()}
             durations = {labels: spread.copy() for labels, spread in self._durations.items()}
@@ -63,5 +68,5 @@ class ClientSeries:
 
 
 def code_of(code: int) -> str:
-    """As client-go writes it."""
+    """The code of an answer as client-go's metrics write it: `<error>` when there was no answer."""
     return str(code) if code else "<error>"

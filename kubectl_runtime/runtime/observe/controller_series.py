@@ -90,8 +90,8 @@ class ControllerSeries:
     """What is counted of one controller. Safe to use from any thread.
 
     A run takes no lock: it leaves a row where it begins and one where it ends, which a scrape counts, or whoever leaves
-    the `MANY`-th; that is a quarter of the work of counting each by itself. It stands in `running` until it stands among
-    the ended ones, and a moment longer: then it says whether it was counted, so that a scrape sees each run once.
+    the `MANY`-th; that is a quarter of the work of counting each by itself. It stands in `running` until it stands
+    among the ended ones, and a moment longer: then it says whether it was counted, so that a scrape sees it once.
     """
 
     def __init__(self, name: str) -> None:
@@ -106,21 +106,25 @@ class ControllerSeries:
         self._depths: deque[tuple[float, int]] = deque([(float("-inf"), 0)], maxlen=LATEST)
 
     def started(self, concurrency: int) -> None:
+        """The controller has begun, with so many workers."""
         with self.lock:
             self.lives += 1
             self.concurrency = concurrency
 
     def stopped(self, stuck: int) -> None:
+        """The controller has ended; `stuck` of its runs had not."""
         with self.lock:
             self.lives -= 1
             self.stuck += stuck
 
     def drop(self, keys: int) -> None:
+        """So many due keys will not run, since the shutdown has begun."""
         self._depths.append((self._depth()[0], 0))
         with self.lock:
             self.dropped += keys
 
     def retry(self, delay: float) -> None:
+        """A failed key is to run again after `delay` seconds."""
         with self.lock:
             self.adds += 1
             self.retries += 1
@@ -129,15 +133,18 @@ class ControllerSeries:
     # As `Observer` has them, without the controller's name
 
     def keys_triggered(self, requests: int, depth: int, now: float) -> None:
+        """So many requests came to the queue, which holds `depth` due keys now."""
         self._depths.append((now, depth))
         with self.lock:
             self.adds += requests
 
     def run_started(self, key: Key, reason: str, waited: float, depth: int, now: float) -> None:  # noqa: ARG002
+        """A run of `key` began at `now`, `waited` seconds after the key was due, and left `depth` due keys."""
         self._running[key] = _Begun(now, waited)
         self._depths.append((now, depth))
 
     def run_ended(self, key: Key, result: RunResult, seconds: float, error: BaseException | None) -> None:
+        """The run of `key` has ended after so many seconds, with this result and error."""
         running, trace = self._running, this_trace.get()
         # Whoever traces the run may have been told of its end before, so that it is over.
         traced = trace.trace_id if trace is not None and trace.sampled and trace.run == (self.name, key) else ""

@@ -45,7 +45,7 @@ class DebugApplication:
         self._since = clock.monotonic()
 
     def answer(self, path: str, environ: WSGIEnvironment) -> Answer | None:
-        """To a GET of `path` below `/debug`; None when there is nothing."""
+        """The answer to a GET of `path` below `/debug`: status, headers, body. None when there is nothing."""
         if path not in ("", "state.json", "schema.json"):
             return None
         if not self._page.remote and not is_local(environ):

@@ -42,17 +42,18 @@ class Inspected(Watched, Protocol):
     """A controller that was started: `Running`."""
 
     @property
-    def assembly(self) -> Assembly[Any]: ...
+    def assembly(self) -> Assembly[Any]:
+        """The parts of the running controller."""
 
 
 class Debugged(Protocol):
     """What a page is about. Safe to ask from any thread, and does not block."""
 
     def controllers(self) -> Sequence[Inspected]:
-        """Those that were started."""
+        """The controllers that were started."""
 
     def manager(self) -> ManagerState | None:
-        """What runs them; None: nothing does."""
+        """The state of the manager that runs them; None without one."""
 
 
 def snapshot(debugged: Debugged, clock: Clock, since: float, rows: int, *, details: bool) -> DebugState:

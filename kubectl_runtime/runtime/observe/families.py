@@ -18,6 +18,8 @@ Row = tuple[tuple[str, ...], float | Histogram]
 
 
 class Kind(StrEnum):
+    """The types of metrics that Prometheus knows and that are used here."""
+
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
@@ -25,7 +27,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A counter's `name` ends in `_total`, as its series do."""
+    """What is said once of all series of a name. A counter's `name` ends in `_total`, as its series do."""
 
     kind: Kind
     name: str
@@ -35,6 +37,7 @@ class Family:
     """A histogram's; those that it shows may be some of those that are counted."""
 
     def filled(self, rows: Iterable[Row] = ()) -> Metric:
+        """The family with its series, as prometheus-client takes it."""
         if self.kind is Kind.HISTOGRAM:
             histogram = HistogramMetricFamily(self.name, self.help, labels=self.labels)
             for labels, value in rows:
@@ -56,13 +59,15 @@ def _bucket(bound: str, count: float, example: tuple[str, float] | None
 
 
 def counter(name: str, labels: str, text: str) -> Family:
-    """`labels` are words."""
+    """A family of counters; `labels` are their names, divided by blanks, `text` the help."""
     return Family(Kind.COUNTER, name, tuple(labels.split()), text)
 
 
 def gauge(name: str, labels: str, text: str) -> Family:
+    """A family of gauges; `labels` are their names, divided by blanks, `text` the help."""
     return Family(Kind.GAUGE, name, tuple(labels.split()), text)
 
 
 def histogram(name: str, labels: str, bounds: tuple[float, ...], text: str) -> Family:
+    """A family of histograms; `labels` are their names, divided by blanks, `text` the help."""
     return Family(Kind.HISTOGRAM, name, tuple(labels.split()), text, bounds)

@@ -34,13 +34,14 @@ FAILED = "500 Internal Server Error"
 
 
 class Scraped(Protocol):
-    """What has metrics to show: `Metrics`."""
+    """Something with metrics to show: `Metrics`."""
 
-    def application(self) -> WSGIApplication: ...
+    def application(self) -> WSGIApplication:
+        """A WSGI application that answers a GET with the metrics."""
 
 
 class HealthApplication:
-    """See the module. Safe to use from any thread."""
+    """Answers `/healthz`, `/readyz`, `/metrics` and `/debug`, as a WSGI application. Safe to use from any thread."""
 
     def __init__(self, live: HealthChecks, ready: HealthChecks, metrics: Scraped | None = None,
                  debug: DebugApplication | None = None) -> None:
@@ -82,8 +83,7 @@ class HealthApplication:
 def _one(checks: HealthChecks, name: str) -> tuple[str, list[tuple[str, str]], bytes]:
     if name not in checks.names:
         return _text(NOT_FOUND, "there is no such check\n")
-    (result,) = checks.results([name])
-    if result.reason:
+    if any(result.reason for result in checks.results([name])):
         return _text(FAILED, f"internal server error: {name} failed: reason withheld\n")
     return _text(OK, "ok")
 

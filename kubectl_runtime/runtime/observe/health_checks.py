@@ -9,7 +9,8 @@ check fails.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from kubectl_runtime.core.base.errors import KubeError, RequestError
@@ -28,23 +29,36 @@ class Watched(Protocol):
     """A running controller, or anything else that can say how it is."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What it is called as a check."""
 
     @property
-    def why_not_ready(self) -> str: ...
+    def why_not_ready(self) -> str:
+        """Why it is not ready; empty when it is."""
 
     @property
-    def why_not_alive(self) -> str: ...
+    def why_not_alive(self) -> str:
+        """What only a new process can heal; empty when all is well."""
+
+
+class ReadsStores(Protocol):
+    """A running controller, which waits for its stores and then lives on them."""
+
+    @property
+    def why_stores_not_ready(self) -> dict[str, str]:
+        """Each of its stores, by what it holds: why it is not ready, empty when it is. Does not block."""
 
 
 class CheckResult(NamedTuple):
+    """How one check answered."""
+
     name: str
     reason: str
     """Why it fails; empty when it passes."""
 
 
 class Unhealthy(KubeError):
-    """What a check of the library raises."""
+    """Raised by a check of the library itself: its text is the reason, without the name of a class."""
 
 
 class _Asked:
@@ -55,23 +69,45 @@ class _Asked:
 
 
 def ping() -> None:
-    """Passes: there is somebody who answers."""
+    """Pass: there is somebody who answers."""
+
+
+def expect_none(reason: str) -> None:
+    """Fail for `reason`, by raising Unhealthy; an empty one passes."""
+    if reason:
+        raise Unhealthy(reason)
+
+
+def store_checks(controllers: Iterable[ReadsStores]) -> dict[str, Check]:
+    """A check for each store that these controllers read, such as `store pods`. One that several read fails when it
+    does for one of them."""
+    reasons: dict[str, list[str]] = {}
+    for controller in controllers:
+        for name, reason in controller.why_stores_not_ready.items():
+            found = reasons.setdefault(f"store {name}".replace("/", "-"), [])
+            if reason and reason not in found:
+                found.append(reason)
+    return {name: partial(expect_none, "; ".join(found)) for name, found in reasons.items()}
 
 
 class HealthChecks:
     """The checks of one endpoint, `ping` among them. Safe to use from any thread."""
 
-    def __init__(self, endpoint: str, checks: Mapping[str, Check] | None = None) -> None:
-        """`endpoint` is its name in logs. Raises RequestError as `add` does."""
+    def __init__(self, endpoint: str, checks: Mapping[str, Check] | None = None,
+                 more: Callable[[], Mapping[str, Check]] | None = None) -> None:
+        """`endpoint` is its name in logs; `more` gives the checks that come and go, and is called whenever somebody
+        asks. Raises RequestError as `add` does."""
         self.endpoint = endpoint
         self._change = threading.Lock()
+        self._give_more = more
+        self._more: dict[str, _Asked] = {}
         self._checks: dict[str, _Asked] = {}
         for name, check in {"ping": ping, **(checks or {})}.items():
             self.add(name, check)
 
     def add(self, name: str, check: Check) -> None:
-        """Raises RequestError when the name is taken or cannot be the last part of a path, or the check cannot be
-        called."""
+        """Add a check. Raises RequestError when the name is taken or cannot be the last part of a path, or the check
+        cannot be called."""
         if not name or "/" in name or not callable(check):
             raise RequestError(f"a check is a function with a name that can end a path, not {name!r}: {check!r}")
         with self._change:
@@ -81,12 +117,25 @@ class HealthChecks:
 
     @property
     def names(self) -> list[str]:
-        return list(self._checks)
+        """Of all checks there are at this moment, in the order in which they were added."""
+        return list(self._current())
 
     def results(self, names: list[str] | None = None) -> list[CheckResult]:
-        """How these checks, or all, answer now, in the order in which they were added. Blocks as they do."""
-        asked = self._checks
-        return [CheckResult(name, self._ask(name, asked[name])) for name in (asked if names is None else names)]
+        """How these checks, or all, answer now, in the order in which they were added. Blocks as they do. Names that
+        are gone meanwhile are left out."""
+        asked = self._current()
+        return [CheckResult(name, self._ask(name, asked[name]))
+                for name in (asked if names is None else names) if name in asked]
+
+    def _current(self) -> dict[str, _Asked]:
+        if self._give_more is None:
+            return self._checks
+        given = self._give_more()
+        with self._change:
+            self._more = {name: self._more.get(name) or _Asked(check) for name, check in given.items()}
+            for name, check in given.items():
+                self._more[name].check = check
+            return {**self._checks, **{name: one for name, one in self._more.items() if name not in self._checks}}
 
     def _ask(self, name: str, asked: _Asked) -> str:
         if not asked.lock.acquire(timeout=PATIENCE):

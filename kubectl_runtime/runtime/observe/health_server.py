@@ -21,8 +21,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
+from typing import Any
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.contexts import Thread
@@ -32,7 +33,7 @@ from kubectl_runtime.runtime.observe.debug_application import DebugApplication
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.runtime.observe.debug_snapshot import Debugged, Inspected
 from kubectl_runtime.runtime.observe.health_application import HealthApplication, Scraped
-from kubectl_runtime.runtime.observe.health_checks import Check, HealthChecks, Unhealthy, Watched
+from kubectl_runtime.runtime.observe.health_checks import Check, HealthChecks, Watched, expect_none, store_checks
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.observe.wsgi_listener import WsgiListener
 from kubectl_runtime.runtime.usercode import guarded_logger
@@ -54,20 +55,28 @@ class HealthServer:
     """
 
     def __init__(self, address: str | tuple[str, int], *, metrics: Scraped | None = None,
-                 checks: Mapping[str, Check] | None = None, live_checks: Mapping[str, Check] | None = None,
-                 debug: DebugPage | None = None, debugged: Debugged | None = None, limit: Duration = 10) -> None:
-        """`address` is `":8080"`, `"127.0.0.1:8080"`, `"[::1]:8080"`, or host and port; port 0 is a free one. `checks`
-        say whether it is ready, `live_checks` whether it is alive: functions that return False or raise if not, by
-        name. `debug`: whether there is a page at `/debug`, and for whom; `debugged`: what it is about, if not what
-        `watch` is told. `limit`: how long a client may take for everything; the default is a scrape's own timeout in
-        Prometheus. Raises RequestError for an address, a name or a function that is none. Listens only after `start`.
+                 checks: Mapping[str, Check] | Callable[[], Mapping[str, Check]] | None = None,
+                 live_checks: Mapping[str, Check] | None = None, debug: DebugPage | None = None,
+                 debugged: Debugged | None = None, limit: Duration = 10) -> None:
+        """`address` is `":8080"`, `"127.0.0.1:8080"`, `"[::1]:8080"`, or host and port; port 0 is a free one.
+
+        `checks` say whether the program is ready, `live_checks` whether it is alive: functions by name, which return
+        False or raise if not. Where checks come and go, `checks` is a function that returns them, and is called
+        whenever somebody asks. `metrics`: served at `/metrics`. `debug`: makes a page at `/debug`, and says for whom;
+        `debugged`: what that page is about (default: what `watch` was told). `limit`: seconds that a client may take
+        for its request and for our answer; the default is the timeout of a scrape in Prometheus.
+
+        Raises RequestError for an address that cannot be read, a name that is taken or has a slash, and a check that
+        cannot be called. Listens only after `start`.
         """
-        self._address = ListenAddress.parse(address) if isinstance(address, str) else ListenAddress(*address)
+        self._address = ListenAddress.of(address)
         self._limit = seconds(limit)
-        self._live, self._ready = HealthChecks("healthz", live_checks), HealthChecks("readyz", checks)
+        self._watched = _Controllers()
+        self._live = HealthChecks("healthz", live_checks)
+        given, fixed = (checks, None) if callable(checks) else (dict, checks)
+        self._ready = HealthChecks("readyz", fixed, lambda: {**self._watched.checks(), **given()})
         if debug is not None and not isinstance(debug, DebugPage):
             raise RequestError(f"debug={debug!r} is no DebugPage: DebugPage(), or None for no page")
-        self._watched = _Controllers()
         self.application = HealthApplication(
             self._live, self._ready, metrics,
             None if debug is None else DebugApplication(debug, self._watched if debugged is None else debugged))
@@ -80,26 +89,28 @@ class HealthServer:
 
     @property
     def name(self) -> str:
-        """For logs and threads."""
+        """What it is called in logs, and its thread: `health server HOST:PORT`."""
         return f"health server {self._address}"
 
     @property
     def port(self) -> int:
-        """Where it listens; before `start`, where it will: 0 for a free one."""
+        """The port at which it listens; before `start` the one that was asked for, 0 for a free one."""
         listener = self._listener
         return self._address.port if listener is None else listener.server_port
 
     def add_check(self, name: str, check: Check) -> None:
-        """One more question for `/readyz`, at `/readyz/NAME` alone. Raises RequestError when the name is taken."""
+        """Add a check of readiness: one more question for `/readyz`, also asked alone at `/readyz/NAME`. `check` raises
+        or returns False when something is wrong. Raises RequestError when the name is taken or has a slash."""
         self._ready.add(name, check)
 
     def add_live_check(self, name: str, check: Check) -> None:
-        """The same for `/healthz`: only for what a restart heals."""
+        """Add a check of liveness, for `/healthz`: only for what a restart of the process heals, since the kubelet
+        restarts it. As `add_check`."""
         self._live.add(name, check)
 
     def watch(self, running: Watched) -> None:
-        """Ask a running controller, by its name, whether it is alive and ready. Raises RequestError when the name is
-        taken."""
+        """Ask a running controller, by its name, whether it is alive and ready, and list each of its stores at
+        `/readyz?verbose` as `store pods`. Raises RequestError when the name is taken."""
         name = running.name.replace("/", "-")
         self._ready.add(name, lambda: expect_none(running.why_not_ready))
         self._live.add(name, lambda: expect_none(running.why_not_alive))
@@ -167,16 +178,14 @@ class _Controllers:
     """What a page is about without a manager."""
 
     def __init__(self) -> None:
-        self.running: list[Inspected] = []
+        self.running: list[Running[Any]] = []
 
     def controllers(self) -> Sequence[Inspected]:
         return [*self.running]
 
+    def checks(self) -> dict[str, Check]:
+        """Of their stores."""
+        return store_checks([*self.running])
+
     def manager(self) -> None:
         """There is none."""
-
-
-def expect_none(reason: str) -> None:
-    """The check that fails for `reason`, and passes if there is none."""
-    if reason:
-        raise Unhealthy(reason)

@@ -27,7 +27,8 @@ BACKOFF = (.01, .1, 1, 10, 60, 300, 1000)
 
 
 class Histogram:
-    """`bounds` are upper ones, inclusive, in rising order; what is above them all counts as well."""
+    """Counts values by buckets. `bounds` are upper ones, inclusive, in rising order; what is above them all counts as
+    well."""
 
     __slots__ = ("bounds", "counts", "examples", "total")
 
@@ -39,7 +40,7 @@ class Histogram:
         """By bucket: the trace of the last value there that has one, and the value."""
 
     def add(self, value: float, trace_id: str = "") -> None:
-        """`trace_id`: of the trace that the value belongs to, if it can be looked up."""
+        """Count a value; `trace_id`: of the trace that it belongs to, if that can be looked up."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
         if trace_id:

@@ -11,6 +11,7 @@ import errno
 import os
 import socket
 from dataclasses import dataclass
+from typing import Any
 
 from kubectl_runtime.core.base.errors import RequestError
 
@@ -19,23 +20,35 @@ BACKLOG = 32
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """`host` is empty for all addresses; `port` 0 is a free one."""
+    """A host and a port to listen at: `host` is empty for all addresses, `port` 0 for a free one."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> ListenAddress:
-        """See the module. Raises RequestError for anything else."""
+        """The address that a text names: `:8080`, `127.0.0.1:8080` or `[::1]:8080`. Raises RequestError for any other
+        text."""
         host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
         elif ":" in host:
             colon = ""
         if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-            raise RequestError(f'{text!r} is no address to listen at: ":8080" is all of this host, "127.0.0.1:8080" or '
-                               '"[::1]:8080" one of it, port 0 a free one')
+            raise _unreadable(text)
         return cls(host, int(port))
+
+    @classmethod
+    def of(cls, address: str | tuple[str, int]) -> ListenAddress:
+        """The address that a text names, as for `parse`, or of a host and a port. Raises RequestError for anything
+        else."""
+        if isinstance(address, str):
+            return cls.parse(address)
+        given: Any = address
+        if not (isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], str)
+                and type(given[1]) is int and 0 <= given[1] <= 65535):
+            raise _unreadable(address)
+        return cls(*address)
 
     def listen(self) -> socket.socket:
         """A socket that listens. Raises OSError, with the address in its text, when it cannot."""
@@ -59,3 +72,8 @@ class ListenAddress:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _unreadable(address: object) -> RequestError:
+    return RequestError(f'{address!r} is no address to listen at: ":8080" is all of this host, "127.0.0.1:8080" or '
+                        '"[::1]:8080" one of it, port 0 a free one')

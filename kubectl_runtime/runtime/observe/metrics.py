@@ -102,11 +102,11 @@ class Metrics(Observer):
     # What prometheus-client asks
 
     def describe(self) -> Iterable[Metric]:
-        """Every family, without values."""
+        """Every family of metrics, without values: how prometheus-client learns of the names."""
         return [family.filled() for family in FAMILIES]
 
     def collect(self) -> Iterable[Metric]:
-        """Every family, with all its series as they are now."""
+        """Every family of metrics, with all of its series as they are now: what a scrape shows."""
         now = self._clock.monotonic()
         rows: dict[Family, list[Row]] = {family: [] for family in FAMILIES}
         with self._change:

@@ -37,6 +37,7 @@ class WatchSeries:
         self.delay = self.list_time = 0.0
 
     def phase_changed(self, phase: str, now: float) -> None:
+        """The watch has begun to be in this phase."""
         with self.lock:
             if self.phase == "stopped":  # its second life
                 self.heard = now
@@ -47,16 +48,19 @@ class WatchSeries:
                 self.heard, self.in_a_row = now, 0
 
     def failed(self, in_a_row: int, delay: float) -> None:
+        """The watch failed, for the `in_a_row`-th time in a row, and waits `delay` seconds."""
         with self.lock:
             self.failures += 1
             self.in_a_row, self.delay = in_a_row, delay
 
     def listed(self, objects: int, relists: int, seconds: float, now: float) -> None:
+        """A list of so many objects is complete, after so many seconds; `relists` were complete before it."""
         with self.lock:
             self.objects, self.list_time, self.heard, self.in_a_row = objects, seconds, now, 0
             self.relists += relists > 0
 
     def frame(self, events: int, now: float) -> None:
+        """So many events came at `now`."""
         with self.lock:
             self.events += events
             self.heard = now

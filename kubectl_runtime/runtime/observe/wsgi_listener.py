@@ -39,7 +39,8 @@ class _Handler(WSGIRequestHandler):
 
 
 class WsgiListener(ThreadingMixIn, WSGIServer):
-    """See the module. `turn` and `server_close` are for one thread at a time, the rest is safe from any."""
+    """Accepts connections for a WSGI application, gives each a thread, and cuts clients that are too slow. `turn` and
+    `server_close` are for one thread at a time, the rest is safe from any."""
 
     daemon_threads = True
     block_on_close = False

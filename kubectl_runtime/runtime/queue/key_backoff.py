@@ -110,7 +110,7 @@ class Failures(Generic[K]):
         return len(self.states)
 
     def keys(self) -> Iterable[K]:
-        """Those that fail."""
+        """The keys that failed the last time they ran."""
         return self.states
 
     def first(self, most: int) -> list[tuple[K, FailureState]]:
@@ -118,6 +118,7 @@ class Failures(Generic[K]):
         return list(islice(self.states.items(), most))
 
     def get(self, key: K) -> FailureState | None:
+        """How `key` fails; None when it does not."""
         return self.states.get(key)
 
     def failed(self, key: K, count: int, writes: dict[Version, None]) -> FailureState:
@@ -153,6 +154,7 @@ class Failures(Generic[K]):
                     other.writes.clear()
 
     def clear(self) -> None:
+        """Forget all."""
         self.states.clear()
         self._remembered = 0
 

@@ -16,7 +16,7 @@ FEW = 64
 
 
 class Lane(Generic[K, M]):
-    """Pure; its owner serialises the calls."""
+    """One class of the queue: entries that are ready, in the order they came. Pure; its owner serialises the calls."""
 
     __slots__ = ("_bulk", "_place", "items", "left")
 
@@ -56,6 +56,7 @@ class Lane(Generic[K, M]):
             self.left = 0
 
     def clear(self) -> None:
+        """Forget all entries."""
         self.items.clear()
         self.left = 0
 

@@ -30,7 +30,7 @@ _JITTERED = ExponentialBackoff(0.005, 2.0, LEAST, 0.5)
 
 
 def requeued(run: Run, after: float) -> Outcome:
-    """`run` succeeded and wants another one `after` so many seconds."""
+    """The outcome of a `run` that succeeded and wants another one `after` so many seconds."""
     if after >= LEAST:
         return Outcome(after, _REQUEUE_AFTER)
     times = run.times_in_a_row(SOON) + 1
@@ -39,7 +39,7 @@ def requeued(run: Run, after: float) -> Outcome:
 
 
 def conflicted(run: Run, error: BaseException, rng: random.Random) -> Outcome | None:
-    """`run` met a newer version; None when that is to be handled as any other failure."""
+    """The outcome of a `run` that met a newer version; None when that is to be handled as any other failure."""
     times = run.times_in_a_row(CONFLICT) + 1
     if times > CONFLICTS:
         return None

@@ -38,7 +38,7 @@ class KeyState(StrEnum):
 
 
 class RunningRow(NamedTuple):
-    """Times are of the controller's clock, here and below."""
+    """A key that runs now. Times are of the controller's clock, here and below."""
 
     key: Key
     reason: str
@@ -50,6 +50,8 @@ class RunningRow(NamedTuple):
 
 
 class ScheduledRow(NamedTuple):
+    """A key that is to run, now or later."""
+
     key: Key
     reason: str
     at: float
@@ -60,6 +62,8 @@ class ScheduledRow(NamedTuple):
 
 
 class FailingRow(NamedTuple):
+    """A key that failed the last time it ran."""
+
     key: Key
     state: KeyState
     at: float | None
@@ -70,7 +74,8 @@ class FailingRow(NamedTuple):
 
 @dataclass(slots=True)
 class QueueLook:
-    """See the module. `runs` and `failed` count those that have ended since the start."""
+    """What a queue holds at one moment, and how much of it. `runs` and `failed` count the runs that have ended since
+    the start."""
 
     now: float
     counts: dict[str, int]

@@ -29,7 +29,8 @@ _ROUNDING = 1e-6
 
 
 class RetryBrake:
-    """See the module. Times are seconds of one monotonic clock; its owner serialises the calls."""
+    """Limits how many retries begin in a second while runs fail. Times are seconds of one monotonic clock; its owner
+    serialises the calls."""
 
     def __init__(self, rate: float = RETRY_RATE) -> None:
         """`rate`: the lowest, in retries a second. Raises RequestError when it is no positive number."""

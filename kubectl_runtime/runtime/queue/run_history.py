@@ -23,7 +23,7 @@ LATELY = 3600.0
 
 
 class EndedRun(NamedTuple):
-    """Seconds, and times of the controller's clock."""
+    """A run that has ended. Times are seconds of the controller's clock."""
 
     key: Key
     reason: str
@@ -36,7 +36,7 @@ class EndedRun(NamedTuple):
 
 
 class RunHistory:
-    """See the module."""
+    """The last runs of a controller, and its slowest ones. Pure; its owner serialises the calls."""
 
     __slots__ = ("_floor", "_next_look", "_recent", "_slow", "failed", "runs")
 
@@ -63,11 +63,11 @@ class RunHistory:
             self._add_slow(EndedRun._make(row))
 
     def recent(self, most: int) -> list[EndedRun]:
-        """Up to `most`, the last one first."""
+        """The last runs, up to `most`, the latest first."""
         return [EndedRun._make(row) for row in [*reversed(self._recent)][:most]]
 
     def slowest(self, most: int, now: float) -> list[EndedRun]:
-        """Up to `most`, the longest first."""
+        """The slowest runs of the last while, up to `most`, the longest first."""
         found = (row for row in self._slow.values() if now - row.ended < LATELY)
         return sorted(found, key=lambda row: row.took, reverse=True)[:most]
 

@@ -63,11 +63,12 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
+        """Whether it counts as a failure."""
         return self.result is _ERROR or self.result is _TERMINAL_ERROR
 
     @property
     def keeps_failures(self) -> bool:
-        """It says neither that the key works nor that it does not."""
+        """Whether the count of failures stays as it is: it says neither that the key works nor that it does not."""
         return self.result is _SKIPPED or self.streak is CONFLICT
 
 

@@ -79,7 +79,7 @@ class Scheduler(Generic[K, M]):
         return key in self._entries
 
     def keys(self) -> list[K]:
-        """All that have an entry."""
+        """All keys that have an entry."""
         return list(self._entries)
 
     def due_at(self, key: K) -> float | None:

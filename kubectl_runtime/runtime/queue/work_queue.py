@@ -91,10 +91,12 @@ class WorkQueue:
 
     @property
     def running(self) -> Iterable[Run]:
+        """The keys that run now, with their runs."""
         return self._running.values()
 
     @property
     def closed(self) -> bool:
+        """Whether shutdown has begun."""
         return self._closed
 
     @property
@@ -112,10 +114,11 @@ class WorkQueue:
         return len(self._scheduler)
 
     def keys(self) -> set[Key]:
-        """All of which anything is known: that are scheduled, run, fail, or do the same again and again."""
+        """All keys of which anything is known: that are scheduled, run, fail, or do the same again and again."""
         return {*self._scheduler.keys(), *self._running, *self._failures.keys(), *self._streaks}
 
     def due_at(self, key: Key) -> float | None:
+        """When `key` is to run; None when nothing is scheduled for it."""
         return self._scheduler.due_at(key)
 
     def trigger(self, request: ReconcileRequest, now: float, *, bulk: bool = False) -> None:

@@ -36,7 +36,8 @@ LULL = 0.01
 
 
 class WorkerPolicy:
-    """See the module. Times are seconds of one monotonic clock; its owner serialises the calls."""
+    """Decides whether to call another worker when keys are due. Times are seconds of one monotonic clock; its owner
+    serialises the calls."""
 
     def __init__(self, patience: float) -> None:
         """`patience`: seconds for which it is better to wait for a busy worker than to call another one."""
@@ -51,6 +52,7 @@ class WorkerPolicy:
         self._rest_until: float | None = None
 
     def triggered(self, now: float) -> None:
+        """Keys became due."""
         self._last_trigger = now
 
     def call_at(self, workers: int) -> float:
@@ -69,6 +71,7 @@ class WorkerPolicy:
         self._rest_until = None
 
     def began(self, run: Run, now: float) -> None:
+        """A worker began `run`."""
         self._last_start, self._last_run = now, run
 
     def ended(self, run: Run, now: float) -> bool:

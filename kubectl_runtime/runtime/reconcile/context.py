@@ -88,10 +88,11 @@ class Context(Generic[T_co]):
 
     @property
     def attempt(self) -> int:
-        """1, plus one for each time in a row that this key has failed at its first run or at a retry of the backoff.
+        """Which attempt this is: 1, plus one for each time in a row that this key has failed at its first run or at a
+        retry of the backoff.
 
-        A success starts over, and so does another generation or uid of the object. A trigger during the backoff runs
-        at once and does not; if that run fails, it does not count.
+        A success starts over, and so does another generation or uid of the object. A trigger during the backoff runs at
+        once and does not; if that run fails, it does not count.
         """
         return self._run.failures + 1
 

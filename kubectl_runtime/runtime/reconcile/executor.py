@@ -65,9 +65,11 @@ class ThreadExecutor:
 
     @property
     def patience(self) -> float:
+        """Seconds for which it is better to wait for a busy worker than to call another one."""
         return _patience()
 
     def submit(self, work: Work) -> None:
+        """Have `work` run in one of the threads. Does not block."""
         self._work.put(work)
 
     def close(self) -> None:
@@ -106,10 +108,11 @@ class PoolExecutor:
 
     @property
     def patience(self) -> float:
+        """Seconds for which it is better to wait for a busy worker than to call another one."""
         return _patience()
 
     def submit(self, work: Work) -> None:
-        """Raises what the pool does: RuntimeError when it has been shut down."""
+        """Have `work` run in the pool. Raises what the pool does: RuntimeError when it has been shut down."""
         begun = _Begun(work)
         # A thread that the pool begins for it may keep the context of this moment.
         future = Context().run(self._pool.submit, begun.run)
@@ -160,7 +163,7 @@ def executor_for(pool: Pool | None, size: int, name: str,
 
 
 def check_pool(pool: Any) -> None:
-    """Raises RequestError for what is no pool of threads of this interpreter."""
+    """Raise RequestError for anything but a pool of threads of this interpreter."""
     if any(base.__name__ in _ELSEWHERE for base in type(pool).__mro__):
         raise RequestError(f"executor: {type(pool).__name__} runs its work in other processes or interpreters, where "
                            "the stores, the client and the context do not exist; pass a ThreadPoolExecutor")

@@ -77,7 +77,7 @@ class _Trail:
 
 
 class LoopDetector:
-    """One controller's."""
+    """Notices when one controller keeps itself, or two each other, busy. One for each controller."""
 
     def __init__(self, logger: GuardedLogger, clock: Clock) -> None:
         self._logger = logger

@@ -28,7 +28,8 @@ LOOK_EVERY = 1.0
 
 
 class OutageLog:
-    """One controller's. For one thread at a time."""
+    """Says in the log when a controller as a whole is in trouble, and when it is well again. For one thread at a
+    time."""
 
     def __init__(self, logger: GuardedLogger, clock: Clock, failing: Callable[[], tuple[int, int]],
                  rate: float | None) -> None:

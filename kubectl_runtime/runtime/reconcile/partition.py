@@ -40,16 +40,16 @@ class Listener:
         self._runner = runner
 
     def gained(self, of: Of) -> None:
-        """These are this replica's from now on."""
+        """The objects whose keys `of` is true for are this replica's from now on."""
         self._inbox.trigger_those(of)
 
     def lost(self, of: Of) -> None:
-        """These are not any more."""
+        """The objects whose keys `of` is true for are not this replica's any more."""
         self._runner.forget(of)
 
 
 class Partition(Protocol):
-    """Safe to use from any thread."""
+    """Which objects are this replica's. Safe to use from any thread."""
 
     def owned(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
         """Those of `requests` that are for objects of this replica."""

@@ -34,7 +34,8 @@ class SupportsReconcile(Protocol[K_contra, D_contra]):
     ...     running.wait_until_ready(10)
     """
 
-    def reconcile(self, obj: K_contra, ctx: Context[D_contra], /) -> Action: ...
+    def reconcile(self, obj: K_contra, ctx: Context[D_contra], /) -> Action:
+        """See `Reconciler.reconcile`."""
 
 
 Reconciles: TypeAlias = SupportsReconcile[K, D] | Callable[[K, Context[D]], Action]

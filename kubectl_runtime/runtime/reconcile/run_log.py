@@ -89,11 +89,12 @@ class Crowd:
         return self.count > SINGLY
 
     def age(self, now: float) -> float:
+        """Seconds since the first one that counts."""
         return now - self._since
 
 
 class RunLog:
-    """One controller's."""
+    """The log lines of one controller's runs: failures, few enough to be read. Safe to use from any thread."""
 
     def __init__(self, logger: GuardedLogger, clock: Clock, aborted: StopToken,
                  on_crowd: Callable[[], object] = lambda: None) -> None:

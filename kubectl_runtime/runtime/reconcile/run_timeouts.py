@@ -30,13 +30,15 @@ class RunStop(StopToken):
 
     @property
     def reason(self) -> str:
+        """Why it was set; empty before."""
         return self._aborted.reason or ("its time is up" if self._left() <= 0 else "")
 
     def is_set(self) -> bool:
+        """Whether the run should end."""
         return self._aborted.is_set() or self._left() <= 0
 
     def set(self, reason: str = "") -> None:
-        """As without a `run_timeout`, where `ctx.stop` is the shutdown's own."""
+        """Set the shutdown's own token, which `ctx.stop` is without a `run_timeout`."""
         self._aborted.set(reason)
 
     def expire(self) -> None:
@@ -44,11 +46,13 @@ class RunStop(StopToken):
         super().set("its time is up")
 
     def wait(self, timeout: float | None = None) -> bool:
+        """Block until the run should end, or `timeout` seconds have passed; whether it should."""
         left = max(0.0, self._left())
         return self._aborted.wait(left if timeout is None else min(timeout, left)) or self.is_set()
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """As `StopToken.on_set`; the callback may be called twice, at its time and at the shutdown."""
+        """Have `callback` called when the run should end; returns a function that takes it back. It may be called
+        twice, at its time and at the shutdown."""
         if self._left() <= 0:
             self.expire()
         forget_time, forget_shutdown = super().on_set(callback), self._aborted.on_set(callback)
@@ -64,7 +68,7 @@ class RunStop(StopToken):
 
 
 class RunTimeouts:
-    """One controller's. Safe to use from any thread."""
+    """Ends the runs of one controller that take longer than `run_timeout`. Safe to use from any thread."""
 
     def __init__(self, limit: float | None, shutdown: Shutdown, clock: Clock, wake: Callable[[], None]) -> None:
         """`limit`: seconds that a run has; None: no limit. `wake` has `check` called soon; it must not block."""

@@ -49,6 +49,7 @@ class Indexes:
         self._keys: dict[IndexName, dict[Hashable, set[Key]]] = {}
 
     def declare(self, name: IndexName, function: IndexFunction) -> None:
+        """Begin an index; it counts when `complete` says so."""
         self._buckets[name] = {}
         self._keys[name] = {}
         self._guards = {**self._guards, name: Guard(f"index {name[1]}", clock=self._clock)}
@@ -56,16 +57,19 @@ class Indexes:
         self.epoch += 1
 
     def complete(self, name: IndexName) -> None:
+        """The index has every object of the store."""
         self._complete.add(name)
 
     def is_declared(self, name: IndexName) -> bool:
+        """Whether there is an index of this name, complete or not."""
         return name in self.functions
 
     def is_complete(self, name: IndexName) -> bool:
+        """Whether the index has every object of the store."""
         return name in self._complete
 
     def forget(self, scope: object) -> None:
-        """The indexes of this scope are gone."""
+        """Drop the indexes of this scope."""
         gone = [name for name in self.functions if name[0] is scope]
         for name in gone:
             del self._buckets[name], self._keys[name]

@@ -44,7 +44,7 @@ REMEMBERED_DELETIONS = 4096
 
 @dataclass(slots=True)
 class Own:
-    """An entry; see the module. What readers see is `record`, unless `known` is False."""
+    """What this process wrote of one object. What readers see is `record`, unless `known` is False."""
 
     uid: str
     version: str
@@ -72,7 +72,7 @@ def number_of(version: str | None) -> int | None:
 
 
 class Overlay:
-    """See the module."""
+    """What this process wrote and the watch of a store has not shown yet. Pure; its owner serialises the calls."""
 
     def __init__(self) -> None:
         self.entries: dict[Key, Own] = {}

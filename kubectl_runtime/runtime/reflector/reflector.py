@@ -67,7 +67,7 @@ class Commit(NamedTuple):
 
 
 class Reflector:
-    """Feeds one store. See the module's table."""
+    """Writes what a watch says into one store, and tells what that changed."""
 
     def __init__(self, writer: StoreWriter[Any], *, relist_triggers: bool = False,
                  untold: Sequence[Record] = ()) -> None:

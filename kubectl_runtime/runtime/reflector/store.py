@@ -178,11 +178,11 @@ class Store(Generic[K]):
         return found
 
     def record(self, key: ObjectRef | str, namespace: str | None = None) -> Record | None:
-        """As `get`, but the object in the form it is stored."""
+        """The object with this ref, or name and namespace, in the form it is stored; None when the store has none."""
         return self._record(key, namespace, self._own_writes)
 
     def as_watched(self, ref: ObjectRef) -> Record | None:
-        """As `record`, but as the watch showed it last, whatever this process wrote since."""
+        """The object as the watch showed it last, in the form it is stored, whatever this process wrote since."""
         return self._record(ref, None, False)
 
     def reader(self, record: Record) -> K:

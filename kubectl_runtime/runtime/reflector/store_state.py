@@ -15,8 +15,8 @@ from kubectl_runtime.runtime.watcher.watch_state import WatchState
 
 
 class StoreState:
-    """`condition` guards everything else here but `trouble`, a text that only the writer replaces; nobody's code runs
-    while it is held. `lock` is the condition's own, which costs half to enter."""
+    """What a store and its writer share. `condition` guards everything else here but `trouble`, a text that only the
+    writer replaces; nobody's code runs while it is held. `lock` is the condition's own, which costs half to enter."""
 
     def __init__(self, resource: ApiResource, clock: Clock) -> None:
         self.resource = resource

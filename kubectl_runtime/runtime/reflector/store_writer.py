@@ -36,7 +36,7 @@ Observers = tuple[object, ...]
 
 
 class StoreWriter(Generic[K]):
-    """The writing side of a store; `store` is the reading side."""
+    """The half of a store that is written, by one thread, a `reflector`'s; `store` is the half that is read."""
 
     def __init__(self, resource: ApiResource, read: Callable[[Record], K], *, clock: Clock = SYSTEM_CLOCK) -> None:
         """`read` makes what readers get of a record."""
@@ -48,11 +48,12 @@ class StoreWriter(Generic[K]):
         self._on_caught_up: tuple[Callable[[], None], ...] = ()
 
     def get(self, key: Key) -> Record | None:
-        """What is stored. Only for the thread that writes, which is why it needs no lock."""
+        """The stored object; None when there is none. Only for the thread that writes, which is why it needs no
+        lock."""
         return self.state.records.get(key)
 
     def records(self) -> Mapping[Key, Record]:
-        """Everything stored. As `get`; not to be kept beyond the next write."""
+        """All stored objects. Only for the thread that writes, and not to be kept beyond the next write."""
         return self.state.records
 
     def commit(self, changes: Changes, gone: Sequence[Record] = (), version: str = "") -> Observers:

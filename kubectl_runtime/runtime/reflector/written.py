@@ -53,7 +53,7 @@ _whole = decoder_of(_Whole)
 
 
 class Written:
-    """The judge of one store. Safe to use from any thread."""
+    """Decides what the writes of this process mean for one store. Safe to use from any thread."""
 
     def __init__(self, api: WatchApi[Any], config: WatcherConfig, modify: Modifier | None) -> None:
         self._resource = api.resource

@@ -41,7 +41,8 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """Immutable. `lease`: the seconds that count where a Lease says none; times are on the caller's clock."""
+    """Which replicas share the work, as far as this one has seen. Immutable. `lease`: the seconds that count where a
+    Lease does not say any; times are on the caller's clock."""
 
     identity: str
     shards: int

@@ -39,7 +39,7 @@ _work: RunVariable[_Work] = RunVariable("kubectl_runtime_shard")
 
 
 class ShardFence:
-    """One replica's. Safe to use from any thread."""
+    """Lets a replica write only for objects whose shard is its own. Safe to use from any thread."""
 
     def __init__(self, state: Callable[[], ShardState], identity: Callable[[], str], group: str) -> None:
         """`state()`: what is known now. `identity()` of this replica and `group`, `namespace/name`, are for errors."""

@@ -42,7 +42,8 @@ SHARD = "sharding.kubectl-runtime.dev/shard"
 
 
 class ShardLeases:
-    """Safe to use from any thread, as long as there is one request for each Lease at a time. Raises nothing."""
+    """Reads and writes the Leases of a group of replicas. Safe to use from any thread, as long as there is one request
+    for each Lease at a time. Raises nothing."""
 
     def __init__(self, client: Client, sharding: Sharding, namespace: str, own_name: str) -> None:
         """Nothing is sent yet."""

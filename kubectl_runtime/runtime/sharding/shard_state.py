@@ -16,6 +16,8 @@ from kubectl_runtime.runtime.sharding.sharding import Sharding
 
 
 class Phase(StrEnum):
+    """Where a replica stands in its group."""
+
     WAITING = "waiting for its stores"
     TAKING_PART = "taking part"
     QUITTING = "quitting"
@@ -36,6 +38,7 @@ class ShardRules:
 
     @classmethod
     def of(cls, sharding: Sharding, identity: str, grace: float) -> ShardRules:
+        """The rules of `sharding` for the replica `identity`."""
         mark = sha256(identity.encode()).hexdigest()[:16]
         order = list(range(sharding.shards))
         Random(mark).shuffle(order)
@@ -69,6 +72,7 @@ class ShardState:
 
     @classmethod
     def first(cls, rules: ShardRules) -> ShardState:
+        """The state before anything has happened."""
         replicas = Replicas(rules.lease.identity, rules.shards, rules.lease.lease)
         return cls(replicas, (LeaseState(),) * rules.shards)
 
@@ -93,10 +97,11 @@ class ShardState:
 
     @property
     def quota(self) -> int:
+        """How many shards this replica may have; 0 unless it takes part."""
         return self.replicas.quota if self.phase is Phase.TAKING_PART else 0
 
     def may_take(self, at: float) -> bool:
-        """See the module."""
+        """Whether this replica may take further shards at that moment."""
         return (self.phase is Phase.TAKING_PART and self.own.leads_at(at) and self.listed >= self.counted_since
                 and not self.replicas.others_numbers)
 

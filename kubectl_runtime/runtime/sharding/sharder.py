@@ -48,7 +48,7 @@ _JOIN_SECONDS = 2.0
 
 
 class Sharder:
-    """Safe to use from any thread. A `Partition` for each controller of a manager."""
+    """The `Partition` of each controller of a manager whose replicas share the objects. Safe to use from any thread."""
 
     def __init__(self, client: Client, sharding: Sharding, *, grace: float,
                  failed: Callable[[BaseException], None], rng: random.Random | None = None) -> None:
@@ -90,7 +90,7 @@ class Sharder:
 
     @property
     def shards(self) -> frozenset[int]:
-        """Those that this replica works for at this moment."""
+        """The shards that this replica works for at this moment."""
         at = self._clock.boottime()
         shards, until = self._view
         return shards if at < until else frozenset(n for n in shards if self._state.works(n, at))
@@ -171,6 +171,7 @@ class Sharder:
 
     @property
     def has_left(self) -> bool:
+        """Whether all shards have been given up, for good."""
         return self._state.phase is Phase.GONE
 
     # Steps, for the threads or by hand

@@ -27,7 +27,7 @@ EXTERNAL, BULK = "external trigger", "bulk reconcile requested"
 
 
 class Inbox:
-    """What one controller is sent."""
+    """Brings what a controller is sent to its own kind, and gives it to the queue. Safe to use from any thread."""
 
     def __init__(self, resource: ApiResource, store: Store[Any], schedule: Sink, *,
                  logger: GuardedLogger, on_bug: Callable[[str, BaseException], None]) -> None:

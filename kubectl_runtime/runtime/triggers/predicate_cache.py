@@ -29,7 +29,7 @@ _Seen = tuple[Key, str]
 
 
 class PredicateCache:
-    """The memory of one filter."""
+    """Remembers the last state of each object for one filter. For one thread at a time."""
 
     def __init__(self, predicate: Predicate[Any], *, ttl: Duration = TTL, max_size: int = MAX_SIZE,
                  clock: Clock = SYSTEM_CLOCK) -> None:

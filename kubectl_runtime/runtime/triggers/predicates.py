@@ -110,7 +110,8 @@ class Predicate(Generic[K]):
 
 
 def value(function: Callable[[K], object]) -> Predicate[K]:
-    """Passes when what `function(obj)` gives changed; where it gives None now and before, it has no opinion."""
+    """A Predicate that passes when what `function(obj)` gives changed; where it gives None now and before, it has no
+    opinion."""
 
     def changed(event: ObjectEvent[K]) -> bool | None:
         old, now = event.old, event.obj
@@ -123,8 +124,8 @@ def value(function: Callable[[K], object]) -> Predicate[K]:
 
 
 def selector(selection: LabelSelection) -> Predicate[Any]:
-    """Passes objects whose labels match now or matched before, deleted ones included. Raises RequestError for what is
-    no selector."""
+    """A Predicate that passes objects whose labels match now or matched before, deleted ones included. Raises
+    RequestError for what cannot be read as a selector."""
     matches = Selector.of(selection).matches
 
     def matched(event: ObjectEvent[Any]) -> bool:
@@ -134,7 +135,7 @@ def selector(selection: LabelSelection) -> Predicate[Any]:
 
 
 def when(function: Callable[[ObjectEvent[K]], bool]) -> Predicate[K]:
-    """`function(event)` decides alone."""
+    """A Predicate by which `function(event)` decides alone, deletions included."""
     return Predicate(lambda event: bool(function(event)), name_of(function))
 
 

@@ -218,6 +218,7 @@ def form_of(api: WatchApi[Any], config: WatcherConfig, modify: Modify | None) ->
 
 
 def is_metadata_only(api: WatchApi[Any]) -> bool:
+    """Whether the Api asks for metadata alone."""
     return bool(getattr(getattr(api, "place", None), "metadata_only", False))
 
 

@@ -33,9 +33,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
 
 
 class TriggerQueue(Protocol):
-    """`queue.Queue`, `queue.SimpleQueue` and the like."""
+    """A queue to pull triggers from: `queue.Queue`, `queue.SimpleQueue` and the like."""
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any: ...
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """Take out the next item; blocks and raises as `queue.Queue.get`."""
 
 
 TriggerSource = Iterable[Any] | TriggerQueue
@@ -43,7 +44,7 @@ ToRequests = Callable[[Any], Iterable[ReconcileRequest]]
 
 
 def check_source(source: object) -> None:
-    """Raises RequestError for what is neither an iterable nor a queue."""
+    """Raise RequestError for what is neither an iterable nor a queue."""
     texts = isinstance(source, str | bytes)
     if texts or (not isinstance(source, Iterable) and not callable(getattr(source, "get", None))):
         raise RequestError(f"a trigger source is an iterable or a queue, not {type(source).__name__}")

@@ -33,7 +33,7 @@ CHUNK = 500
 
 
 class Subscriber:
-    """Safe to use from any thread."""
+    """Delivers what a watch sees to one subscription, in order. Safe to use from any thread."""
 
     def __init__(self, subscription: Subscription, sink: Sink, read: Callable[[Record], Any], clock: Clock,
                  stop: StopToken, on_complete: Callable[[], None]) -> None:

@@ -189,7 +189,7 @@ def trigger_others(mapper: Mapper[Any] | EventMapper[Any], *, predicate: Predica
 
 
 def check_mapper(mapper: object, on: object) -> None:
-    """Raises RequestError for what cannot be called with one argument, and for another `on`."""
+    """Raise RequestError for a mapper that cannot be called with one argument, and for another `on`."""
     if on not in ("object", "event"):
         raise RequestError(f'a mapper is called on="object" or on="event", not {on!r}')
     if not callable(mapper):

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 class WatchedWrites:
-    """Of one watch. `listen` and `close` are for its thread; all else is safe to use from any thread."""
+    """The writes of this process, as far as one watch's store holds their objects. `listen` and `close` are for the
+    watch's thread; all else is safe to use from any thread."""
 
     def __init__(self, api: WatchApi[Any], config: WatcherConfig, modify: Modifier | None,
                  writer: StoreWriter[Any]) -> None:

@@ -71,8 +71,7 @@ class Watch(Generic[K]):
         """Nothing is requested yet. `modify` prunes each object before it is stored; `rng` draws all jitter. With
         `config.fields`, what is stored are the views. Raises RequestError for fields that cannot be kept.
 
-        `observer` is told what happens to the watch `name` (by default what it watches, in words); it raises nothing
-        (see `together`).
+        `observer`, which raises nothing, is told of the watch by its `name` (by default what it watches, in words).
         """
         rng = rng or random.Random()
         given, api = api, as_configured(api, config)
@@ -117,7 +116,7 @@ class Watch(Generic[K]):
 
     @property
     def state(self) -> WatchState:
-        """How it is doing, as of the last step."""
+        """What the watch does, since when, and its error, as of the last step."""
         return self._state
 
     @property
@@ -129,6 +128,7 @@ class Watch(Generic[K]):
 
     @property
     def stopped(self) -> bool:
+        """Whether the watch has ended for good."""
         return self._state.phase is Phase.STOPPED
 
     def subscribe(self, subscription: Subscription, sink: Sink,

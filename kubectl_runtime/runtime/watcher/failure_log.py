@@ -24,7 +24,7 @@ log = guarded_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WatchTarget:
-    """What is watched, for people."""
+    """What is watched, as log lines name it."""
 
     resource: ApiResource
     namespace: str | None = None

@@ -27,7 +27,7 @@ GENTLE_SECONDS = 60.0
 
 
 class ServerGate:
-    """See the module."""
+    """Keeps a watch from asking a server that is away, until it may be back. For the thread of its watch."""
 
     def __init__(self, reachability: Reachability, rng: random.Random) -> None:
         self._reachability = reachability

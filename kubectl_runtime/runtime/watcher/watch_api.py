@@ -22,15 +22,24 @@ class WatchItem(Protocol):
     """One event of a watch as the client decodes it."""
 
     @property
-    def type(self) -> str: ...
+    def type(self) -> str:
+        """The type of the event: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
+
     @property
-    def record(self) -> Record | None: ...
+    def record(self) -> Record | None:
+        """The object; None for a bookmark and an error."""
+
     @property
-    def resource_version(self) -> str | None: ...
+    def resource_version(self) -> str | None:
+        """Where to resume after this event; None for an error."""
+
     @property
-    def status(self) -> Status | None: ...
+    def status(self) -> Status | None:
+        """What the server says of an error; else None."""
+
     @property
-    def initial_events_end(self) -> bool: ...
+    def initial_events_end(self) -> bool:
+        """Whether this bookmark ends the list with which the watch began."""
 
 
 WatchBatch: TypeAlias = Sequence[WatchItem]
@@ -47,26 +56,38 @@ class WatchApi(Protocol[K_co]):
     """
 
     @property
-    def resource(self) -> ApiResource: ...
-    @property
-    def namespace(self) -> str | None: ...
-    @property
-    def kind(self) -> type[K_co]: ...
+    def resource(self) -> ApiResource:
+        """The kind."""
 
-    def list_page(self, params: ListParams, *, stop: StopToken, retry: Retry) -> tuple[ListMeta, list[Record]]: ...
+    @property
+    def namespace(self) -> str | None:
+        """The namespace; None for all of them."""
 
-    def open_watch(self, params: WatchParams, resource_version: str, stop: StopToken) -> Iterator[WatchBatch]: ...
+    @property
+    def kind(self) -> type[K_co]:
+        """The class that reads the objects."""
+
+    def list_page(self, params: ListParams, *, stop: StopToken, retry: Retry) -> tuple[ListMeta, list[Record]]:
+        """One page of a list, of records. Blocks and raises as `Api.list_page`."""
+
+    def open_watch(self, params: WatchParams, resource_version: str, stop: StopToken) -> Iterator[WatchBatch]:
+        """An open watch, whose batches are iterated. Blocks and raises as `Api.open_watch`."""
 
 
 class WatchApis(Protocol[K_co]):
     """`Namespaces`: several places to watch, whose objects belong into one store."""
 
     @property
-    def resource(self) -> ApiResource: ...
+    def resource(self) -> ApiResource:
+        """The kind."""
+
     @property
-    def kind(self) -> type[K_co]: ...
+    def kind(self) -> type[K_co]:
+        """The class that reads the objects."""
+
     @property
-    def apis(self) -> Sequence[WatchApi[K_co]]: ...
+    def apis(self) -> Sequence[WatchApi[K_co]]:
+        """The Api of each place."""
 
 
 def apis_of(api: WatchApi[K] | WatchApis[K]) -> Sequence[WatchApi[K]]:

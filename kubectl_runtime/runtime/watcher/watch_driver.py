@@ -94,6 +94,7 @@ class WatchDriver:
 
     @property
     def state(self) -> State:
+        """The state of its machine."""
         return self._state
 
     @property

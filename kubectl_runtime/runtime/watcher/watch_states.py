@@ -42,6 +42,7 @@ class Listing:
 
     @property
     def paged(self) -> bool:
+        """Whether the list is asked for in pages: not after pages expired too often."""
         return self.expired < MAX_PAGED_TRIES
 
 

@@ -55,7 +55,8 @@ K_co = TypeVar("K_co", covariant=True)
 class MetadataApi(Protocol[K_co]):
     """An `Api` that can be asked for metadata alone."""
 
-    def with_metadata_only(self) -> WatchApi[K_co]: ...
+    def with_metadata_only(self) -> WatchApi[K_co]:
+        """The same place, where the server is asked for metadata alone."""
 
 
 def watch_steps(api: WatchApi[Any], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,

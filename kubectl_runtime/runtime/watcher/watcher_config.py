@@ -28,7 +28,7 @@ class ListSemantic(Enum):
 
 
 class InitialListStrategy(Enum):
-    """How a list is asked for.
+    """How a watch asks for its first list: page by page, or as a stream of events.
 
     >>> WatcherConfig(initial_list_strategy=InitialListStrategy.LIST_WATCH).initial_list_strategy.name
     'LIST_WATCH'
@@ -89,12 +89,12 @@ class WatcherConfig:
 
     @property
     def label_text(self) -> str | None:
-        """The label selector as requests carry it; None for none."""
+        """The label selector as requests carry it; None without one."""
         return str(self.label_selector or "") or None
 
     @property
     def field_text(self) -> str | None:
-        """The field selector as requests carry it; None for none."""
+        """The field selector as requests carry it; None without one."""
         return str(self.field_selector or "") or None
 
     def draw_timeout(self, rng: random.Random) -> int:

@@ -92,7 +92,8 @@ class Caller(PartialView, frozen=True):
 
 
 class CaBundles:
-    """See the module. Safe to use from any thread."""
+    """Keeps the authority of a server in the webhook configurations and CRDs that name it. Safe to use from any
+    thread."""
 
     def __init__(self, client: Client, wanted: SelfSigned, certificates: OwnCertificates) -> None:
         """Nothing is sent before `start`."""

@@ -59,7 +59,8 @@ class Listener(Protocol):
     def begin_busy(self, connection: Any, /) -> float:
         """A request begins; by when its body has to be there."""
 
-    def get_app(self) -> Any: ...
+    def get_app(self) -> Any:
+        """The application that answers."""
 
 
 class _Body(io.RawIOBase):
@@ -118,7 +119,7 @@ class _Exchange(ServerHandler):
 
 
 class RequestHandler(WSGIRequestHandler):
-    """See the module."""
+    """Reads the requests of one connection, one after the other, and answers them by the application."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # else the end of an answer waits for the client's word that it has the beginning
@@ -127,6 +128,7 @@ class RequestHandler(WSGIRequestHandler):
     error_message_format = "%(code)d %(message)s: %(explain)s\n"
 
     def handle(self) -> None:
+        """Serve the connection until it ends. Blocks."""
         while self._handle_next():
             pass
 
@@ -170,6 +172,7 @@ class RequestHandler(WSGIRequestHandler):
         return int(said[0])
 
     def handle_expect_100(self) -> bool:
+        """Tell a client that waits for it to send the body; True."""
         found = super().handle_expect_100()
         self.wfile.flush()
         return found
@@ -181,6 +184,7 @@ class RequestHandler(WSGIRequestHandler):
         return False
 
     def log_message(self, format: str, *args: Any) -> None:
+        """Log at DEBUG what http.server would print."""
         log.debug("%s: " + format, self.client_address[0], *args)
 
 

@@ -30,12 +30,14 @@ CERTIFICATE, KEY, CA = "tls.crt", "tls.key", "ca.crt"
 
 
 class ServingCertificates(Protocol):
-    """See the module. Safe to use from any thread."""
+    """What a server identifies itself with: files, or certificates of its own. Safe to use from any thread."""
 
     @property
-    def ca_bundle(self) -> bytes: ...
+    def ca_bundle(self) -> bytes:
+        """PEM: whom a caller has to trust; empty when that is not known."""
 
-    def context(self) -> ssl.SSLContext: ...
+    def context(self) -> ssl.SSLContext:
+        """The TLS context for a connection that is accepted now."""
 
 
 class CertificateFolder:
@@ -54,13 +56,14 @@ class CertificateFolder:
 
     @property
     def ca_bundle(self) -> bytes:
-        """`ca.crt`, if it is there."""
+        """The content of `ca.crt` in the folder; empty when it is not there."""
         try:
             return (self._folder / CA).read_bytes()
         except OSError:
             return b""
 
     def context(self) -> ssl.SSLContext:
+        """The context with the certificate that is in the folder now. Reads files that have changed."""
         if not (self._certificate.has_changed() or self._key.has_changed()) or not self._lock.acquire(blocking=False):
             return self._context
         problem = None
@@ -154,9 +157,11 @@ class OwnCertificates:
 
     @property
     def ca_bundle(self) -> bytes:
+        """PEM: the two authorities, that of the present certificate and that of the next."""
         return b"".join(self.authorities)
 
     def context(self) -> ssl.SSLContext:
+        """The context with the present certificate."""
         return self._context
 
     def time_left(self) -> float:
@@ -165,7 +170,7 @@ class OwnCertificates:
 
     @property
     def expires(self) -> datetime:
-        """When the present certificate does."""
+        """When the present certificate expires."""
         return self._expires
 
     def renew(self) -> None:

@@ -41,7 +41,8 @@ _PLAIN = (b"HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\nClient sent an 
 
 
 class WebhookListener(WsgiListener):
-    """See the module. `turn` and `server_close` are for one thread at a time, the rest is safe from any."""
+    """Accepts connections for a webhook application, makes the TLS handshake and gives each a thread. `turn` and
+    `server_close` are for one thread at a time, the rest is safe from any."""
 
     def __init__(self, sock: socket.socket, application: WSGIApplication, name: str, limit: float,
                  context: Callable[[], ssl.SSLContext]) -> None:

@@ -1,9 +1,9 @@
 """`WebhookServer`: serves a WSGI application over HTTPS, to API servers.
 
     app = webhooks.application({"/quota": Quota()})
-    WebhookServer(app, certificates="/certs").start()                                          files, followed
-    WebhookServer(app, certificates=SelfSigned("shop/quota"), client=client).start()           its own authority
-    manager.add_server(WebhookServer(...))                                                     before and after all else
+    WebhookServer(app, ":9443", certificates="/certs").start()                           files, followed
+    WebhookServer(app, certificates=SelfSigned("shop/quota"), client=client).start()     its own authority
+    manager.add_server(WebhookServer(...))                                               before and after all else
 
     starting   listens; with a client, the configurations are applied and get the authority, in threads of its own
     ready      the authority is in every object that names this server; without a client, at once
@@ -69,26 +69,30 @@ class WebhookServer:
     >>> class Quota(Admission[Pod]):
     ...     def validate(self, request): ...
     >>> app = webhooks.application({"/quota": Quota()})
-    >>> with WebhookServer(app, certificates=SelfSigned(), host="127.0.0.1", port=0) as server_of_mine:
+    >>> with WebhookServer(app, "127.0.0.1:0", certificates=SelfSigned()) as server_of_mine:
     ...     server_of_mine.port > 0
     True
     """
 
-    def __init__(self, app: WSGIApplication, *, certificates: str | os.PathLike[str] | SelfSigned,
-                 client: Client | None = None, host: str = "", port: int = 9443, configuration: str | None = None,
+    def __init__(self, app: WSGIApplication, address: str | tuple[str, int] | None = None, *,
+                 certificates: str | os.PathLike[str] | SelfSigned, client: Client | None = None,
+                 host: str | None = None, port: int | None = None, configuration: str | None = None,
                  url: str | None = None, limit: Duration = 30, clock: Clock | None = None,
                  observer: Observer | None = None) -> None:
         """`app`: of `webhooks.application`, or any other. `certificates`: a folder with `tls.crt` and `tls.key`, or
         `SelfSigned`. `client`: writes the authority of a SelfSigned where this server is named; it is not closed.
 
+        `address` is `":9443"` (the default: all addresses of this host), `"127.0.0.1:9443"`, `"[::1]:9443"`, or host
+        and port; port 0 is a free one. `host` and `port` say the same in two arguments, in place of `address`.
+
         `configuration`: the name under which the configurations of the application's classes are applied at the start,
         with the Service of the SelfSigned, or `url`, as the place to call; None: somebody else does that. From a folder
-        `ca.crt` is added to what the API server trusts, again when it changes. `host` is
-        empty for all addresses, `port` 0 a free one. `limit`: seconds for a request to come, and as many for its
-        answer; 30 is the longest that an API server waits. `observer`: hears of each request (default: the client's).
+        `ca.crt` is added to what the API server trusts, again when it changes. `limit`: seconds for a request to come,
+        and as many for its answer; 30 is the longest that an API server waits. `observer`: hears of each request
+        (default: the client's).
 
-        Raises RequestError for what makes no sense, TypeError for an observer that is none. Nothing is read or sent
-        before `start`.
+        Raises RequestError for an argument that cannot be used, and says which can; TypeError for an observer that is
+        no Observer. Nothing is read or sent before `start`.
         """
         given: Any = app
         if not callable(given) or isinstance(given, type):
@@ -97,8 +101,10 @@ class WebhookServer:
         wanted: Any = certificates
         if not isinstance(wanted, str | os.PathLike | SelfSigned):
             raise RequestError(f"certificates={wanted!r} is neither a folder nor SelfSigned()")
-        if not isinstance(port, int) or not 0 <= port <= 65535:
-            raise RequestError(f"port={port!r} is no port")
+        if address is None:
+            address = ("" if host is None else host, 9443 if port is None else port)
+        elif (host, port) != (None, None):
+            raise RequestError(f"address={address!r} has host and port already: leave host= and port= out")
         if not seconds(limit) > 0:
             raise RequestError(f"limit must be more than 0 seconds, not {limit}")
         if configuration is not None:
@@ -109,7 +115,7 @@ class WebhookServer:
                                    "'NAMESPACE/NAME'), or url='https://HOST:PORT'")
         self._app, self._client = app, client
         self._wanted = certificates
-        self._address = ListenAddress(host, port)
+        self._address = ListenAddress.of(address)
         self._configuration, self._url = configuration, url
         self._limit = seconds(limit)
         self._clock = clock or (SYSTEM_CLOCK if client is None else client.clock)
@@ -125,12 +131,12 @@ class WebhookServer:
 
     @property
     def name(self) -> str:
-        """For logs, threads and checks."""
+        """What it is called in logs and as a check, and its threads: `webhook server HOST:PORT`."""
         return f"webhook server {self._address}"
 
     @property
     def port(self) -> int:
-        """Where it listens; before `start`, where it will: 0 for a free one."""
+        """The port at which it listens; before `start` the one that was asked for, 0 for a free one."""
         listener = self._listener
         return self._address.port if listener is None else listener.server_port
 
@@ -142,7 +148,7 @@ class WebhookServer:
 
     @property
     def why_not_ready(self) -> str:
-        """For people; empty when it is ready. Does not block."""
+        """Why it is not ready, for people; empty when it is. Does not block."""
         if self._end.is_set():
             return f"{self.name} is stopping"
         if self._listener is None:

@@ -24,7 +24,7 @@ LOOK = 60.0
 
 
 class WebhookSetup:
-    """See the module. `run` is for one thread, the rest safe from any."""
+    """Applies the configurations of a server's webhooks. `run` is for one thread, the rest safe from any."""
 
     def __init__(self, client: Client, app: Application, name: str, *, service: str | None, url: str | None,
                  ca_bundle: Callable[[], bytes], follows: bool) -> None:

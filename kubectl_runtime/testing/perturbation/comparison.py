@@ -28,6 +28,7 @@ class Outcome:
 
     @property
     def objects(self) -> dict[Identity, list[Any]]:
+        """The objects of the run, in comparable form, by identity."""
         return self.forms.objects
 
     def states(self, entry: Entry) -> list[tuple[Identity, Any]]:

@@ -13,7 +13,8 @@ _ANEW = "\r\x1b[K"
 
 
 class Progress:
-    """For one perturbation. `tell` writes to a terminal; None tells nothing."""
+    """The line in a terminal that says how far a perturbation is. `tell` writes to the terminal; with None nothing is
+    written."""
 
     def __init__(self, points: Sequence[Point], tell: Callable[[str], object] | None) -> None:
         self._total = Counter(point.fault for point in points)
@@ -22,11 +23,13 @@ class Progress:
         self._tell = tell
 
     def ran(self, point: Point, *, diverged: bool) -> None:
+        """The run with this disturbance has ended; whether it `diverged`."""
         self._done[point.fault] += 1
         self._found += diverged
         self._show()
 
     def end(self) -> None:
+        """End the line."""
         if self._tell is not None and self._total:
             self._tell("\n")
 

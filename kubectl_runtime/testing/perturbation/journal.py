@@ -27,6 +27,7 @@ Identity = tuple[str, str, str]
 
 
 def resource_of(group: str, plural: str) -> str:
+    """A resource as requests name it: `deployments.apps`, or `pods` in the core group."""
     return f"{plural}.{group}" if group else plural
 
 
@@ -41,6 +42,7 @@ class Asked:
 
     @classmethod
     def of(cls, request: requests.PreparedRequest) -> Asked:
+        """What the prepared request asks for."""
         parts = urlsplit(request.url or "")
         wanted = HttpRequest(request.method or "GET", parts.path or "/", parse_query(parts.query))
         info = parse(wanted)
@@ -51,6 +53,7 @@ class Asked:
 
     @property
     def is_watch(self) -> bool:
+        """Whether it opens a watch."""
         return self.info.verb == "watch"
 
     def __str__(self) -> str:

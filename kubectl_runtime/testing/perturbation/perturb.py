@@ -52,6 +52,7 @@ class Divergence:
 
     @property
     def fault(self) -> Fault:
+        """The kind of the disturbance."""
         return self.point.fault
 
     def __str__(self) -> str:
@@ -63,7 +64,8 @@ class Divergence:
 
 @dataclass(frozen=True)
 class Report:
-    """What came out. `writes`: of the controllers in the undisturbed run; `runs`: with a disturbance."""
+    """What came out of `perturb`. `writes`: of the controllers in the undisturbed run; `runs`: with a disturbance. As
+    text, a summary with a command for each run that diverged."""
 
     seed: int
     writes: int
@@ -77,6 +79,7 @@ class Report:
 
     @property
     def first_divergence(self) -> Divergence | None:
+        """The first run that did not end as the undisturbed one; None when all did."""
         return self.divergences[0] if self.divergences else None
 
     def __str__(self) -> str:

@@ -44,6 +44,7 @@ class Point:
 
     @property
     def fault(self) -> Fault:
+        """The kind of disturbance."""
         return _WAYS[self.way]
 
     def __str__(self) -> str:
@@ -51,7 +52,7 @@ class Point:
 
     @classmethod
     def parse(cls, text: str) -> Point:
-        """Raises ValueError for what is none."""
+        """The disturbance that a text such as `crash-after-3` names. Raises ValueError for any other text."""
         found = _TEXT.fullmatch(text)
         if found is None:
             raise ValueError(f"{text!r} is no point of a run such as crash-after-3; the words are {', '.join(_WAYS)}")

@@ -35,7 +35,7 @@ OPTIONS: ContextVar[Options] = ContextVar("perturbation_options", default=Option
 
 
 def command(build: Callable[..., Any], story: Callable[..., Any], point: Point, seed: int) -> str:
-    """See the module."""
+    """The command that repeats one run: for pytest, or for a shell."""
     test, root = os.environ.get("PYTEST_CURRENT_TEST", ""), OPTIONS.get().root
     if test and root is not None:
         file, _, name = test.rpartition(" ")[0].partition("::")

@@ -39,6 +39,7 @@ class Life:
         self.dead = True
 
     def break_watches(self) -> None:
+        """End the open watches of this life, as when its connections break."""
         for body in self.bodies:
             body.broken = True
         self.bodies = []
@@ -54,7 +55,8 @@ class LifeBody:
         self.shutdown, self.close, self.release_conn = raw.shutdown, raw.close, raw.release_conn
 
     def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
-        """As the body's own. Raises urllib3's ProtocolError when the watch was broken, ProcessEnded in a dead life."""
+        """The pieces of the body. Raises urllib3's ProtocolError when the watch was broken, ProcessEnded in a dead
+        life."""
         pieces = self._raw.stream(amt, decode_content)
         while True:
             if self._life.dead:
@@ -79,7 +81,7 @@ class StoryBody:
         self.shutdown, self.close, self.release_conn = raw.shutdown, raw.close, raw.release_conn
 
     def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
-        """As the body's own."""
+        """The pieces of the body; while nothing comes, the world goes on."""
         for piece in self._raw.stream(amt, decode_content):
             if not piece:
                 self._go_on(1.0)
@@ -92,15 +94,17 @@ class Answers(Protocol):
     clock: SimClock
 
     def answer(self, life: Life, request: requests.PreparedRequest, asked: Asked, server: Answer) -> requests.Response:
-        """For a life; raises ProcessEnded where it ends."""
+        """The answer to a request of a life. Raises ProcessEnded where the life ends."""
 
-    def answer_story(self, asked: Asked, server: Answer) -> requests.Response: ...
+    def answer_story(self, asked: Asked, server: Answer) -> requests.Response:
+        """The answer to a request of the story."""
 
-    def go_on(self, seconds: float) -> None: ...
+    def go_on(self, seconds: float) -> None:
+        """Let time pass, while everybody works."""
 
 
 class LifeTransport(BaseAdapter):
-    """See the module."""
+    """Carries the requests of one life to the server; a transport adapter for requests."""
 
     def __init__(self, world: Answers, life: Life, server: BaseAdapter) -> None:
         super().__init__()
@@ -119,11 +123,11 @@ class LifeTransport(BaseAdapter):
         return response
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: nothing is kept open."""
 
 
 class StoryTransport(BaseAdapter):
-    """See the module."""
+    """Carries the requests of the story to the server; a transport adapter for requests."""
 
     def __init__(self, world: Answers, server: BaseAdapter) -> None:
         super().__init__()
@@ -139,7 +143,7 @@ class StoryTransport(BaseAdapter):
         return response
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: nothing is kept open."""
 
 
 class StoryClock:
@@ -151,12 +155,15 @@ class StoryClock:
         self._world = world
 
     def monotonic(self) -> float:
+        """Seconds of the simulation that never go back."""
         return self._world.clock.monotonic()
 
     def boottime(self) -> float:
+        """Seconds of the simulation, suspended time included."""
         return self._world.clock.boottime()
 
     def now(self) -> datetime:
+        """The date and time of the simulation, aware, in UTC."""
         return self._world.clock.now()
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:  # noqa: ARG002

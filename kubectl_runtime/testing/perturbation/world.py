@@ -76,7 +76,7 @@ class Ended:
 
 
 class World:
-    """See the module. To be run once."""
+    """A server, controllers that live and die, and a story, in one thread. To be run once."""
 
     def __init__(self, build: Build, story: Story, *, seed: int, point: Point | None,
                  limit: int = MOST_REQUESTS) -> None:
@@ -120,7 +120,7 @@ class World:
     # --- requests --------------------------------------------------------------------------------------------------
 
     def answer(self, life: Life, request: requests.PreparedRequest, asked: Asked, server: Answer) -> requests.Response:
-        """Of a life. Raises ProcessEnded where the process ends."""
+        """The answer to a request of a life. Raises ProcessEnded where the process ends."""
         self._requests += 1
         if self._requests > self._limit:
             raise Runaway
@@ -149,7 +149,7 @@ class World:
         return response
 
     def answer_story(self, asked: Asked, server: Answer) -> requests.Response:
-        """Of the story."""
+        """The answer to a request of the story."""
         if self._life is None:
             self._live()
         if not asked.is_write:
@@ -182,7 +182,7 @@ class World:
         return response
 
     def go_on(self, seconds: float) -> None:
-        """Time passes, and everybody works."""
+        """Let so many seconds pass, while everybody works."""
         self._just_wrote = False
         self._hear()
         self._work(seconds)

@@ -21,7 +21,7 @@ class RecordingError(Exception):
 
 class Line(msgspec.Struct, rename={"kind": "k", "time": "t", "watch": "w", "run": "id", "namespace": "ns",
                                    "method": "m", "body": "b", "status": "s", "answer": "a"}):
-    """Any line."""
+    """A line of a recording, of any kind."""
 
     kind: str
     time: float = 0.0
@@ -84,6 +84,7 @@ class RecordedRun:
 
     @property
     def failed(self) -> bool:
+        """Whether the run ended with an error."""
         return self.end is not None and bool(self.end.type)
 
     def __str__(self) -> str:
@@ -105,7 +106,7 @@ class Recording:
 
     @classmethod
     def read(cls, path: Path) -> Recording:
-        """Raises RecordingError, OSError."""
+        """The recording in the file at `path`, with what was written before it. Raises RecordingError, OSError."""
         lines, gaps = _lines_of(path)
         head = _head(path, lines)
         earlier = Path(f"{path}.1")

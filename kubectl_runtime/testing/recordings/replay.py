@@ -45,8 +45,9 @@ URL = "http://recording.invalid"
 
 @dataclass(frozen=True)
 class Replayed:
-    """What came out. `runs`: how many were played; `target`: the last of them, in words; `recorded` and `error`: how it
-    failed then and now, None for not; `departures`: where the program did something else than was recorded."""
+    """What came out of `replay`. `runs`: how many were played; `target`: the last of them, in words; `recorded` and
+    `error`: how it failed then and now, None for not; `departures`: where the program did something else than was
+    recorded."""
 
     runs: int
     target: str

@@ -68,7 +68,7 @@ class ScriptedWatch:
 
 
 class ScriptedTransport(BaseAdapter):
-    """See the module. For one thread."""
+    """Answers a program's requests as its recording says; a transport adapter for requests. For one thread."""
 
     def __init__(self, recording: Recording) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class ScriptedTransport(BaseAdapter):
             self._depart(run, f"did not {_words(self._recording.lines[position])}, which was recorded")
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
-        """Raises requests.ConnectionError for what was not answered."""
+        """The recorded answer. Raises requests.ConnectionError for a call that was not answered."""
         parts = urlsplit(request.url or "")
         if self.in_run:
             return self._call(request, parts.path, parts.query)
@@ -126,7 +126,7 @@ class ScriptedTransport(BaseAdapter):
         return _response(request, 200, io.BytesIO(watch.listing()))
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: nothing is kept open."""
 
     def _call(self, request: requests.PreparedRequest, path: str, query: str) -> requests.Response:
         position = self._position(request, path, query)

@@ -237,6 +237,8 @@ def test_the_health_server_answers_for_the_controllers_that_it_watches() -> None
     with started(cluster) as running:
         server.watch(running)
         assert [status("/healthz/c"), status("/readyz/c"), status("/readyz")] == [200, 500, 500]
+        stores = [f"/readyz/store {kind.api_resource.full_name}" for kind in (Parent, Child)]
+        eventually(lambda: [status(path) for path in stores] == [200, 500])
         cluster.failing.clear()
         eventually(lambda: status("/readyz") == 200)
         running._fail("a thread", RuntimeError("a defect"))

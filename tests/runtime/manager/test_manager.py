@@ -355,6 +355,9 @@ def test_it_is_ready_when_every_store_is_complete_and_every_check_passes(client:
         manager.add_check("one", raising)
     with pytest.raises(RequestError, match="last part of its path"):
         manager.add_check("a/b", raising)
+    for name in ("ping", "manager", "controller maps", "store configmaps"):
+        with pytest.raises(RequestError, match="the manager's own are called so"):
+            manager.add_check(name, raising)
     with manager.start() as running:
         until(lambda: running.why_not_ready == "check one: it says no", running.why_not_ready)
         state.update(one=None, two=True)
@@ -541,11 +544,16 @@ def test_it_serves_health_and_what_the_metrics_of_its_client_know(server: ApiSer
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with Client(Config(cluster_url=server.url), observer=Metrics(CollectorRegistry())) as client:
         manager = Manager(client, leader=LeaderElection("served", **QUICK), serve=address)
-        manager.add(maps(client), lambda obj, ctx: Action.await_change())
+        manager.add(maps(client), lambda obj, ctx: Action.await_change()).add_check("database", lambda: True)
         with manager.start() as running:
             assert requests.get(f"http://{address}/healthz", timeout=5).text == "ok"
             until(lambda: running.is_ready, "it is ready")
             assert requests.get(f"http://{address}/readyz", timeout=5).status_code == 200
+            listed = requests.get(f"http://{address}/readyz?verbose", timeout=5).text.splitlines()
+            assert listed == ["[+]ping ok", "[+]manager ok", "[+]controller configmap ok",
+                              "[+]store configmaps in namespace default ok", "[+]database ok", "readyz check passed"]
+            one = "store%20configmaps%20in%20namespace%20default"
+            assert requests.get(f"http://{address}/readyz/{one}", timeout=5).text == "ok"
             until(lambda: 'leader_election_master_status{name="served"} 1.0'
                   in requests.get(f"http://{address}/metrics", timeout=5).text, "the metrics say who leads")
         with pytest.raises(requests.ConnectionError):

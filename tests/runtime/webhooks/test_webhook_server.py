@@ -33,6 +33,10 @@ def made(app: Any = APP, **more: Any) -> WebhookServer:
     return WebhookServer(app, **{"certificates": SelfSigned(), "host": "127.0.0.1", "port": 0, **more})
 
 
+def at(address: Any, **more: Any) -> WebhookServer:
+    return WebhookServer(APP, address, certificates=SelfSigned(), **more)
+
+
 @pytest.fixture
 def server() -> Iterator[WebhookServer]:
     with made() as server:
@@ -268,6 +272,15 @@ def test_it_starts_once() -> None:
         made(port=port).start()
 
 
+def test_its_address_is_said_as_that_of_every_other_server() -> None:
+    told = [server.name for server in (at(":9444"), at("127.0.0.1:0"), at(("::1", 9444)), at(None),
+                                       at(None, host="127.0.0.1"), at(None, port=9444))]
+    assert told == [f"webhook server {address}" for address in (
+        ":9444", "127.0.0.1:0", "[::1]:9444", ":9443", "127.0.0.1:9443", ":9444")]
+    with at("127.0.0.1:0") as one, connection(one) as other:
+        assert ask(other)[0] == 200
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_the_child_of_a_fork_leaves_it_alone(server: WebhookServer) -> None:
     child = os.fork()
@@ -282,6 +295,8 @@ def test_the_child_of_a_fork_leaves_it_alone(server: WebhookServer) -> None:
 @pytest.mark.parametrize("make", [
     lambda: made(None), lambda: made(Quota), lambda: made(certificates=None), lambda: made(certificates=SelfSigned),
     lambda: made(port=-1), lambda: made(port="9443"), lambda: made(port=65536), lambda: made(limit=0),
+    lambda: at("9443"), lambda: at((":9443",)), lambda: at(9443), lambda: at(":9443", port=9443),
+    lambda: at(":9443", host=""), lambda: at(("", True)),
     lambda: SelfSigned(hosts=("",)), lambda: SelfSigned(hosts=("hööks",)), lambda: SelfSigned(hosts=(5,)),
     lambda: SelfSigned("Shop/Hooks"), lambda: SelfSigned(5),
     lambda: SelfSigned("hooks"), lambda: SelfSigned("a/b/c"), lambda: SelfSigned("/b"),

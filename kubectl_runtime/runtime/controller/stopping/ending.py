@@ -74,6 +74,7 @@ class Ending:
 
     @property
     def is_settled(self) -> bool:
+        """Whether the end has come to its end: nothing moves any more but runs that are stuck."""
         return self._settled.is_set()
 
     def wait(self) -> list[ObjectRef]:

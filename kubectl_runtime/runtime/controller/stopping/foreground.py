@@ -29,15 +29,20 @@ class Foreground(Protocol):
     """What `serve` waits for and stops: a controller or a manager."""
 
     @property
-    def obeys_signals(self) -> bool: ...
+    def obeys_signals(self) -> bool:
+        """Whether SIGINT and SIGTERM are its own now."""
 
-    def obey_signal(self) -> int | None: ...
+    def obey_signal(self) -> int | None:
+        """Block until a signal comes, which begins the stop (its number), or it stops by itself (None)."""
 
-    def stop(self, timeout: float) -> Sequence[object]: ...
+    def stop(self, timeout: float) -> Sequence[object]:
+        """End it in at most `timeout` seconds; blocks. Returns what still runs."""
 
-    def abandon(self) -> None: ...
+    def abandon(self) -> None:
+        """Tell what runs to end at once, and wait for nothing. Does not block."""
 
-    def raise_error(self) -> None: ...
+    def raise_error(self) -> None:
+        """Raise what ended it, if it ended by itself."""
 
 
 def serve(running: Foreground, grace: float) -> None:

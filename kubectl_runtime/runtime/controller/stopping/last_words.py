@@ -25,7 +25,8 @@ _Line = tuple[int, str, tuple[object, ...]]
 
 
 class LastWords:
-    """Safe to use from any thread. Blocks only in `finish`."""
+    """The log lines of an end, written by a thread of their own: a handler that blocks cannot delay the end. Safe to
+    use from any thread. Blocks only in `finish`."""
 
     def __init__(self, logger: GuardedLogger, name: str) -> None:
         """`name` of the thread."""
@@ -40,9 +41,11 @@ class LastWords:
         """When the line that is being written began."""
 
     def info(self, text: str, *arguments: object) -> None:
+        """Log a line at INFO, soon. Does not block."""
         self._say(logging.INFO, text, arguments)
 
     def error(self, text: str, *arguments: object) -> None:
+        """Log a line at ERROR, soon. Does not block."""
         self._say(logging.ERROR, text, arguments)
 
     def finish(self, until: float) -> None:

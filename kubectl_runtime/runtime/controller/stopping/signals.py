@@ -64,6 +64,7 @@ class ShutdownSignals:
 
     @property
     def installed(self) -> bool:
+        """Whether the signals are this controller's now."""
         return self in _process.listeners
 
     def install(self) -> None:

@@ -10,7 +10,7 @@ from kubectl_runtime.runtime.triggers.shared_watches import Share
 
 
 class Threads:
-    """All are daemons. Safe to use from any thread."""
+    """The threads of a controller, all daemons. Safe to use from any thread."""
 
     def __init__(self, name: str, workers: Sequence[threading.Thread], runs: Callable[[], list[Run]],
                  failed: Callable[[str, BaseException], None], shares: Callable[[], Sequence[Share]]) -> None:
