@@ -135,10 +135,11 @@ class Application:
 
 
 def application(routes: Mapping[str, Admission[Any] | Converts], *, limit: int = LIMIT) -> Application:
-    """See the module. `limit`: the most bytes of an AdmissionReview.
+    """A WSGI application of the webhooks in `routes`, by path: see the table of this module. `limit`: the most bytes of
+    an AdmissionReview.
 
-    Raises RequestError for a path that is none and for what is no webhook, with what it lacks; MissingWebhooksExtra for
-    one that changes objects, if jsonpatch is not installed.
+    Raises RequestError for a path that cannot be one and for anything but a webhook, with what it lacks;
+    MissingWebhooksExtra for one that changes objects, if jsonpatch is not installed.
     """
     if not routes:
         raise RequestError('an application needs webhooks: application({"/quota": Quota()})')

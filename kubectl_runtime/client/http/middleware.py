@@ -154,7 +154,6 @@ def retrying(policy: RetryPolicy, clock: Clock, host: str = "", observer: Observ
     """Attempts again as `policy` says, within the call's deadline; waits on its stop token and gives up when that is
     set. `observer` hears of it before the wait.
     """
-
     retries = RetryLog(clock, host)
 
     def layer(send: Send) -> Send:

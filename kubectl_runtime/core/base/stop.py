@@ -60,7 +60,8 @@ class StopToken:
         return self._stopped
 
     def set(self, reason: str = "") -> None:
-        """Stop. Only the first call counts. Does not block, except for the callbacks' own time.
+        """Set the token, with a `reason` for logs. Only the first call counts. Does not block, except for the
+        callbacks' own time.
 
         Raises nothing but a KeyboardInterrupt that came in the main thread meanwhile.
         """

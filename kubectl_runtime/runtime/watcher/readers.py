@@ -33,7 +33,6 @@ def reader_of(kind: type[K]) -> Callable[[Record], K]:
 
 def modified(event: Event[Record], modify: Modify, read: Callable[[Record], Any]) -> Event[Record]:
     """The event with its record pruned by `modify`; as it was when that raises (reported) or the object is invalid."""
-
     return with_obj(event, lambda record: guarded(record, lambda: f"{name_of(modify)}, given {record.ref},",
                                                   lambda: pruned(read(record), modify)))
 

@@ -136,8 +136,8 @@ class WebhookServer:
 
     @property
     def ca_bundle(self) -> bytes:
-        """PEM: whom a caller has to trust. The two authorities of a SelfSigned, or `ca.crt` in the folder, empty when
-        there is none. Raises RequestError before `start`."""
+        """The authorities that a caller has to trust, as PEM: the two of a SelfSigned, or `ca.crt` in the folder, empty
+        when there is none. Raises RequestError before `start`."""
         return self._serving().ca_bundle
 
     @property
