@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import doctest
 import enum
+import importlib
 import inspect
+import pkgutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -95,3 +97,48 @@ def test_every_member_says_what_it_does() -> None:
     silent = [f"{name}.{member}" for name, member in members()
               if not inspect.getdoc(getattr(getattr(kubectl_runtime, name), member, None))]
     assert silent == []
+
+
+# Below the facade: what its signatures return, what subclasses and the library's own rooms are made of
+
+APART = ("kubectl_runtime.apiserver", "kubectl_runtime.resources")
+"""An API server that is no part of a program, and classes that are generated from Kubernetes's own texts."""
+SAYS_NOTHING = ("see the module", "as the base class", "as the module says", "safe to use from any thread",
+                "for one thread", "the same.", "immutable.", "frozen.")
+
+
+def public_things() -> Iterator[tuple[str, Any]]:
+    """Each public class, function and member of the package, by its full name."""
+    for found in pkgutil.walk_packages(kubectl_runtime.__path__, "kubectl_runtime."):
+        if found.name.startswith(APART) or found.name.endswith("__main__"):
+            continue
+        module = importlib.import_module(found.name)
+        for name, thing in vars(module).items():
+            if name.startswith("_") or getattr(thing, "__module__", None) != module.__name__:
+                continue
+            if inspect.isclass(thing) or inspect.isfunction(thing):
+                yield f"{found.name}.{name}", thing
+            for member, value in vars(thing).items() if inspect.isclass(thing) else ():
+                if not member.startswith("_") and (inspect.isfunction(value) or isinstance(
+                        value, property | classmethod | staticmethod)):
+                    text_of = value if isinstance(value, property) else getattr(thing, member)
+                    yield f"{found.name}.{name}.{member}", text_of
+
+
+def first_line(thing: Any) -> str:
+    """As `help()` shows it; a member without a text of its own has that of the base class."""
+    own = vars(thing).get("__doc__") if inspect.isclass(thing) else inspect.getdoc(thing)
+    return inspect.cleandoc(own or "").partition("\n")[0]
+
+
+def test_everything_public_says_what_it_is_for() -> None:
+    said = {name: first_line(thing) for name, thing in public_things()}
+    assert len(said) > 2000  # the walk did find the package
+    assert [name for name, text in said.items() if not text] == []
+    assert {name: text for name, text in said.items() if text.lower().startswith(SAYS_NOTHING)} == {}
+
+
+def test_a_dataclass_has_more_than_its_signature() -> None:
+    """Python writes `Name(field: type)` where nothing is said."""
+    assert [name for name, thing in public_things()
+            if inspect.isclass(thing) and first_line(thing).startswith(f"{thing.__name__}(")] == []

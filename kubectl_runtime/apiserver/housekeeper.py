@@ -7,8 +7,8 @@ import threading
 from kubectl_runtime.apiserver.core import ApiCore
 from kubectl_runtime.apiserver.rim.http.listener import GRACE
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.interpreter.contexts import Thread
 
 log = guarded_logger(__name__)
 

@@ -33,7 +33,8 @@ def level_option(text: str) -> str:
 
 
 class ShortFormatter(logs.TextFormatter):
-    """For people who develop: `17:04:59 WARNING controller.widget: message [ID Kind namespace/name]`."""
+    """Formats log lines for people who develop: `17:04:59 WARNING controller.widget: message [ID Kind
+    namespace/name]`."""
 
     def __init__(self, *, colours: bool) -> None:
         super().__init__()
@@ -52,7 +53,8 @@ class ShortFormatter(logs.TextFormatter):
 
 
 def set_up_logs(form: str, levels: str | None, package: str, *, stream: TextIO | None = None) -> None:
-    """`form`: text, json or short. `levels`: as `--log-level`, None for the environment's. `package`: the program's."""
+    """Write logs to `stream` (standard error). `form`: text, json or short. `levels`: as `--log-level`, None for the
+    environment's. `package`: the program's."""
     stream = sys.stderr if stream is None else stream
     wanted = levels if levels is not None else os.environ.get(logs.VARIABLE) or "info"
     handler = logs.setup(f"{_SAID_ALREADY},{wanted}" if form == "short" else wanted, json=form == "json",

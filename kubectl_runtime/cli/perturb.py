@@ -49,7 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play it; the exit status. Blocks."""
+    """Play the story with all its disturbances; the exit status. Blocks."""
     try:
         build = program_in(imported(options.build.module), options.build)
         story = _story_in(options.story)

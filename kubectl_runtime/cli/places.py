@@ -26,7 +26,7 @@ _MACHINERY = (_OURS, "<frozen ", importlib.__file__.removesuffix("__init__.py"))
 
 
 class CommandError(Exception):
-    """It cannot be done; the text says why, to the person at the terminal."""
+    """What was asked for cannot be done; the text says why, to the person at the terminal."""
 
     status = 1
     """The exit status."""

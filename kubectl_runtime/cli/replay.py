@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play it; the exit status. Blocks."""
+    """Play the recording; the exit status. Blocks."""
     try:
         build = program_in(imported(options.program.module), options.program)
         set_up_logs("text", options.log_level, options.program.module.partition(".")[0])

@@ -44,7 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show it; the exit status."""
+    """Show what the process does, again and again; the exit status. Blocks until the person ends it."""
     try:
         report = fetched(options.url)
     except CommandError as error:

@@ -53,7 +53,8 @@ class Screen:
         self._colours = colours
 
     def lines(self, report: DebugState, height: int | None = None, rates: dict[str, float] | None = None) -> list[str]:
-        """All of it, at most `height` lines where that is given. `rates`: runs a second by controller, if known."""
+        """The lines of the screen, at most `height` where that is given. `rates`: runs a second by controller, if
+        known."""
         watches = self._watches(report.watches, report.watches_left_out, height)
         head = [self.paint(BOLD, title(report)), "", *watches, ""]
         parts = [(self._head(one, (rates or {}).get(one.name)), groups_of(one)) for one in report.controllers]
@@ -211,11 +212,11 @@ def fit(text: str, width: int) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """At most so many columns, without what would move a terminal."""
+    """`text` in at most so many columns, without what would move a terminal."""
     text = "".join(letter if letter.isprintable() else "·" for letter in text[:width + 1])
     return text if len(text) <= width else f"{text[:width - 1]}…"
 
 
 def joined(lines: Iterable[str]) -> str:
-    """For a file or a pipe."""
+    """The lines as one text, for a file or a pipe."""
     return "".join(f"{line}\n" for line in lines)

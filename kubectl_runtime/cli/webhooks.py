@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """What is printed. Raises CommandError."""
+    """The manifests to print. Raises CommandError."""
     app = _application(imported(options.app.module), options.app)
     target: Target = options.target
     name = options.name or target.name or options.app.module.rpartition(".")[2].replace("_", "-")

@@ -32,7 +32,6 @@ from uuid import UUID
 import msgspec
 import msgspec.structs
 
-from kubectl_runtime.core.base.annotations import annotations_of
 from kubectl_runtime.core.base.plain import to_plain
 from kubectl_runtime.core.base.wire import (
     alternatives,
@@ -44,6 +43,7 @@ from kubectl_runtime.core.base.wire import (
     wire_names,
 )
 from kubectl_runtime.core.codec.views import MISSING
+from kubectl_runtime.core.interpreter.annotations import annotations_of
 from kubectl_runtime.core.meta.godurations import GoDuration
 from kubectl_runtime.core.meta.metav1 import Condition
 from kubectl_runtime.core.meta.quantities import Quantity

@@ -34,7 +34,7 @@ def read_objects(source: Manifests, *, recursive: bool = False) -> Iterator[tupl
     (``deploy/web.yaml, document 2, line 14``, or ``object 3``), in order; the items of a List one by one.
 
     `recursive` goes into the folders of folders. Files are read as the iterator goes on. That an object has a kind and
-    a name is not looked at. Raises `ManifestError` for what is no manifest, OSError for what cannot be read.
+    a name is not looked at. Raises `ManifestError` for what is not a manifest, OSError for what cannot be read.
     """
     for value, place in _values(source, "the object given", recursive):
         yield from objects_of(value, place)

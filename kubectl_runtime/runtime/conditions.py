@@ -115,7 +115,7 @@ def is_ingress_provisioned(obj: Any) -> bool:
 def has(kind: str, status: str = "True") -> Condition:
     """`status.conditions` has an entry of type `kind` with this status ("True", "False" or "Unknown", as text): what
     `kubectl wait --for=condition=Ready` waits for. As there, an entry that tells by observedGeneration that it is about
-    an earlier spec does not count. Raises RequestError for what is no type, or none of these texts."""
+    an earlier spec does not count. Raises RequestError for another status, and for a type that is not text."""
     if not (isinstance(kind, str) and kind and status in ("True", "False", "Unknown")):
         raise RequestError('has needs the type of a condition, and its status as the text "True", "False" or '
                            f'"Unknown": has("Ready"), has("Ready", "False"); not has({kind!r}, {status!r})')

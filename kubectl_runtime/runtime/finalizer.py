@@ -164,7 +164,7 @@ class FinalizingReconciler(Reconciler[F], Generic[F]):
 
     @abstractmethod
     def apply(self, obj: F, ctx: Context[Any]) -> Action:
-        """As `Reconciler.reconcile`, for an object that is not being deleted; the finalizer is on it."""
+        """Do what `Reconciler.reconcile` does, for an object that is not being deleted; the finalizer is on it."""
 
     @abstractmethod
     def cleanup(self, obj: F, ctx: Context[Any]) -> Action:
@@ -181,7 +181,7 @@ class FinalizingReconciler(Reconciler[F], Generic[F]):
 
 
 def check_finalizer_name(name: str) -> None:
-    """Raises RequestError, with what to do, unless the server takes `name` as the finalizer of a controller."""
+    """Raise RequestError, with what to do, unless the server takes `name` as the finalizer of a controller."""
     if not (isinstance(name, str) and _QUALIFIED_NAME.fullmatch(name)):
         raise RequestError(f"{name!r} is no name for a finalizer: write a domain of yours, a slash, and at most 63 "
                            "letters, digits, '-', '_' or '.', as in 'databases.example.com/cleanup'")

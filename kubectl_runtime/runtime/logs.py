@@ -31,9 +31,9 @@ from typing import Any, Protocol, TextIO
 
 import msgspec
 
-from kubectl_runtime.core.base.contexts import RunVariable
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.interpreter.contexts import RunVariable
 from kubectl_runtime.core.meta.refs import ObjectRef
 
 VARIABLE = "KUBECTL_RUNTIME_LOG"
@@ -189,7 +189,8 @@ def apply_levels(text: str) -> None:
 
 def setup(default: str = "info", *, json: bool = False, stream: TextIO | None = None,
           environ: Mapping[str, str] | None = None) -> logging.Handler:
-    """For programs: write the library's logs and the program's own to `stream` (stderr), and set the levels.
+    """Write the library's logs and the program's own to `stream` (stderr), and set the levels. For programs, not
+    libraries.
 
     The levels are `default` (directives as well), then those of the variable KUBECTL_RUNTIME_LOG. The handler, which
     comes back, is put on the root logger, whose level is left as it is; a second call replaces it.

@@ -29,10 +29,10 @@ from kubectl_runtime.client.api.writes import WriteObservers
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.building import converted
 from kubectl_runtime.core.base.errors import ApiError, RequestError
-from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.plain import Omit, to_plain
 from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 from kubectl_runtime.core.meta.metav1 import Condition
 from kubectl_runtime.core.objects.conditions import set_condition
 from kubectl_runtime.core.objects.owned_fields import applied_fields

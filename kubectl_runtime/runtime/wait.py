@@ -22,12 +22,12 @@ from typing import Any, Self, TypeVar
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.clock import Clock, Duration, seconds
-from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
 from kubectl_runtime.core.base.scope import FirstOf, call_scope
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.core.meta.selectors import fields
 from kubectl_runtime.core.objects.invalid import InvalidObject

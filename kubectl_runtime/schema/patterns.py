@@ -1,10 +1,10 @@
-"""Regular expressions of schemas: Go's RE2 syntax, translated to Python's `re`.
+r"""Regular expressions of schemas: Go's RE2 syntax, translated to Python's `re`.
 
 What RE2 refuses (look-around, back references, atomic groups, possessive repeats, repeats above 1000) is refused with
 the words of Go's parser, though Python could do it: the real server would refuse the CustomResourceDefinition. What Go
-and Python write differently is translated: the end of the text (``$`` is that alone in Go), ``\\Q``, POSIX classes,
-``\\pL``, flags in the middle; ``\\d``, ``\\w``, ``\\s`` and ``\\b`` mean ASCII. The flag ``U`` and names of scripts
-(``\\p{Greek}``) have no equal here and are refused.
+and Python write differently is translated: the end of the text (``$`` is that alone in Go), ``\Q``, POSIX classes,
+``\pL``, flags in the middle; ``\d``, ``\w``, ``\s`` and ``\b`` mean ASCII. The flag ``U`` and names of scripts
+(``\p{Greek}``) have no equal here and are refused.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class RequestVerifier(BaseAdapter):
         return expected
 
     def verify(self) -> None:
-        """Raises AssertionError that lists calls which were not expected, and expected ones which were not made."""
+        """Raise an AssertionError that lists calls which were not expected, and expected ones which were not made."""
         with self._lock:
             missing = [f"expected, but never called: {each}" for each in self._expected if each.missing]
             told = [*self._wrong, *missing]

@@ -34,7 +34,7 @@ class SimulatedController(Generic[K]):
 
     @property
     def running(self) -> list[ObjectRef]:
-        """What is being reconciled at this moment."""
+        """The objects that are being reconciled at this moment."""
         return [run.request.ref for run in self.assembly.runner.running()]
 
     @property

@@ -110,10 +110,8 @@ class Simulation:
 
     def start(self, controller: Controller[K], reconciler: Reconciler[K] | ReconcileFunction[K], *,
               error_policy: ErrorPolicy[K] | None = None, context: Any = None) -> SimulatedController[K]:
-        """As `Controller.start`; what follows happens in `step`.
-
-        Trigger sources that would need a thread are not pulled.
-        """
+        """Start a controller in this simulation; arguments as for `Controller.start`. What follows happens in `step`.
+        Trigger sources that would need a thread are not pulled."""
         reconcile, policy = functions_of(reconciler, error_policy)
         executor = SimExecutor(self.random)
         bugs: list[BaseException] = []
@@ -212,8 +210,8 @@ class Simulation:
 
     def eventually(self, ask: Callable[[], T], until: Callable[[T], object] | None = None,
                    timeout: Duration = 3600) -> T:
-        """As `testing.eventually`, while everybody works: what `ask` returns as soon as it is so; `timeout` is in
-        simulated seconds. Raises AssertionError, which tells what was last seen, and the seed."""
+        """Ask again and again while everybody works: what `ask` returns as soon as it is so, as `testing.eventually`;
+        `timeout` is in simulated seconds. Raises AssertionError, which tells what was last seen, and the seed."""
         probe = Probe(ask, until)
         try:
             self.run_until(probe.asked, timeout)

@@ -89,7 +89,8 @@ def context_for(obj: Resource, *, client: Client | None = None, data: T = None, 
     nothing of them is stored. Other kinds are refused, as in a controller. `attempt`: 1, or more after failures.
     `run_timeout`: in seconds on the client's clock, from now on. `seed`: of what is left to chance.
 
-    Raises RequestError for what is no object of a resource class, for one without a name, and for an attempt below 1.
+    Raises RequestError for anything but an object of a resource class, for one without a name, and for an attempt below
+    1.
     """
     stored = list(stored)
     strange = [each for each in (obj, *stored) if not isinstance(each, Resource) or not each.name]

@@ -21,12 +21,12 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from kubectl_runtime.core.base.annotations import signature_of
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.nearest import did_you_mean
 from kubectl_runtime.core.codec.encode import encode_plain
+from kubectl_runtime.core.interpreter.annotations import signature_of
 from kubectl_runtime.core.objects.reviews import failure_status, status_dict
 from kubectl_runtime.webhooks.answering import BadReview, Converts, admission_answer, conversion_answer, reason_of
 from kubectl_runtime.webhooks.difference import require_jsonpatch
@@ -137,10 +137,11 @@ class Application:
 
 
 def application(routes: Mapping[str, Admission[Any] | Converts], *, limit: int = LIMIT) -> Application:
-    """See the module. `limit`: the most bytes of an AdmissionReview.
+    """A WSGI application of the webhooks in `routes`, by path: see the table of this module. `limit`: the most bytes of
+    an AdmissionReview.
 
-    Raises RequestError for a path that is none and for what is no webhook, with what it lacks; MissingWebhooksExtra for
-    one that changes objects, if jsonpatch is not installed.
+    Raises RequestError for a path that cannot be one and for anything but a webhook, with what it lacks;
+    MissingWebhooksExtra for one that changes objects, if jsonpatch is not installed.
     """
     if not routes:
         raise RequestError('an application needs webhooks: application({"/quota": Quota()})')

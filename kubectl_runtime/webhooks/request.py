@@ -70,7 +70,7 @@ class AdmissionRequest(Generic[K]):
     @property
     def object(self) -> K:
         """The object as it will be; for a DELETE, the one that goes. What is changed in it is sent when `mutate`
-        returns it. Raises DecodeError for what is no object, RequestError where it is of another kind, as below
+        returns it. Raises DecodeError for what is not an object, RequestError where it is of another kind, as below
         subresources such as `scale`: `request.review.object(Kind)` reads that.
         """
         if self._object is None:
@@ -121,7 +121,7 @@ class AdmissionRequest(Generic[K]):
     def warn(self, text: str) -> None:
         """Have the person see `text` besides the answer, whatever that is. At most 120 characters are asked for; the
         server shows 4096 of all warnings together. Line breaks become blanks, since it would drop the text for them.
-        Raises RequestError for what is no text.
+        Raises RequestError for anything but a text.
         """
         said = _BREAKS.sub(" ", _text("a warning", text)).strip()
         if said and said not in self._warnings:

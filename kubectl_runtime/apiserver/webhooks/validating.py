@@ -18,7 +18,7 @@ from kubectl_runtime.apiserver.webhooks.calls import CallingFailed, accept, ask,
 from kubectl_runtime.apiserver.webhooks.hooks import Hook
 from kubectl_runtime.apiserver.webhooks.matching import Invocation, invocation
 from kubectl_runtime.apiserver.webhooks.versions import as_version
-from kubectl_runtime.core.base.contexts import Thread
+from kubectl_runtime.core.interpreter.contexts import Thread
 
 Outcome = Verdict | Exception
 

@@ -18,7 +18,7 @@ from kubectl_runtime.cli.dev.order import Order
 from kubectl_runtime.cli.operator import run_operator
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.building import decoded
-from kubectl_runtime.core.base.contexts import Thread
+from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.manager.manager import Manager
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
 

@@ -121,18 +121,18 @@ class Api(KindVerbs[K]):
     @classmethod
     def namespaces(cls, client: Client, kind: type[Any] | ApiResource, namespaces: Iterable[str]) -> Namespaces[Any]:
         """The kind in several namespaces, for a controller: one watch of each, one store of all. Raises RequestError
-        for a cluster-scoped kind, an empty list, and a text, which is not a list of names."""
+        for a cluster-scoped kind, an empty list, and a text in place of a list."""
         names = () if isinstance(namespaces, str) else tuple(dict.fromkeys(namespaces))
         if not names:
             raise RequestError(f"the namespaces of an Api are a list of at least one name, not {namespaces!r}")
         return Namespaces(tuple(_api(client, kind, name or "") for name in names))
 
     def with_metadata_only(self) -> Api[PartialObjectMeta]:
-        """The same place, where every verb asks the server for metadata alone."""
+        """An Api of the same place, where every verb asks the server for metadata alone."""
         return Api(self.client, PartialObjectMeta.of(self.resource), replace(self.place, metadata_only=True))
 
     def with_fields(self, view: type[V]) -> Api[V]:
-        """The same place, where only the fields that the frozen `view` declares are kept of each object, read-only."""
+        """An Api of the same place that keeps of each object only the fields of the frozen `view`, read-only."""
         return Api(self.client, view, self.place, FieldsForm(self.resource, view))
 
     # Reading
@@ -163,8 +163,8 @@ class Api(KindVerbs[K]):
 
     def pages(self, params: ListParams | None = None, *,
               timeout: Duration | None = None) -> Iterator[ObjectList[K]]:
-        """All pages, each requested when it is needed; 500 objects each unless `params` has a limit. `timeout`: for
-        each page."""
+        """Iterate over all pages, each requested when it is needed; 500 objects each unless `params` has a limit.
+        `timeout`: for each page."""
 
         def fetch(page: ListParams) -> Page:
             return self.list_page(page, timeout=timeout)
@@ -173,7 +173,7 @@ class Api(KindVerbs[K]):
             yield ObjectList([self._object(record) for record in records], meta)
 
     def list_all(self, params: ListParams | None = None, *, timeout: Duration | None = None) -> Iterator[K]:
-        """All objects, page by page. `timeout`: for each page."""
+        """Iterate over all objects, page by page. `timeout`: for each page."""
         for page in self.pages(params, timeout=timeout):
             yield from page.items
 

@@ -26,8 +26,8 @@ from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.client.http.wire_rules import WireRules
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.forks import ForkSafeLock, unforked
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.interpreter.forks import ForkSafeLock, unforked
 
 if TYPE_CHECKING:
     import requests

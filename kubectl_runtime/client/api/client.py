@@ -32,11 +32,11 @@ from kubectl_runtime.client.server.server_version import ServerVersion
 from kubectl_runtime.client.server.server_warnings import ServerWarnings
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import ApiError, ConfigError
-from kubectl_runtime.core.base.forks import unforked
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.scope import FirstOf, call_scope
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.interpreter.forks import unforked
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.request import Request
 
@@ -73,11 +73,11 @@ class Client:
 
         `session`: taken as client/wire/session.py says. `retry`: None is the default `RetryPolicy`. `layers`: the
         user's middleware, as a list next to the adapter, the first outermost, or as a function that puts it anywhere in
-        the `Stack`. `rate_limit`: of this client's own; None is none. `workers`: how many threads will call at once; a
-        Controller raises it. `use_session_send`: send through `Session.send`, for mocks of it. `observer`: told of
+        the `Stack`. `rate_limit`: of this client alone; None: no limit. `workers`: how many threads will call at once;
+        a Controller raises it. `use_session_send`: send through `Session.send`, for mocks of it. `observer`: told of
         attempts, retries, writes and credentials, and of what this client's controllers do. `own_writes`: how the
         stores of this client read what it wrote; a Controller may say otherwise. Raises ConfigError, RequestError
-        (headers, `own_writes`) and AuthError for what cannot work, TypeError for an observer that is none.
+        (headers, `own_writes`) and AuthError for what cannot work, TypeError for an observer that is not an Observer.
         """
         if not isinstance(config, Config):
             raise ConfigError(f"a Client is made from a Config, not from {type(config).__name__}: "
@@ -121,7 +121,8 @@ class Client:
         return self._root
 
     def with_layer(self, layer: Layer) -> Self:
-        """The same client, each of whose attempts passes `layer` last, after all others, right before it is sent.
+        """A client like this one, each of whose attempts passes `layer` last, after all others, right before it is
+        sent.
 
         Connections, credentials, warnings, `on_write` and the watches of stores are shared: closing one closes both.
         """
@@ -146,7 +147,7 @@ class Client:
 
         `deadline`: a point on the client's clock; by default the Config's `timeout` from now. When `stop` is set,
         retries end, and so does waiting for the answer of a GET. Raises ApiError for an answer that is an error,
-        TransportError (RequestTimeout) for none, AuthError.
+        TransportError (RequestTimeout) when no answer came, AuthError.
         """
         return self._answer(self._call(request, deadline, stop))
 
@@ -168,7 +169,7 @@ class Client:
     def connect(self, request: Request, protocols: Sequence[str] = (), *, inbox: Inbox | None = None,
                 stop: StopToken | None = None, deadline: float | None = None) -> WebSocket:
         """Open a websocket with one of `protocols`, the preferred first. Blocks until it is open; raises as `request`
-        does, TransportError for a server or an adapter that opens none.
+        does, TransportError for a server or an adapter that does not open it.
 
         `stop`, `close` and the end of a run end it. `deadline` is for its opening. `inbox` takes its messages instead.
         """

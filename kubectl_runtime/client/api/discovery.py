@@ -20,8 +20,8 @@ from kubectl_runtime.client.server.discovery_documents import aggregated, of_ver
 from kubectl_runtime.client.server.served_kinds import ApiGroup, ServedKind, groups_of, kind_of, path_of
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, KubeError
-from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, split_api_version
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.names import segment

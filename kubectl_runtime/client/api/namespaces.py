@@ -50,15 +50,15 @@ class Namespaces(Generic[K]):
         return tuple(api.namespace for api in self.apis)
 
     def with_metadata_only(self) -> Namespaces[PartialObjectMeta]:
-        """The same namespaces, where only metadata is asked for: see `Api.with_metadata_only`."""
+        """An Api of the same namespaces that asks for metadata alone: see `Api.with_metadata_only`."""
         return Namespaces(tuple(api.with_metadata_only() for api in self.apis))
 
     def with_fields(self, view: type[Any]) -> Namespaces[Any]:
-        """The same namespaces, where only the fields of `view` are kept: see `Api.with_fields`."""
+        """An Api of the same namespaces that keeps only the fields of `view`: see `Api.with_fields`."""
         return Namespaces(tuple(api.with_fields(view) for api in self.apis))
 
     def list_all(self, params: ListParams | None = None) -> Iterator[K]:
-        """All objects, namespace by namespace and page by page. Blocks and raises as `Api.list_all`."""
+        """Iterate over all objects, namespace by namespace and page by page. Blocks and raises as `Api.list_all`."""
         for api in self.apis:
             yield from api.list_all(params)
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from kubectl_runtime.core.base.forks import renewed_in_children
+from kubectl_runtime.core.interpreter.forks import renewed_in_children
 
 T = TypeVar("T")
 

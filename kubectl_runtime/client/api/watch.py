@@ -111,8 +111,8 @@ def open_watch(client: Client, request: Request, form: Form, stop: StopToken | N
 
     `read_timeout`: the longest silence, in seconds. `deadline` is for its opening. Raises ApiError when the server
     refuses (410 too), TransportError when it cannot be reached. Iterating raises RequestTimeout after too long a
-    silence, DecodeError for what is no watch event, after the events before it, and UnexpectedAnswer for a web page;
-    otherwise it ends. Close it when leaving early.
+    silence, DecodeError for a line that is not a watch event, after the events before it, and UnexpectedAnswer for a
+    web page; otherwise it ends. Close it when leaving early.
     """
     return WatchStream(client.stream(request, stop=stop, read_timeout=read_timeout, deadline=deadline), request, form)
 

@@ -21,8 +21,8 @@ import msgspec
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError
-from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 
 log = guarded_logger(__name__)
 

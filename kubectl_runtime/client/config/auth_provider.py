@@ -26,7 +26,7 @@ from kubectl_runtime.client.config.renewal import Renewal
 from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError
-from kubectl_runtime.core.base.forks import unforked
+from kubectl_runtime.core.interpreter.forks import unforked
 
 PROVIDERS = ("oidc", "gcp")
 """Those that the official client knows."""

@@ -214,7 +214,7 @@ class Config:
     @classmethod
     def from_kubeconfig(cls, source: _Source = None, context: str | None = None, *, text: str | bytes | None = None,
                         environ: Mapping[str, str] | None = None) -> Config:
-        """From a kubeconfig, its current context unless one is named.
+        """A Config from a kubeconfig, from its current context unless one is named.
 
         `source`: a file; several, merged as kubectl merges `$KUBECONFIG`; a mapping; None for the files that `infer`
         reads. `text`: YAML or JSON, instead. Raises ConfigError, which names file, place and field.
@@ -232,7 +232,8 @@ class Config:
 
     @classmethod
     def incluster(cls, *, environ: Mapping[str, str] | None = None, folder: Path = SERVICE_ACCOUNT) -> Config:
-        """From the service account that is mounted into a Pod. Environment proxies are not used. Raises ConfigError."""
+        """A Config from the service account that is mounted into a Pod. Environment proxies are not used. Raises
+        ConfigError."""
         environ = os.environ if environ is None else environ
         host, port = environ.get("KUBERNETES_SERVICE_HOST", "").strip("[]"), environ.get("KUBERNETES_SERVICE_PORT", "")
         if not host or not port:

@@ -1,7 +1,7 @@
-"""Which texts a header of HTTP can carry, and in which bytes.
+r"""Which texts a header of HTTP can carry, and in which bytes.
 
     fault_of("jane")             ""
-    fault_of("a\\r\\nX-Evil: 1")  what is wrong with it, without quoting it
+    fault_of("a\r\nX-Evil: 1")  what is wrong with it, without quoting it
     as_sent("jänner")            the text whose latin-1 form, which http.client sends, is the UTF-8 form of "jänner"
 """
 from __future__ import annotations

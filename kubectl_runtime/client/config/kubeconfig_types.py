@@ -173,7 +173,7 @@ def decoded(data: str | None, place: str) -> bytes | None:
 
 
 def _explained(error: msgspec.ValidationError) -> str:
-    """msgspec's error in words; only the types that it names are taken over, never a value."""
+    """An error of msgspec in words; only the types that it names are taken over, never a value."""
     match = re.match(_WRONG, str(error))
     if match is None:
         return "a field has a wrong type"

@@ -23,8 +23,8 @@ from contextvars import Token
 from functools import partial
 from typing import Any, Self
 
-from kubectl_runtime.core.base.contexts import RunVariable
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.interpreter.contexts import RunVariable
 
 
 class Interrupt:

@@ -31,10 +31,10 @@ from kubectl_runtime.client.http.failures import ConnectionFailed, decode_status
 from kubectl_runtime.client.http.retry import Failure, RetryPolicy, retry_after
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ConfigError
-from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 from kubectl_runtime.core.requests.request import Request, Retry
 
 if TYPE_CHECKING:
@@ -154,7 +154,6 @@ def retrying(policy: RetryPolicy, clock: Clock, host: str = "", observer: Observ
     """Attempts again as `policy` says, within the call's deadline; waits on its stop token and gives up when that is
     set. `observer` hears of it before the wait.
     """
-
     retries = RetryLog(clock, host)
 
     def layer(send: Send) -> Send:

@@ -14,8 +14,8 @@ from typing import TypeVar
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
 from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.observer import Observer
+from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 
 T = TypeVar("T")
 

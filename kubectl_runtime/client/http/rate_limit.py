@@ -14,7 +14,7 @@ from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send
 from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ConfigError, RequestTimeout
-from kubectl_runtime.core.base.forks import ForkSafeLock
+from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 
 _ROUNDING = 1e-9
 """Relative; sums of fractions of a second must not come out a hair too early, which would let one more through."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send
-from kubectl_runtime.core.base.forks import ForkSafeLock
+from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 
 PROBE_SECONDS = 5.0
 """Seconds between two attempts to reach a server that is away, at least."""

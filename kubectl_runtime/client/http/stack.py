@@ -32,7 +32,7 @@ class Stack(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the built-in layers that are still there; the user's have none."""
+        """The names of the built-in layers that are still there, outermost first; the user's own have no names."""
         return tuple(name for name, _ in self.entries if name)
 
     def outside(self, name: str, *layers: Layer) -> Stack:

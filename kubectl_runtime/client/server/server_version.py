@@ -20,4 +20,4 @@ class ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
         try:
             return decoded(body, cls)
         except (msgspec.MsgspecError, UnicodeError) as error:
-            raise DecodeError(None, "$", f"what {server} calls its version is none: {error}") from None
+            raise DecodeError(None, "$", f"{server} gives no version that can be read at /version: {error}") from None

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import re
 
-from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 
 log = guarded_logger(__name__)
 

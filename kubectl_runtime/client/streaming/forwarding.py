@@ -1,8 +1,8 @@
-"""`PortForward`: connections to ports of a Pod, all over one websocket.
+r"""`PortForward`: connections to ports of a Pod, all over one websocket.
 
     with pods.portforward("web", [80, 5432]) as forward:
         http = forward.socket(80)
-        http.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+        http.sendall(b"GET / HTTP/1.0\r\n\r\n")
         print(b"".join(http))
 
 Channels: 2i data and 2i + 1 errors of port number i, each beginning with the port in two bytes, little-endian

@@ -18,10 +18,10 @@ from kubectl_runtime.client.streaming.frames import BINARY, CLOSE, PING, PONG, T
 from kubectl_runtime.client.streaming.handshake import Opened
 from kubectl_runtime.client.streaming.inbox import Inbox, Messages
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
-from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.interpreter.contexts import Thread
 
 log = guarded_logger(__name__)
 

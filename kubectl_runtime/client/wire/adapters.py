@@ -28,7 +28,7 @@ from urllib3.exceptions import ProtocolError, ProxyError, SSLError
 from kubectl_runtime.client.http.interrupt import released
 from kubectl_runtime.client.http.tls import TlsSource
 from kubectl_runtime.client.wire.connections import ApiConnection, ApiTlsConnection
-from kubectl_runtime.core.base.forks import ForkSafeLock
+from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 
 KEEPALIVE_IDLE = 30
 """Seconds of silence before the first keepalive probe; then one each 10 s, and the connection is dead after 3 in

@@ -23,8 +23,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.texts import from_text
+from kubectl_runtime.core.interpreter.forks import renewed_in_children
 
 T = TypeVar("T")
 Encoded: TypeAlias = bytes | bytearray | memoryview | str | msgspec.Raw

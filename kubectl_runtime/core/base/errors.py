@@ -46,7 +46,8 @@ def _restored(cls: type[KubeError], args: tuple[Any, ...]) -> KubeError:
 
 
 class ConfigError(KubeError):
-    """A configuration of a cluster that cannot work: a kubeconfig's field, a CA that is none, no cluster at all.
+    """A configuration of a cluster that cannot work: a wrong field of a kubeconfig, a CA that is not a certificate, no
+    cluster at all.
 
     The text names file, path and field, and shows no credential.
 
@@ -99,7 +100,8 @@ class WriteBackError(RequestError):
 
 
 class TransportError(KubeError):
-    """No answer came. `sent` tells whether any byte of the request may have reached the server.
+    """The server's answer did not come: no connection, a broken one, or none in time. `sent` tells whether any byte of
+    the request may have reached the server.
 
     >>> own = Client(Config(cluster_url="http://127.0.0.1:1"), retry=RetryPolicy.never())
     >>> try:
@@ -115,7 +117,7 @@ class TransportError(KubeError):
 
 
 class RequestTimeout(TransportError):
-    """No answer came within the call's deadline.
+    """The server's answer did not come within the call's deadline.
 
     >>> issubclass(RequestTimeout, TransportError)
     True
@@ -168,42 +170,44 @@ class ApiError(KubeError):
 
     @property
     def is_not_found(self) -> bool:
-        """There is no object of this name, or no such kind: then it is a `KindNotServedError`."""
+        """Whether the object does not exist, or the kind: then it is a `KindNotServedError`."""
         return self._is("NotFound", HTTPStatus.NOT_FOUND)
 
     @property
     def is_already_exists(self) -> bool:
-        """By reason only: a 409 without one may as well be a conflict."""
+        """Whether an object of this name exists already, by the reason only: a 409 without a reason may as well be a
+        conflict."""
         return self.reason == "AlreadyExists"
 
     @property
     def is_conflict(self) -> bool:
-        """The object was changed since it was read, or another manager owns a field that was applied."""
+        """Whether the object was changed since it was read, or another manager owns a field that was applied."""
         return self._is("Conflict", HTTPStatus.CONFLICT)
 
     @property
     def is_forbidden(self) -> bool:
-        """The user lacks the right; the message names user, verb and resource."""
+        """Whether the user lacks the right; the message names user, verb and resource."""
         return self._is("Forbidden", HTTPStatus.FORBIDDEN)
 
     @property
     def is_unauthorized(self) -> bool:
-        """The server does not accept the credentials."""
+        """Whether the server does not accept the credentials."""
         return self._is("Unauthorized", HTTPStatus.UNAUTHORIZED)
 
     @property
     def is_invalid(self) -> bool:
-        """The object does not fit the schema or a rule of its kind; the message names the fields."""
+        """Whether the object does not fit the schema or a rule of its kind; the message names the fields."""
         return self._is("Invalid", HTTPStatus.UNPROCESSABLE_ENTITY)
 
     @property
     def is_expired(self) -> bool:
-        """The resourceVersion or continue token is too old (410): list again."""
+        """Whether the resourceVersion or continue token is too old (410): list again."""
         return self.reason in ("Expired", "Gone") or self._is("Expired", HTTPStatus.GONE)
 
     @property
     def is_too_large_resource_version(self) -> bool:
-        """The resourceVersion is newer than what this server has seen (after a restore, or on a lagging replica)."""
+        """Whether the resourceVersion is newer than what this server has seen (after a restore, or on a lagging
+        replica)."""
         # Servers before 1.19 and aggregated ones say it in words only, as client-go looks for them.
         told = [self.status.message, *(cause.message for cause in self.status.causes)]
         return any(cause.reason == "ResourceVersionTooLarge" for cause in self.status.causes) or any(

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import KubeError
-from kubectl_runtime.core.base.forks import ForkSafeLock
 from kubectl_runtime.core.base.guarded_log import GuardedLogger, guarded_logger, pass_interrupt
+from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 
 T = TypeVar("T")
 

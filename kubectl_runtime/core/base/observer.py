@@ -105,7 +105,8 @@ class Observer:
         among these."""
 
     def keys_dropped(self, controller: str, keys: int) -> None:
-        """Shutdown began: so many keys that were due will not run; those that wait for their time are not counted."""
+        """The shutdown began: so many keys that were due will not run; those that wait for their time are not
+        counted."""
 
     def retry_scheduled(self, controller: str, key: Key, failures: int, delay: float) -> None:
         """A run failed, the `failures`-th of its key in a row; the next follows after `delay`, on a change sooner.
@@ -143,7 +144,7 @@ class Observer:
 
     def object_written(self, resource: str, key: Key, verb: str, resource_version: str) -> None:
         """A write was answered, in the thread that made it: a run's own writes come between its start and its end.
-        Dry runs are none; the version is empty when the answer was no object."""
+        Dry runs are not told; the version is empty when the answer was not an object."""
 
     def credentials_refreshed(self, host: str, seconds: float, error: BaseException | None) -> None:
         """A call had to get its credentials anew, of a plugin, a provider or a file, and they came after so many

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.contexts import RunVariable
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.interpreter.contexts import RunVariable
 
 
 class CallScope(msgspec.Struct, frozen=True):

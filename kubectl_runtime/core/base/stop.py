@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable, Iterable
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
-from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.interpreter.forks import renewed_in_children
 
 log = guarded_logger(__name__)
 
@@ -60,7 +60,8 @@ class StopToken:
         return self._stopped
 
     def set(self, reason: str = "") -> None:
-        """Stop. Only the first call counts. Does not block, except for the callbacks' own time.
+        """Set the token, with a `reason` for logs. Only the first call counts. Does not block, except for the
+        callbacks' own time.
 
         Raises nothing but a KeyboardInterrupt that came in the main thread meanwhile.
         """

@@ -29,7 +29,7 @@ class TextValue:
 
 
 def from_text(kind: Any, value: Any) -> Any:
-    """msgspec's `dec_hook`: the value of the type `kind` that JSON's `value` stands for. Raises ValueError."""
+    """The `dec_hook` of msgspec: the value of the type `kind` that JSON's `value` stands for. Raises ValueError."""
     if not (isinstance(kind, type) and issubclass(kind, TextValue)):
         raise NotImplementedError(f"{kind} cannot be read from JSON")
     try:
@@ -39,7 +39,7 @@ def from_text(kind: Any, value: Any) -> Any:
 
 
 def to_text(value: Any) -> str:
-    """msgspec's `enc_hook`: the text of such a value. Raises TypeError for another one."""
+    """The `enc_hook` of msgspec: the text of such a value. Raises TypeError for another one."""
     if isinstance(value, TextValue):
         return str(value)
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")

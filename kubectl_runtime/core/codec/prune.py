@@ -64,7 +64,7 @@ _KEY = b'"managedFields":'
 
 
 def strip_managed_fields(obj: Any) -> Any:
-    """For `modify=`: stored objects go without their managedFields, often half of their metadata.
+    """Drop the managedFields of stored objects, often half of their metadata; to be given as `modify=`.
 
     Within a `modify` function of one's own it takes them off the reader. Of a `Record` it returns one without the bytes
     of its managedFields, the same when it has none, and decodes nothing else.

@@ -46,7 +46,8 @@ class GoDuration(TextValue):
 
     @classmethod
     def parse(cls, text: str) -> GoDuration:
-        """From Go's notation. Raises RequestError, with what is wrong in the words of Go's parser."""
+        """The span that a text in Go's notation names, such as `1h30m`. Raises RequestError, with what is wrong in the
+        words of Go's parser."""
         if not isinstance(text, str):
             raise RequestError(f"{text!r} is no duration: give text such as '1h30m', '1.5s' or '250ms'")
         try:

@@ -35,7 +35,8 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, api_version: str, kind: str) -> GroupVersionKind:
-        """From an object's `apiVersion` and `kind`. Raises RequestError when `api_version` has more than one slash."""
+        """The kind that an object's `apiVersion` and `kind` name. Raises RequestError when `api_version` has more than
+        one slash."""
         group, version = split_api_version(api_version)
         return cls(group, version, kind)
 
@@ -51,7 +52,7 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """As objects carry it: `apps/v1`, or `v1` in the core group."""
+        """Group and version as objects carry them: `apps/v1`, or `v1` in the core group."""
         return join_api_version(self.group, self.version)
 
 
@@ -68,13 +69,14 @@ class GroupVersionResource(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, api_version: str, resource: str) -> GroupVersionResource:
-        """From an `apiVersion` and a plural. Raises RequestError when `api_version` has more than one slash."""
+        """The resource that an `apiVersion` and a plural name. Raises RequestError when `api_version` has more than one
+        slash."""
         group, version = split_api_version(api_version)
         return cls(group, version, resource)
 
     @property
     def api_version(self) -> str:
-        """As objects carry it: `apps/v1`, or `v1` in the core group."""
+        """Group and version as objects carry them: `apps/v1`, or `v1` in the core group."""
         return join_api_version(self.group, self.version)
 
 
@@ -107,17 +109,17 @@ class ApiResource(msgspec.Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """As objects carry it: `apps/v1`, or `v1` in the core group."""
+        """Group and version as objects carry them: `apps/v1`, or `v1` in the core group."""
         return join_api_version(self.group, self.version)
 
     @property
     def gvk(self) -> GroupVersionKind:
-        """The kind without plural and scope."""
+        """Group, version and kind, without plural and scope."""
         return GroupVersionKind(self.group, self.version, self.kind)
 
     @property
     def gvr(self) -> GroupVersionResource:
-        """The plural without kind and scope."""
+        """Group, version and plural, without kind and scope."""
         return GroupVersionResource(self.group, self.version, self.plural)
 
     @property

@@ -35,7 +35,8 @@ _BINARY_MAX = 2**63 - 1  # the real server caps binary quantities here
 
 @total_ordering
 class Quantity(TextValue):
-    """An amount. Immutable; equal, ordered and hashed by its value, whatever its family.
+    """An amount of a resource, such as `500m` CPUs or `1Gi` of memory. Immutable; equal, ordered and hashed by its
+    value, whatever its family.
 
     Its other operand may be a Quantity, a text, an integer or a Fraction; RequestError for a text that is no quantity.
     A sum has the family of its first part, or that of the second where the first is 0.

@@ -15,7 +15,8 @@ _DIGITS = 8
 
 
 def child_name(owner: Resource, suffix: str) -> str:
-    """`OWNER-SUFFIX`; where that has more than 63 characters, as much of it as fits and a hash of the whole.
+    """A name for a child of `owner`: `OWNER-SUFFIX`; where that has more than 63 characters, as much of it as fits and
+    a hash of the whole.
 
     The same arguments always give the same name, and long ones that begin alike different names: 32 bits of SHA-256
     tell them apart. Raises RequestError for an owner without a name and for an empty suffix. Pure.

@@ -40,12 +40,12 @@ class InvalidObject:
 
     @property
     def name(self) -> str:
-        """Its name; empty when that cannot be read."""
+        """The object's name; empty when that cannot be read."""
         return self.record.name
 
     @property
     def namespace(self) -> str | None:
-        """Its namespace; None for a cluster-scoped object, and when that cannot be read."""
+        """The object's namespace; None for a cluster-scoped object, and when that cannot be read."""
         return self.record.namespace
 
     @property
@@ -60,7 +60,7 @@ class InvalidObject:
 
     @property
     def error(self) -> DecodeError:
-        """What is wrong with it, as a DecodeError; a new exception each time."""
+        """The DecodeError that says what is wrong with it; a new exception each time."""
         problem = self.record.problem or _UNKNOWN
         return DecodeError(self.ref, problem.path, problem.text)
 

@@ -182,7 +182,8 @@ class PartialObjectMeta(Resource):
         return super().__getitem__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """`obj[key]`. Raises PartialObjectError for what is not held: it may well be there on the server."""
+        """The value of a top-level key. Raises PartialObjectError for a key that is not held: the server may well have
+        it."""
         self._check_held(key)
         return super().get(key, default)
 

@@ -119,7 +119,7 @@ class Resource(Identity, Declaring):
         return cls if own == resource else bound_class(cls, resource)
 
     def try_parse(self, kind: type[R]) -> R:
-        """The same object, with this reader's changes, as another class of its kind (or one without a kind).
+        """This object, with the reader's changes, as another class of its kind (or one without a kind).
 
         Raises RequestError when `kind` is of another group or kind, DecodeError for content that does not fit it.
         """

@@ -30,24 +30,25 @@ class Patch(msgspec.Struct, frozen=True):
 
     @classmethod
     def apply(cls, body: Any) -> Patch:
-        """Server-side apply: the fields that the manager wants, as a dict, a resource object or an official model."""
+        """A server-side apply: the fields that the manager wants, as a dict, a resource object or an official model."""
         return cls(APPLY, body)
 
     @classmethod
     def merge(cls, body: Any) -> Patch:
-        """JSON merge patch (RFC 7386): maps merge, null removes, lists are replaced whole."""
+        """A JSON merge patch (RFC 7386): maps merge, null removes, lists are replaced whole."""
         return cls(MERGE, body)
 
     @classmethod
     def json(cls, operations: Sequence[Mapping[str, Any]]) -> Patch:
-        """JSON patch (RFC 6902): a list of operations, done all or none; `test` guards. Raises RequestError."""
+        """A JSON patch (RFC 6902): a list of operations, done all or none; `test` guards. Raises RequestError for
+        anything else."""
         if isinstance(operations, str | bytes | Mapping) or not isinstance(operations, Sequence):
             raise RequestError("a JSON patch is a list of operations such as {'op': 'add', 'path': '/a', 'value': 1}")
         return cls(JSON, list(operations))
 
     @classmethod
     def strategic(cls, body: Any) -> Patch:
-        """Strategic merge patch: lists merge by the keys of the built-in schemas; not for custom resources."""
+        """A strategic merge patch: lists merge by the keys of the built-in schemas; not for custom resources."""
         return cls(STRATEGIC, body)
 
     @property

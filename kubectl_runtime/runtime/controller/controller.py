@@ -112,8 +112,8 @@ class Controller(Watched[K]):
         daemon threads of our own). `retry_rate`: how many retries a second begin while runs fail, all objects together
         (None: as many as are due). `run_timeout`: seconds after which `ctx.stop` of a run is set (default: never).
         `own_writes`: how its stores read what this process wrote (default: the client's). `record`: a file in which it
-        records what it sees and does, for `kubectl-runtime replay` (see runtime/flight; default: nothing is).
-        Raises RequestError when a number or a function makes no sense, TypeError for an observer that is none.
+        records what it sees and does, for `kubectl-runtime replay` (see runtime/flight; default: nothing is). Raises
+        RequestError for a number or a function that cannot be used, TypeError for an observer that is not an Observer.
         """
         check_api(api, "Controller")
         check_type("watch", watch, WatcherConfig, "WatcherConfig(label_selector=\"app=web\")")
@@ -223,7 +223,7 @@ class Controller(Watched[K]):
 
         `reconciler` is a `Reconciler` or a function `(obj, ctx)` that returns an `Action`; `error_policy` a function
         `(obj, error, ctx)` that does (default: per-object exponential backoff). `context` becomes `ctx.data`, whose
-        type the reconciler's annotation says. Raises RequestError for what can be none of these, and for an executor
+        type the reconciler's annotation says. Raises RequestError for anything else, and for an executor
         without threads.
         """
         return self._launch(reconciler, error_policy, context, signal_thread=True)

@@ -102,7 +102,7 @@ class Plan:
     """Which objects are this replica's; None: all of them."""
     own_writes: OwnWrites = OwnWrites.OVERLAY
     record: Path | None = None
-    """Where a flight recorder writes; None: there is none."""
+    """Where a flight recorder writes; None: nowhere."""
 
 
 def clock_of(client: Client) -> Clock:

@@ -149,7 +149,8 @@ class Running(WellBeing, Generic[K]):
         self._assembly.inbox.trigger_everything()
 
     def stop(self, timeout: Duration = DEFAULT_GRACE) -> list[ObjectRef]:
-        """End it: no new runs, and at most `timeout` seconds for those in progress. Returns the keys that are stuck.
+        """End the controller: no new runs, and at most `timeout` seconds for those in progress. Returns the objects
+        whose runs are stuck.
 
         Blocks until everything has ended or the time is over, and then at most a second for the last lines of the log;
         see the module. Later calls return the same. Does nothing in the child of a fork, where nothing of it runs.

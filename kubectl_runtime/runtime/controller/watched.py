@@ -88,15 +88,13 @@ class Watched(Generic[K]):
 
     def watches_stream(self, stream: Iterable[Any], mapper: Mapper[Any] | EventMapper[Any], *,
                        stop: StopToken | None = None, on: On = "object") -> Self:
-        """As `watches`, of a stream that the program makes; see `owns_stream`."""
+        """Watch as `watches` does, but a stream that the program makes; see `owns_stream`."""
         check_mapper(mapper, on)
         return self._pull(StreamPlan(stream, trigger_others(mapper, on=on), stop))
 
     def reconcile_on(self, source: TriggerSource) -> Self:
-        """Each item of `source`, an iterable or queue pulled by a thread of its own, is an object or ref to reconcile.
-
-        An item that is neither is logged, and the next one follows.
-        """
+        """Reconcile what `source` gives: each item of this iterable or queue, which a thread of its own pulls, is an
+        object or ref. An item that is neither is logged, and the next one follows."""
         check_source(source)
         self._plan = replace(self._plan, triggers=(*self._plan.triggers, source))
         if (running := self._alive()) is not None:
@@ -104,7 +102,7 @@ class Watched(Generic[K]):
         return self
 
     def reconcile_all_on(self, source: TriggerSource) -> Self:
-        """For each item of `source`, whatever it is, every stored object is reconciled."""
+        """Reconcile every stored object for each item of `source`, whatever the item is."""
         check_source(source)
         self._plan = replace(self._plan, bulk_triggers=(*self._plan.bulk_triggers, source))
         if (running := self._alive()) is not None:

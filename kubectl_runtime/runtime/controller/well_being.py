@@ -65,7 +65,7 @@ class WellBeing:
 
     @property
     def why_not_ready(self) -> str:
-        """What is missing or failing, for people; empty when it is ready."""
+        """Why it is not ready: what is missing or failing, for people; empty when it is ready."""
         assembly = self._assembly
         if self._is_elsewhere:
             return "it runs in the process that this one was forked from"

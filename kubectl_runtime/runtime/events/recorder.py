@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.events.ledger import Ledger, Subject
 from kubectl_runtime.runtime.events.references import Reference
 from kubectl_runtime.runtime.events.sender import Sender
@@ -141,13 +141,13 @@ class Recorder:
         return 0 if life is None else life.sender.waiting
 
     def due(self) -> float | None:
-        """For simulations: seconds until `step` has something to send; None as long as nothing is published."""
+        """The seconds until `step` has something to send; None as long as nothing is published. For simulations."""
         life = self._lives.get(os.getpid())
         return None if life is None else life.sender.due()
 
     def step(self) -> float | None:
-        """For simulations, where it is what the thread does: send at most one request, and return after how many
-        seconds to call again; None when there is nothing to send."""
+        """Send at most one request, which is what the thread does, and return after how many seconds to call again;
+        None when there is nothing to send. For simulations."""
         life = self._lives.get(os.getpid())
         return None if life is None else life.sender.step()
 

@@ -16,7 +16,7 @@ WITHOUT_NAMESPACE = "default"
 
 
 class Reference(NamedTuple):
-    """Kubernetes' ObjectReference. Empty texts are left out.
+    """An object that an Event is about: Kubernetes' ObjectReference. Empty texts are left out.
 
     `kubectl describe` finds an Event by the uid of its object, so give it where it is known. `field_path` names a part
     of the object: `spec.containers{web}`.

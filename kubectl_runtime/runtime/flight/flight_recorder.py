@@ -24,11 +24,11 @@ from uuid import uuid4
 
 from kubectl_runtime.client.api.writes import Exchanged
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.interpreter.contexts import Thread
+from kubectl_runtime.core.interpreter.forks import renewed_in_children
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.runtime.flight.flight_lines import (
     FORMAT,

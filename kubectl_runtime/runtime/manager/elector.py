@@ -27,10 +27,10 @@ from typing import Self
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.interpreter.contexts import Thread
+from kubectl_runtime.core.interpreter.forks import renewed_in_children
 from kubectl_runtime.runtime.manager.elected_client import NotLeaderError, only_while_leading
 from kubectl_runtime.runtime.manager.election_callbacks import ElectionCallbacks
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection, own_identity

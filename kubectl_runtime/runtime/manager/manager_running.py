@@ -28,9 +28,9 @@ from types import TracebackType
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.controller.stopping.signals import ShutdownSignals
 from kubectl_runtime.runtime.manager.candidacy import Candidacy
 from kubectl_runtime.runtime.manager.elector import LeaderLock
@@ -121,12 +121,12 @@ class RunningManager:
 
     @property
     def shards(self) -> frozenset[int]:
-        """Those that this replica works for at this moment, counted from 0; none without a sharding."""
+        """The shards that this replica works for at this moment, counted from 0; none without a sharding."""
         return self.part.shards
 
     @property
     def reason(self) -> str:
-        """Why it stops or has stopped; empty while it does not."""
+        """Why the manager stops or has stopped; empty while it does not."""
         return self._end.token.reason
 
     def wait(self, timeout: Duration | None = None) -> bool:
@@ -196,7 +196,7 @@ class RunningManager:
         self._begin_stop(f"{what} failed: {described(error)}", self._grace if grace is None else grace)
 
     def stop(self, timeout: Duration | None = None) -> list[StillRunning]:
-        """End it; what still runs after `timeout` seconds (the manager's `grace` by default), thread by thread.
+        """End the manager; what of it still runs after `timeout` seconds (its `grace` by default), by thread.
 
         Blocks until everything has ended or the time is over. Later calls return the same. From a thread of one of its
         members it only begins the stop, as no thread can wait for itself. Does nothing in the child of a fork.

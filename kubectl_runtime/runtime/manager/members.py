@@ -19,8 +19,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.controller.controller_error import ControllerError
 from kubectl_runtime.runtime.controller.plan import Plan
 from kubectl_runtime.runtime.controller.running import Running

@@ -55,7 +55,7 @@ class Partaking:
             self.sharder.quit(within)
 
     def end(self, time_left: float) -> None:
-        """Blocks until this replica has left, for at most about `time_left` seconds."""
+        """Block until this replica has left, for at most about `time_left` seconds."""
         if self.sharder is not None:
             self.sharder.close(min(max(LEAST, time_left), seconds(self.sharder.sharding.renew_deadline)))
 

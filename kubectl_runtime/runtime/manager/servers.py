@@ -45,7 +45,7 @@ class ServerGroup:
         self._started: list[Server] = []
 
     def start(self, servers: Iterable[Server]) -> None:
-        """Raises what one of them raises, when those before it have stopped again."""
+        """Start each of `servers`. Raises what one of them raises, when those before it have stopped again."""
         for server in servers:
             try:
                 server.start()

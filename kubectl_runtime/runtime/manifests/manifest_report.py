@@ -74,12 +74,12 @@ class ManifestReport:
 
     @property
     def failed(self) -> tuple[ManifestOutcome, ...]:
-        """Those with an error."""
+        """The outcomes that have an error."""
         return tuple(outcome for outcome in self.outcomes if outcome.error is not None)
 
     @property
     def difference(self) -> str:
-        """All differences of a dry run, as `kubectl diff` prints them; empty when the server has it all."""
+        """The differences of a dry run, as `kubectl diff` prints them; empty when the server has it all."""
         return "".join(outcome.difference for outcome in self.outcomes)
 
     def __iter__(self) -> Iterator[ManifestOutcome]:

@@ -74,7 +74,7 @@ class Counts(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class ControllerState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """One controller. `runs` and `failed` count those that have ended since it started."""
+    """The state of one controller. `runs` and `failed` count the runs that have ended since it started."""
 
     name: str
     kind: str
@@ -146,7 +146,7 @@ class DebugState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
 
 
 def json_schema() -> dict[str, Any]:
-    """Of `/debug/state.json`, as JSON Schema 2020-12. `debug_state.schema.json` beside this module holds it."""
+    """The JSON Schema (2020-12) of `/debug/state.json`. `debug_state.schema.json` beside this module holds it."""
     (described,), components = msgspec.json.schema_components([DebugState], ref_template="#/$defs/{name}")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "kubectl_runtime /debug/state.json",
             **described, "$defs": components}

@@ -26,8 +26,8 @@ from types import TracebackType
 from typing import Any
 
 from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.observe.debug_application import DebugApplication
 from kubectl_runtime.runtime.observe.debug_page import DebugPage

@@ -68,7 +68,7 @@ class Tracing(Observer):
 
     def __init__(self, provider: trace.TracerProvider | None = None, *, details: bool = False) -> None:
         """`provider`: None is the one that the program has set, when the first span is made at the latest. Raises
-        RequestError for what is none."""
+        RequestError for another provider."""
         if provider is not None and not isinstance(provider, trace.TracerProvider):
             raise RequestError(f"provider={provider!r} is no TracerProvider of OpenTelemetry")
         self._tracer = trace.get_tracer("kubectl_runtime", VERSION, provider)
@@ -113,8 +113,8 @@ class Tracing(Observer):
             **({"http.response.status_code": code} if code else {})})
 
     def layers(self, stack: Stack) -> Stack:
-        """For `Client(layers=...)`: the stack, with this around each call. Raises ConfigError for a stack without
-        retries."""
+        """The stack of a client with this around each call, for `Client(layers=...)`. Raises ConfigError for a stack
+        without retries."""
         return stack.outside(RETRY, self.layer)
 
     def layer(self, send: Send) -> Send:

@@ -19,8 +19,8 @@ from contextvars import Context
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.interpreter.contexts import Thread
 
 Work = Iterator[None]
 

@@ -35,7 +35,7 @@ class SupportsReconcile(Protocol[K_contra, D_contra]):
     """
 
     def reconcile(self, obj: K_contra, ctx: Context[D_contra], /) -> Action:
-        """See `Reconciler.reconcile`."""
+        """Do what the object asks for, and say when to look again: see `Reconciler.reconcile`."""
 
 
 Reconciles: TypeAlias = SupportsReconcile[K, D] | Callable[[K, Context[D]], Action]

@@ -164,13 +164,13 @@ class Store(Generic[K]):
         return iter(self.list())
 
     def list(self) -> Objects[K]:
-        """All objects as of now, in no particular order."""
+        """A list of all objects as of now, in no particular order."""
         return [self._read(record) for record in self.records()]
 
     state = list
 
     def records(self) -> Records:
-        """All objects as of now, in the form they are stored: immutable, and cheaper than readers."""
+        """A list of all objects as of now, in the form they are stored: immutable, and cheaper than readers."""
         found: Records = []
         for state in self._read_now:
             with state.condition:

@@ -5,9 +5,9 @@ import threading
 from collections.abc import Callable
 
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.interpreter.forks import renewed_in_children
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.runtime.reflector.indexes import Indexes, IndexFunction, IndexName
 from kubectl_runtime.runtime.reflector.overlay import Overlay, Own

@@ -20,7 +20,7 @@ from math import inf
 from typing import NamedTuple, TypeVar
 
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.contexts import RunVariable
+from kubectl_runtime.core.interpreter.contexts import RunVariable
 from kubectl_runtime.runtime.manager.elected_client import only_while_leading
 from kubectl_runtime.runtime.manager.lease_machine import Phase as LeasePhase
 from kubectl_runtime.runtime.sharding.shard_state import Phase, ShardState

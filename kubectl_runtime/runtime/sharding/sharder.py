@@ -19,10 +19,10 @@ from functools import partial
 from math import inf
 
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.contexts import Thread
-from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.interpreter.contexts import Thread
+from kubectl_runtime.core.interpreter.forks import renewed_in_children
 from kubectl_runtime.runtime.manager.leader_election import own_identity
 from kubectl_runtime.runtime.manager.lease_events import Now, Tick, Wait
 from kubectl_runtime.runtime.queue.runs import Outcome

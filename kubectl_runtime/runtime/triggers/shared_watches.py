@@ -21,12 +21,12 @@ from dataclasses import fields
 from typing import Any
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
-from kubectl_runtime.core.base.contexts import Thread
-from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.interpreter.contexts import Thread
+from kubectl_runtime.core.interpreter.forks import renewed_in_children
 from kubectl_runtime.core.objects.partial import FieldsForm
 from kubectl_runtime.runtime.triggers.triggers import Sink, Subscription
 from kubectl_runtime.runtime.triggers.watches import Watch

@@ -26,11 +26,11 @@ import msgspec
 from kubectl_runtime.client.http.reachability import PROBE_SECONDS
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.forks import renewed_in_children
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.interpreter.forks import renewed_in_children
 from kubectl_runtime.core.requests.params import IDLE_MARGIN
 from kubectl_runtime.runtime.reflector.reflector import Commit, Reflector
 from kubectl_runtime.runtime.reflector.store import Store

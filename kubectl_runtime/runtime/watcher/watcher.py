@@ -119,7 +119,7 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
 def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
                      backoff: WatchBackoff = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
                      rng: random.Random | None = None) -> Generator[Event[K]]:
-    """As `watcher`, but only metadata is requested, sent and kept.
+    """What `watcher` yields, but only metadata is requested, sent and kept.
 
     >>> stop = StopToken()
     >>> for obj in applied_objects(metadata_watcher(Api.namespaced(client, ConfigMap, "default"), stop=stop)):

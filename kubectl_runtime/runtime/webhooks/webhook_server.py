@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
-from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.core.requests.rights import Right
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
@@ -142,8 +142,8 @@ class WebhookServer:
 
     @property
     def ca_bundle(self) -> bytes:
-        """PEM: whom a caller has to trust. The two authorities of a SelfSigned, or `ca.crt` in the folder, empty when
-        there is none. Raises RequestError before `start`."""
+        """The authorities that a caller has to trust, as PEM: the two of a SelfSigned, or `ca.crt` in the folder, empty
+        when there is none. Raises RequestError before `start`."""
         return self._serving().ca_bundle
 
     @property

@@ -134,7 +134,7 @@ def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULT
 
 
 def check(build: Any, story: Any, faults: Collection[Any]) -> None:
-    """Raises RequestError for what cannot be played."""
+    """Raise RequestError for what cannot be played."""
     for what, function in (("build", build), ("story", story)):
         if not callable(function):
             raise RequestError(f"{what} is a function (client), not {function!r}")

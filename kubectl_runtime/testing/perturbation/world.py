@@ -98,7 +98,7 @@ class World:
         self._before = self.server.snapshot()
 
     def run(self) -> Ended:
-        """Play it. Raises what `build` does, and RequestError for what cannot be simulated."""
+        """Play the story. Raises what `build` does, and RequestError for what cannot be simulated."""
         session = requests.Session()
         session.mount("http://", StoryTransport(self, self.server.transport()))
         trouble, error, applies = "", None, True

@@ -13,8 +13,8 @@ from kubectl_runtime.apiserver.rim.http.connection import Connection, ServingInf
 from kubectl_runtime.apiserver.rim.http.reaper import Reaper
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.contexts import Thread
 from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.interpreter.contexts import Thread
 
 log = guarded_logger(__name__)
 

@@ -12,7 +12,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from kubectl_runtime.core.base.contexts import Thread
+from kubectl_runtime.core.interpreter.contexts import Thread
 
 # Linux tells the end of the peer's half apart from data; elsewhere any input on a watch's connection counts as its end.
 _GONE: int = getattr(select, "POLLRDHUP", select.POLLIN)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Clock
-from kubectl_runtime.core.base.contexts import Thread
+from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.stopping.last_words import LastWords
 from kubectl_runtime.runtime.queue.runs import Run

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol
 
-from kubectl_runtime.core.base.contexts import Thread
+from kubectl_runtime.core.interpreter.contexts import Thread
 
 EXIT_STUCK = 1
 """Exit status when a reconciler did not end within the grace period."""

@@ -15,7 +15,7 @@ import time
 from queue import SimpleQueue
 from typing import Any
 
-from kubectl_runtime.core.base.contexts import Thread
+from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.usercode import GuardedLogger
 
 LINE_SECONDS = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from kubectl_runtime.core.base.contexts import Thread
+from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.queue.runs import Run
 from kubectl_runtime.runtime.triggers.shared_watches import Share
 

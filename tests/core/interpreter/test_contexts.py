@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import kubectl_runtime
-from kubectl_runtime.core.base.contexts import RunVariable, Thread
 from kubectl_runtime.core.base.scope import CallScope, call_scope
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.interpreter.contexts import RunVariable, Thread
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.logs import RunFilter, this_run

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from kubectl_runtime.core.base.forks import ForkSafeLock
+from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
