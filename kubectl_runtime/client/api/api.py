@@ -232,9 +232,7 @@ class Api(KindVerbs[K]):
     def replace(self, body: Body[K], params: PostParams | None = None, *, field_manager: str | None = None,
                 field_validation: FieldValidation | None = None, dry_run: bool = False,
                 timeout: Duration | None = None) -> K:
-        """Replace an object, which must not have changed since it was read (`is_conflict`), if it has a
-        resourceVersion.
-        """
+        """Replace an object. With a resourceVersion it must not have changed since then; else `is_conflict`."""
         params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run)
         return self._written("replace", build.replace(self.place, body, params), params.dry_run, timeout)
@@ -287,10 +285,7 @@ class Api(KindVerbs[K]):
                         grace_period_seconds=grace_period_seconds, dry_run=dry_run)
         request = build.delete_collection(self.place, params, selection)
         answer = self._decoded(request, lambda body: gone(body) or self.form.decode_list(body), timeout)
-        if isinstance(answer, Status):
-            return answer
-        meta, records = answer
-        return ObjectList([self._object(record) for record in records], meta)
+        return answer if isinstance(answer, Status) else ObjectList([*map(self._object, answer[1])], answer[0])
 
     def __repr__(self) -> str:
         everywhere = "all namespaces" if self.resource.namespaced else "the cluster"

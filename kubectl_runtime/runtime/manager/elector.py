@@ -40,7 +40,6 @@ from kubectl_runtime.runtime.manager.lease_store import LeaseStore
 from kubectl_runtime.runtime.usercode import described, guarded_logger
 
 log = guarded_logger(__name__)
-
 _JOIN_SECONDS = 2.0
 
 

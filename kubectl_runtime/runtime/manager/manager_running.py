@@ -56,8 +56,7 @@ class Phase(StrEnum):
 
 
 class RunningManager:
-    """A manager that runs, made by `Manager.start`. Safe to use from any thread. A context manager: leaving it stops.
-    """
+    """A manager that runs, made by `Manager.start`; leaving it as a context stops it. Safe to use from any thread."""
 
     def __init__(self, client: Client, lock: LeaderLock | None, sharding: Sharding | None, grace: float,
                  checks: Checks) -> None:

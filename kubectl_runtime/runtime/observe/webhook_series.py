@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
-from copy import deepcopy
 
 from kubectl_runtime.runtime.observe.families import Family, Row, counter, gauge, histogram
 from kubectl_runtime.runtime.observe.histogram import Histogram
@@ -41,11 +40,13 @@ class WebhookSeries:
                 self._add(webhook)
 
     def began(self, webhook: str) -> None:
+        """A request to this webhook is being answered."""
         with self.lock:
             self._add(webhook)
             self.in_flight[webhook] += 1
 
     def answered(self, webhook: str, code: int, seconds: float) -> None:
+        """It was answered after so many seconds, with this HTTP status."""
         with self.lock:
             self._add(webhook)
             self.in_flight[webhook] -= 1
@@ -58,8 +59,10 @@ class WebhookSeries:
         self.in_flight = dict.fromkeys(self.in_flight, 0)
 
     def values(self) -> Iterator[tuple[Family, Row]]:
+        """All series, as they are at this moment."""
         with self.lock:
-            counts, in_flight, latencies = dict(self._counts), dict(self.in_flight), deepcopy(self._latencies)
+            counts, in_flight = dict(self._counts), dict(self.in_flight)
+            latencies = {webhook: spread.copy() for webhook, spread in self._latencies.items()}
         for (webhook, code), number in counts.items():
             yield REQUESTS, ((webhook, str(code)), number)
         for webhook, current in in_flight.items():

@@ -43,7 +43,6 @@ REQUESTS = 4
 
 TOGETHER = 0.5
 """Seconds for which shards that come one after the other are told together, as listeners go through all objects."""
-
 _JOIN_SECONDS = 2.0
 
 

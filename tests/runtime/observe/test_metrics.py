@@ -439,7 +439,7 @@ def test_no_counter_goes_back_while_runs_begin_and_end() -> None:
     rig.metrics.controller_started("c", 2)
 
     def work(name: str) -> None:
-        hear = {method: hearers(rig.metrics, method, "c")[0] for method in ("run_started", "run_ended")}
+        hear = {method: hearers(rig.metrics, method, "c")[0][0] for method in ("run_started", "run_ended")}
         while not done.is_set():
             hear["run_started"](("default", name), "r", 0.0, 0, 0.0)
             hear["run_ended"](("default", name), RunResult.SUCCESS, 0.0, None)
