@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
 from functools import cache
@@ -19,6 +19,7 @@ import msgspec
 import msgspec.structs
 from msgspec.structs import astuple
 
+from kubectl_runtime.core.base.declared import DeclaredType, declared_type, hashable
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.texts import to_text
 from kubectl_runtime.core.base.wire import (
@@ -26,7 +27,6 @@ from kubectl_runtime.core.base.wire import (
     field_types,
     is_record_type,
     map_keys,
-    member_type,
     record_in,
     wire_names,
 )
@@ -43,16 +43,19 @@ class Omit(Enum):
 
 
 def to_plain(value: Any, hint: Any = Any, *, omit: Omit = Omit.NOTHING, path: str = "$",
-             only: Container[str] | None = None) -> Any:
+             only: Only = None) -> Any:
     """`value` as plain JSON values. Fields with a default are left out when they are None, and all that are unset;
     entries of dicts are not.
 
-    `hint` is the declared type, hashable; `only`: the attributes that are wanted of a Struct, its own alone. Raises
-    RequestError, with the place below `path`, for what JSON cannot carry.
+    `hint` is the declared type, hashable; `only`: what is wanted of it. Raises RequestError, with the place below
+    `path`, for what JSON cannot carry.
     """
-    if only is not None:
-        return _fields_to_plain(value, _LAYOUTS[omit], path, only)
-    return _to_plain(value, _type_of(hint), _LAYOUTS[omit], path)
+    return _to_plain(value, declared_type(hint), _LAYOUTS[omit], path, only)
+
+
+Only: TypeAlias = "dict[str, Only] | list[Only] | None"
+"""What is wanted of a value: of a Struct some attributes, and what of each; of a list something of each item, to which
+the keys are added that tell the items apart; or None for all of it."""
 
 
 _Place: TypeAlias = "str | tuple[_Place, str | int]"
@@ -66,39 +69,7 @@ def _told(place: _Place) -> str:
     return f"{_told(outer)}[{inner}]" if isinstance(inner, int) else f"{_told(outer)}.{inner}"
 
 
-class _Type:
-    """What has to be known of a declared type, found out once."""
-
-    __slots__ = ("_items", "_values", "hint", "text")
-
-    def __init__(self, hint: Any) -> None:
-        self.hint = hint
-        self.text = hint is Any or not _is_bytes(hint)
-        """Whether text fits it."""
-        self._items: _Type | None = None
-        self._values: _Type | None = None
-
-    @property
-    def items(self) -> _Type:
-        """Of the items of a list."""
-        if self._items is None:
-            self._items = _type_of(hashable(member_type(self.hint, None)))
-        return self._items
-
-    @property
-    def values(self) -> _Type:
-        """Of the values of a map."""
-        if self._values is None:
-            self._values = _type_of(hashable(member_type(self.hint, "")))
-        return self._values
-
-
-@cache
-def _type_of(hint: Any) -> _Type:
-    return _Type(hint)
-
-
-def _to_plain(value: Any, declared: _Type, layouts: _Layouts, place: _Place) -> Any:
+def _to_plain(value: Any, declared: DeclaredType, layouts: _Layouts, place: _Place, only: Only = None) -> Any:
     kind = type(value)
     if kind is str:
         if not declared.text:
@@ -111,22 +82,28 @@ def _to_plain(value: Any, declared: _Type, layouts: _Layouts, place: _Place) -> 
     if kind is float:
         return finite(value, place)
     if kind in layouts or isinstance(value, msgspec.Struct) or (
-            dataclasses.is_dataclass(value) and not isinstance(value, type)):
-        return _fields_to_plain(value, layouts, place)
-    if isinstance(value, Mapping):
+            kind is not dict and kind is not list and dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        return _fields_to_plain(value, layouts, place, only)
+    if kind is dict or isinstance(value, Mapping):
         item = declared.values
         text = item.text
         return {key if type(key) is str else to_plain(key): entry if text and type(entry) is str else _to_plain(
             entry, item, layouts, (place, str(key))) for key, entry in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return _items_to_plain(value, declared, layouts, place)
+        return (_items_to_plain if only is None else _parts_of_items)(value, declared, layouts, place, only)
     return _leaf(value, declared, place)
 
 
 _STRING_DATA = ", or use string_data for text"
 
 
-def _items_to_plain(value: Any, declared: _Type, layouts: _Layouts, place: _Place) -> list[Any]:
+def _parts_of_items(value: Any, declared: DeclaredType, layouts: _Layouts, place: _Place, only: Any) -> list[Any]:
+    keys = map_keys(declared.hint)
+    return [_fields_to_plain(entry, layouts, (place, index), wanted, keys)
+            for index, (entry, wanted) in enumerate(zip(value, only, strict=True))]
+
+
+def _items_to_plain(value: Any, declared: DeclaredType, layouts: _Layouts, place: _Place, _only: Any) -> list[Any]:
     item = declared.items
     plain = [_to_plain(entry, item, layouts, (place, index)) for index, entry in enumerate(value)]
     if layouts.omit is Omit.DEFAULTS and (keys := map_keys(declared.hint)):
@@ -144,7 +121,7 @@ def finite(number: float, place: _Place) -> float:
     return number
 
 
-def _leaf(value: Any, declared: _Type, place: _Place) -> Any:
+def _leaf(value: Any, declared: DeclaredType, place: _Place) -> Any:
     """Enums, times, bytes and whatever else msgspec knows; subclasses of text and numbers as what they extend."""
     if isinstance(value, float):
         return finite(float(value), place)
@@ -164,12 +141,6 @@ def _leaf(value: Any, declared: _Type, place: _Place) -> Any:
 
 
 _ATOMS = (str, int, float, bool)
-_BYTES = (bytes, bytearray, memoryview)
-
-
-def _is_bytes(hint: Any) -> bool:
-    """Whether only bytes fit the type, besides None."""
-    return all(part in _BYTES or part is type(None) for part in alternatives(hint))
 
 
 def _named(hint: Any) -> str:
@@ -177,17 +148,21 @@ def _named(hint: Any) -> str:
     return " or ".join("text" if name == "str" else name for name in names)
 
 
-def _fields_to_plain(value: Any, layouts: _Layouts, place: _Place, only: Container[str] | None = None) -> Any:
+def _fields_to_plain(value: Any, layouts: _Layouts, place: _Place, only: Any = None, keys: tuple[str, ...] = ()) -> Any:
     struct, tag, fields = layouts[type(value)]
     plain: dict[str, Any] = tag.copy()
     values = astuple(value) if struct else [getattr(value, field[0]) for field in fields]
     for item, field in zip(values, fields, strict=True):
         if item is None or item is _UNSET:
-            if field[4] and item is None and (only is None or field[0] in only):
+            if field[4] and item is None and (only is None or field[0] in only or field[1] in keys):
                 plain[field[1]] = None
             continue
         name, key, declared, default, _ = field
-        if only is not None and name not in only:
+        if only is None:
+            wanted = None
+        elif name in only or key in keys:
+            wanted = only.get(name)
+        else:
             continue
         kind = type(item)
         # A whole number is one of those that a float may be. (True is no 1, and an empty tuple no list.)
@@ -197,14 +172,14 @@ def _fields_to_plain(value: Any, layouts: _Layouts, place: _Place, only: Contain
         if kind is bool or kind is int or (kind is str and declared.text):
             plain[key] = item
         else:
-            plain[key] = [] if kind is list and not item else _to_plain(item, declared, layouts, (place, key))
+            plain[key] = [] if kind is list and not item else _to_plain(item, declared, layouts, (place, key), wanted)
     return plain
 
 
 _UNSET: Any = msgspec.UNSET
 
 
-_Field: TypeAlias = tuple[str, str, _Type, Any, bool]
+_Field: TypeAlias = tuple[str, str, DeclaredType, Any, bool]
 """Of a Struct or dataclass: attribute name, wire key, type, the default that is left out (UNSET for none), and whether
 it has no default at all."""
 _Layout: TypeAlias = tuple[bool, dict[str, Any], tuple[_Field, ...]]
@@ -226,7 +201,7 @@ class _Layouts(dict[Any, _Layout]):
             hints = field_types(cls)
         except TypeError:  # a local class: what it declares cannot be looked at
             hints = {}
-        fields = tuple((name, key, _type_of(hashable(hints.get(key, Any))), defaults.get(name, _UNSET),
+        fields = tuple((name, key, declared_type(hashable(hints.get(key, Any))), defaults.get(name, _UNSET),
                         name not in known) for name, key in wire_names(cls).items())
         return self.setdefault(cls, (issubclass(cls, msgspec.Struct), _tag(cls), fields))
 
@@ -237,13 +212,13 @@ _LAYOUTS = {omit: _Layouts(omit) for omit in Omit}
 def without_defaults(plain: Any, hint: Any) -> Any:
     """The plain form of a value of type `hint` without what its classes omit: as `Omit.DECLARED` would have made it."""
     if isinstance(plain, list):
-        item = _type_of(hashable(hint)).items.hint
+        item = declared_type(hashable(hint)).items.hint
         return plain if item is Any else [without_defaults(entry, item) for entry in plain]
     if not isinstance(plain, dict):
         return plain
     cls = record_in(hint)
     if cls is None:
-        entry = _type_of(hashable(hint)).values.hint
+        entry = declared_type(hashable(hint)).values.hint
         return plain if entry is Any else {key: without_defaults(value, entry) for key, value in plain.items()}
     layout = _plain_layout(cls)
     nothing = (Any, _UNSET)
@@ -287,12 +262,3 @@ def defaults_of(cls: Any) -> dict[str, Any]:
 def _tag(cls: Any) -> dict[str, Any]:
     config = cls.__struct_config__ if issubclass(cls, msgspec.Struct) else None
     return {config.tag_field: config.tag} if config is not None and config.tag_field is not None else {}
-
-
-def hashable(hint: Any) -> Any:
-    """`hint`, or Any for one that cannot be remembered: it is annotated with a dict, say."""
-    try:
-        hash(hint)
-    except TypeError:
-        return Any
-    return hint

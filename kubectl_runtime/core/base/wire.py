@@ -105,7 +105,6 @@ def _is_type(part: Any) -> bool:
 
 def with_field_names(plain: Any, hint: Any) -> Any:
     """`plain` with its wire keys replaced by those that `msgspec.convert(…, hint)` expects."""
-    hint = plain_type(hint)
     if isinstance(plain, dict):
         cls = record_in(hint) or _tagged_record(hint, plain)
         if cls is None:
@@ -130,7 +129,7 @@ def _expected_names(cls: Any) -> dict[str, str]:
 
 def plain_type(hint: Any) -> Any:
     """`hint` without `Annotated`, `NewType` and type aliases."""
-    while True:
+    while not isinstance(hint, type):
         if typing.get_origin(hint) is typing.Annotated:
             hint = typing.get_args(hint)[0]
         elif isinstance(hint, typing.NewType):
@@ -138,7 +137,8 @@ def plain_type(hint: Any) -> Any:
         elif type(hint).__name__ == "TypeAliasType":  # Python 3.12's `type X = …`
             hint = hint.__value__
         else:
-            return hint
+            break
+    return hint
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:

@@ -13,9 +13,9 @@ import msgspec
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.plain import Omit, finite, to_plain
+from kubectl_runtime.core.codec.changes import SAME, changes
 from kubectl_runtime.core.codec.lineage import Kept, Lineage, View
 from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.codec.sameness import changed_fields
 from kubectl_runtime.core.codec.views import ViewCodec, plain_object
 from kubectl_runtime.core.codec.writeback import ABSENT, merge
 from kubectl_runtime.core.meta.gvk import ApiResource
@@ -66,16 +66,19 @@ def _check(value: Any, path: str) -> None:
     kind = type(value)
     if kind is dict:
         for key, item in value.items():
-            if type(item) is not str:
+            if type(item) not in _ATOMS:
                 _check(item, f"{path}.{key}")
     elif kind is list:
         for index, item in enumerate(value):
-            if type(item) is not str:
+            if type(item) not in _ATOMS:
                 _check(item, f"{path}[{index}]")
     elif kind is float:
         finite(value, path)
-    elif value is not None and kind is not int and kind is not bool:
+    elif kind not in _ATOMS:
         _check_other(value, path)
+
+
+_ATOMS = frozenset((str, int, bool, type(None)))
 
 
 def _check_other(value: Any, path: str) -> None:
@@ -143,10 +146,10 @@ def _merged_view(received: Any, view: Any, codec: ViewCodec, record: Record, kep
     base = codec.view_of(record)
     path = f"$.{codec.key}"
     in_place = codec.lists is None or kept is None or codec.lists.are_in_place(kept, view)
-    only = changed_fields(base, view) if in_place and not codec.renames else None
-    if only is not None and not only:
+    only = changes(base, view, in_place=kept is not None) if in_place and not codec.renames else None
+    if only == SAME:
         return received
-    shown = ABSENT if base is None else to_plain(base, only=only)
+    shown = ABSENT if base is None else to_plain(base, codec.plain_hint, only=only)
     now = to_plain(view, codec.plain_hint, path=path, only=only)
     lineage = Lineage() if kept is None or codec.lists is None else codec.lists.lineage(
         None if in_place else kept, View(base, shown), View(view, now))

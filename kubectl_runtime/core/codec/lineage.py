@@ -144,14 +144,14 @@ def _collect_both(shape: _Shape, value: Any, plain: Any, found: list[tuple[tuple
             found.append((tuple(value), plain))
             if (item := shape.item) is not None:
                 for index, entry in enumerate(value):
-                    _collect_both(item, entry, plain and plain[index], found)
+                    _collect_both(item, entry, None if plain is None else plain[index], found)
     elif (fields := shape.fields.get(kind)) is not None:
         for name, key, inner in fields.members:
-            if (not plain or key in plain) and (part := getattr(value, name)):
-                _collect_both(inner, part, plain and plain[key], found)
+            if (plain is None or key in plain) and (part := getattr(value, name)):
+                _collect_both(inner, part, None if plain is None else plain[key], found)
     elif shape.entries is not None and isinstance(value, Mapping):
         for key, entry in value.items():
-            _collect_both(shape.entries, entry, plain and plain[to_plain(key)], found)
+            _collect_both(shape.entries, entry, None if plain is None else plain[to_plain(key)], found)
 
 
 class _Walks:

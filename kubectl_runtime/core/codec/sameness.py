@@ -1,5 +1,4 @@
-"""Whether two records of one object at one version say the same, for when a version that is the same proves nothing;
-and which fields of a view say something else than those of another.
+"""Whether two records of one object at one version say the same: for when a version that is the same proves nothing.
 
     kept as   compared
     bytes     from `"metadata"` on; if these differ, or other keys come before, decoded without kind and apiVersion
@@ -13,8 +12,6 @@ import re
 from typing import Any
 
 import msgspec
-import msgspec.msgpack
-from msgspec.structs import astuple
 
 from kubectl_runtime.core.base.texts import to_text
 from kubectl_runtime.core.codec.record import Record
@@ -57,23 +54,3 @@ def _from_metadata(record: Record) -> bytes | None:
 def _plain(record: Record) -> dict[str, Any]:
     plain = plain_object(record.raw, record.enveloped, record.ref)
     return {key: value for key, value in plain.items() if key not in ("kind", "apiVersion")}
-
-
-def changed_fields(base: Any, now: Any) -> list[str] | None:
-    """The attributes in which two Structs of one class differ; none of them when nothing does. None for values that are
-    no such Structs, or cannot be compared, unless they are the same.
-
-    They are the same when msgpack says so, which unlike JSON tells NaN from null and bytes from text.
-    """
-    try:
-        if _packed(base) == _packed(now):
-            return []
-        if type(base) is not type(now) or not isinstance(base, msgspec.Struct):
-            return None
-        return [name for name, one, other in zip(base.__struct_fields__, astuple(base), astuple(now), strict=True)
-                if one is not other and _packed(one) != _packed(other)]
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return None
-
-
-_packed = msgspec.msgpack.Encoder(enc_hook=to_text).encode

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.core.base.building import converter_of, decoder_of
-from kubectl_runtime.core.base.plain import hashable
+from kubectl_runtime.core.base.declared import hashable
 from kubectl_runtime.core.base.wire import alternatives, is_record_type, needs_renaming, with_field_names
 from kubectl_runtime.core.codec.lineage import RecordLists
 from kubectl_runtime.core.codec.record import Record

@@ -13,6 +13,10 @@ import msgspec
 from kubectl_runtime.core.base.nearest import did_you_mean
 from kubectl_runtime.core.base.wire import MapKeys, camel
 
+_made: Any = msgspec.StructMeta.__call__
+_set: Any = msgspec.Struct.__setattr__
+"""What `super()` would find anew for each part that is made and each field that is set, in as much time."""
+
 
 class _PartType(msgspec.StructMeta):
     """Names the field that was probably meant, where a part is made with one that it does not have."""
@@ -26,7 +30,7 @@ class _PartType(msgspec.StructMeta):
 
         def __call__(cls, *args, **fields):
             try:
-                return super().__call__(*args, **fields)
+                return _made(cls, *args, **fields)
             except TypeError as error:
                 for name in fields:
                     if name not in cls.__struct_fields__:
@@ -70,7 +74,7 @@ class Part(msgspec.Struct, _Hinting, metaclass=_PartType, kw_only=True, rename="
 
         def __setattr__(self, name, value):
             try:
-                super().__setattr__(name, value)
+                _set(self, name, value)
             except AttributeError:
                 raise AttributeError(_unknown(type(self), name)) from None
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.core.codec.decode import decode_event, decode_object
 from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.codec.sameness import changed_fields, same_content
+from kubectl_runtime.core.codec.sameness import same_content
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialView
 from kubectl_runtime.resources import ConfigMap
 
@@ -73,23 +72,3 @@ def test_views_are_compared_by_what_they_hold() -> None:
     one, other, third = (form.decode_object(json.dumps(plain({"x": value})).encode()) for value in "112")
     assert same_content(one, other)
     assert not same_content(one, third)
-
-
-class View(msgspec.Struct):
-    one: Any = None
-    other: Any = None
-
-
-@pytest.mark.parametrize(("before", "after"), [
-    (None, float("nan")), ("YQ==", b"a"), (1, True), (1, 1.0), ([], None), ("a", "b"), ({"a": [1]}, {"a": [1, 2]})])
-def test_fields_differ_that_json_or_python_alone_would_call_equal(before: Any, after: Any) -> None:
-    assert changed_fields(View(before, "x"), View(after, "x")) == ["one"]
-    assert changed_fields(View(before, "x"), View(before, "x")) == []
-
-
-def test_what_is_no_struct_or_cannot_be_compared_is_told_apart() -> None:
-    assert changed_fields({"a": 1}, {"a": 1}) == []
-    assert changed_fields({"a": 1}, {"a": 2}) is None
-    assert changed_fields(View(1), {"one": 1}) is None
-    assert changed_fields(View(object()), View(1)) is None
-    assert changed_fields(View(2**70), View(1)) is None
