@@ -52,7 +52,7 @@ Object = dict[str, Any]
 
 log = guarded_logger(__name__)
 
-FIRST_RETRY, MAX_RETRY = 1.0, 60.0  # seconds until a controller tries again what a webhook has refused
+FIRST_RETRY, MAX_RETRY = 1.0, 60.0  # seconds until a controller tries again what a webhook has refused, or what failed
 DEFAULT_COMPACTION = 300.0  # seconds, as kube-apiserver's --etcd-compaction-interval
 
 
@@ -191,7 +191,8 @@ class ApiCore:
         """Do what is due now. Returns after a bounded piece of work: `next_wakeup` tells if there is more.
 
         False if it did nothing because a tick is under way: in another thread, or in this one, which asks a webhook in
-        it that has come back in.
+        it that has come back in. Raises what steps have raised, when the others are done: such a controller looks at
+        everything again, later each time.
         """
         if not self._ticking.acquire(blocking=False):
             return False
@@ -210,6 +211,7 @@ class ApiCore:
                 self.cluster.storage.compact(self._compact_to)
                 self._compact_to = self.cluster.storage.rv
                 self._next_compaction = now + self._compaction_interval
+        failures: list[Exception] = []
         for controller in self._controllers:
             due, again = controller.due(), self._again.get(controller)
             if again is not None and again[0] <= now:
@@ -217,12 +219,17 @@ class ApiCore:
                     controller.look_again(self.cluster)
             elif due is None or due > now:
                 continue
-            before = self.cluster.turned_away
-            controller.step(self.cluster)
-            self._note_refusals(controller, self.cluster.turned_away - before)
+            before, failed = self.cluster.turned_away, len(failures)
+            try:
+                controller.step(self.cluster)
+            except Exception as error:  # noqa: BLE001 - a defect of one controller must not keep the others
+                failures.append(error)
+            self._note_refusals(controller, self.cluster.turned_away - before + len(failures) - failed)
+        if failures:
+            raise failures[0] if len(failures) == 1 else ExceptionGroup("steps of controllers failed", failures)
 
     def _note_refusals(self, controller: ControlLoop, count: int) -> None:
-        """A controller that webhooks turned away looks at everything again, later each time."""
+        """A controller that webhooks turned away, or that failed, looks at everything again, later each time."""
         known = self._again.get(controller)
         now = self.clock.monotonic()
         if count:

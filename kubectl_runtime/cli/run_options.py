@@ -18,6 +18,7 @@ from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.schema.durations import parse_duration
+from kubectl_runtime.testing.service_option import service_address
 
 DESCRIPTION = """\
 Run an operator: the function NAME of MODULE is called with a client, and what it returns is run until a signal.
@@ -113,7 +114,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dev", action="store_true",
                         help="try it without a cluster: start an API server, install the CRDs of the program, write a "
                              "kubeconfig for kubectl, and run the program anew whenever its source changes")
-    parser.add_argument("--webhook-service", type=_webhook_service, action="append", default=[],
+    parser.add_argument("--webhook-service", type=service_address, action="append", default=[],
                         metavar="NAMESPACE/NAME=https://HOST:PORT",
                         help="with --dev: where a Service is that a webhook configuration names, such as the program's "
                              "own WebhookServer")
@@ -167,13 +168,6 @@ def _telling(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--log-level", type=level_option, metavar="LEVELS",
                        help=f"debug, info, warn, error or off, also for single loggers: info,controller.widget=debug "
                             f"(default: ${logs.VARIABLE}, or info)")
-
-
-def _webhook_service(text: str) -> tuple[str, str]:
-    name, equals, address = text.partition("=")
-    if not equals or name.count("/") != 1 or not address.startswith("https://"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAMESPACE/NAME=https://HOST:PORT")
-    return name, address
 
 
 def _duration(text: str) -> float:

@@ -13,17 +13,14 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from kubectl_runtime.core.meta.quantities import value_of
 from kubectl_runtime.schema.patterns import compiled
 
 OPAQUE = ("Quantity", "URL", "IP", "CIDR")
-_SUFFIXES = {"": Decimal(1), "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "k": Decimal(10**3),
-             **{unit: Decimal(10) ** (3 * power) for power, unit in enumerate("MGTPE", 2)},
-             **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", 1)}}
-_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,39 +97,24 @@ def _found(text: str, pattern: str) -> Iterator[str]:
     return (match[0] for match in compiled(pattern).finditer(text))
 
 
-def parse_quantity(text: str) -> Decimal:
-    """The number that a quantity such as 1.5Gi or 100m stands for. Raises ValueError for any other text."""
-    found = _QUANTITY.fullmatch(text)
-    if found is None:
-        raise ValueError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
-    try:
-        return Decimal(found[1]).scaleb(int(found[2][1:]) if found[2] else 0) * _SUFFIXES[found[3] or ""]
-    except InvalidOperation as error:
-        raise ValueError(f"{text} is out of the range of a quantity") from error
-
-
 def _quantities() -> Iterator[Function]:
-    yield Function("quantity", ("string",), "Quantity", lambda text: _plain(parse_quantity(text)), member=False)
-    yield Function("isQuantity", ("string",), "bool", _is(parse_quantity), member=False)
-    yield Function("sign", ("Quantity",), "int", lambda q: (Decimal(q) > 0) - (Decimal(q) < 0))
-    yield Function("isInteger", ("Quantity",), "bool", lambda q: Decimal(q) % 1 == 0 and abs(Decimal(q)) < 1 << 63)
+    yield Function("quantity", ("string",), "Quantity", lambda text: str(value_of(text)), member=False)
+    yield Function("isQuantity", ("string",), "bool", _is(value_of), member=False)
+    yield Function("sign", ("Quantity",), "int", lambda q: (Fraction(q) > 0) - (Fraction(q) < 0))
+    yield Function("isInteger", ("Quantity",), "bool", lambda q: Fraction(q) % 1 == 0 and abs(Fraction(q)) < 1 << 63)
     yield Function("asInteger", ("Quantity",), "int", _as_integer)
-    yield Function("asApproximateFloat", ("Quantity",), "double", float)
-    yield Function("isGreaterThan", ("Quantity", "Quantity"), "bool", lambda a, b: Decimal(a) > Decimal(b))
-    yield Function("isLessThan", ("Quantity", "Quantity"), "bool", lambda a, b: Decimal(a) < Decimal(b))
+    yield Function("asApproximateFloat", ("Quantity",), "double", lambda q: float(Fraction(q)))
+    yield Function("isGreaterThan", ("Quantity", "Quantity"), "bool", lambda a, b: Fraction(a) > Fraction(b))
+    yield Function("isLessThan", ("Quantity", "Quantity"), "bool", lambda a, b: Fraction(a) < Fraction(b))
     yield Function("compareTo", ("Quantity", "Quantity"), "int",
-                   lambda a, b: (Decimal(a) > Decimal(b)) - (Decimal(a) < Decimal(b)))
-    for other, read in (("Quantity", Decimal), ("int", Decimal)):
-        yield Function("add", ("Quantity", other), "Quantity", lambda a, b, read=read: _plain(Decimal(a) + read(b)))
-        yield Function("sub", ("Quantity", other), "Quantity", lambda a, b, read=read: _plain(Decimal(a) - read(b)))
-
-
-def _plain(number: Decimal) -> str:
-    return f"{number.normalize():f}"
+                   lambda a, b: (Fraction(a) > Fraction(b)) - (Fraction(a) < Fraction(b)))
+    for other in ("Quantity", "int"):
+        yield Function("add", ("Quantity", other), "Quantity", lambda a, b: str(Fraction(a) + Fraction(b)))
+        yield Function("sub", ("Quantity", other), "Quantity", lambda a, b: str(Fraction(a) - Fraction(b)))
 
 
 def _as_integer(quantity: str) -> int:
-    number = Decimal(quantity)
+    number = Fraction(quantity)
     if number % 1 or abs(number) >= 1 << 63:
         raise ValueError("cannot convert value to integer")
     return int(number)

@@ -17,6 +17,7 @@ from queue import Empty, SimpleQueue
 from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
 from kubectl_runtime.apiserver.server import DEFAULT_CONTROLLERS, ApiServer
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT
+from kubectl_runtime.testing.service_option import service_address
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -46,16 +47,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--authorization-mode", choices=["AlwaysAllow", "RBAC"], default="AlwaysAllow",
                         help="RBAC enforces the Roles and bindings that are in the server (default: AlwaysAllow)")
     parser.add_argument("--tls", action="store_true", help="serve HTTPS with a certificate authority made at the start")
-    parser.add_argument("--webhook-service", type=_webhook_service, action="append", default=[],
+    parser.add_argument("--webhook-service", type=service_address, action="append", default=[],
                         metavar="NAMESPACE/NAME=https://HOST:PORT",
                         help="where a Service is that a webhook configuration names")
     parser.add_argument("--load", type=Path, action="append", default=[], metavar="PATH",
                         help="manifest, or folder of manifests, to load at the start")
-
-
-def _webhook_service(text: str) -> tuple[str, str]:
-    name, _, address = text.partition("=")
-    return name, address
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

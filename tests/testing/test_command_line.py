@@ -25,7 +25,6 @@ from tests.examples.programs import Program
     (["--token-auth-file", "/nonexistent"], "error: [Errno 2]"),
     (["--kubeconfig", "/nonexistent/file"], "error: [Errno 2]"),
     (["--kubeconfig", "/"], "error: [Errno 21]"),
-    (["--webhook-service", "hook"], 'error: webhook_services={"namespace/name": "https://host:port"} tells where'),
 ])
 def test_what_cannot_be_done_is_one_line_and_status_1(arguments, complaint, capsys, monkeypatch):
     monkeypatch.setattr(signal, "signal", lambda *_: None)
@@ -33,6 +32,13 @@ def test_what_cannot_be_done_is_one_line_and_status_1(arguments, complaint, caps
     said = capsys.readouterr()
     assert said.err.startswith(complaint)
     assert (said.err.count("\n"), said.out) == (1, "")
+
+
+@pytest.mark.parametrize("value", ["hook", "shop/hook=", "hook=https://a:1", "shop/hook=http://a:1"])
+def test_where_no_service_can_be_is_refused_before_anything_runs(value, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--webhook-service", value])
+    assert f"{value!r} is not of the form NAMESPACE/NAME=https://HOST:PORT" in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_told(capsys, monkeypatch):

@@ -61,6 +61,11 @@ class JobController(KeyQueue):
         super().start(cluster)
         self._job_gone = True
 
+    def look_again(self, cluster: Cluster) -> None:
+        """As at the start."""
+        super().look_again(cluster)
+        self._job_gone = True
+
     def _observe(self, bucket: Bucket, change: Change) -> None:
         super()._observe(bucket, change)
         if bucket.key == JOBS and change.deleted:
