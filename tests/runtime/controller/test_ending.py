@@ -44,6 +44,7 @@ from kubectl_runtime.testing.clock import SimClock
 from tests.client.wire_server import Peer, WireServer, config_map
 from tests.runtime.controller.stop_phases import PHASES, measure
 from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.thoroughness import examples
 
 LIMIT = 20.0
 AT_ONCE = 0.2
@@ -494,7 +495,7 @@ def test_no_stop_breaks_a_write_within_its_grace(cluster: FakeCluster) -> None:
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_moments_of_an_end_are_in_order_and_no_later_stop_puts_them_off(graces: list[float]) -> None:
     clock = SimClock()
     shutdown = Shutdown(clock)
