@@ -28,6 +28,7 @@ from kubectl_runtime.schema.pruning import prune
 from kubectl_runtime.schema.structural import structural_causes
 from kubectl_runtime.schema.validation import schema_causes
 from kubectl_runtime.testing import ApiServer
+from tests.thoroughness import examples
 
 Wrong = tuple[Any, str]
 """A value that does not fit, and where in it the fault is."""
@@ -203,7 +204,7 @@ def content(kind: type[CustomResource], value: Any) -> dict[str, Any]:
             "spec": {"value": value}}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_random_type_has_a_structural_schema_that_takes_its_values_and_no_others(seed: int) -> None:
     draw = Random(seed)

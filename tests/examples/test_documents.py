@@ -7,6 +7,7 @@ they are.
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import shlex
 import subprocess
@@ -34,6 +35,8 @@ THEIRS = {"go", "rust", "text", ""}
 """Languages of blocks that show what others have, what is printed, or a drawing."""
 TOOLS = {"docker", "kubectl", "export", "twine"}
 """Whose command lines are not ours to check, but for the files that they name."""
+IN_SHORT = "watch-loop.md"
+"""The guide whose programs run in the fast suite; of the others it looks at the names that they import."""
 HERE = Path(__file__).name
 TESTS_THAT_NAME_GUIDES = "".join(path.read_text() for path in Path(__file__).parent.glob("*.py") if path.name != HERE)
 
@@ -108,7 +111,8 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
                           timeout=2 * LIMIT, check=False)
 
 
-@pytest.mark.parametrize("guide", OTHERS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("guide", [
+    pytest.param(path, marks=() if path.name == IN_SHORT else pytest.mark.long, id=path.stem) for path in OTHERS])
 def test_the_programs_of_a_guide_run(guide: Path, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     names = [name for name in saved(guide, tmp_path) if name.endswith(".py")]
     tests = [name for name in names if name.startswith("test_")]
@@ -125,6 +129,15 @@ def test_the_programs_of_a_guide_run(guide: Path, tmp_path: Path, pytestconfig: 
         assert done.returncode == 0, done.stdout + done.stderr
         written = sum(len(re.findall(r"^def test_", (tmp_path / name).read_text(), re.MULTILINE)) for name in tests)
         assert f"{written} passed" in done.stdout
+
+
+@pytest.mark.parametrize("path", sorted(GUIDES.rglob("*.md")), ids=lambda path: path.stem)
+def test_what_the_programs_of_a_guide_import_is_there(path: Path) -> None:
+    for block in blocks(path, "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "kubectl_runtime":
+                module = importlib.import_module(node.module or "")
+                assert [name.name for name in node.names if not hasattr(module, name.name)] == [], node.module
 
 
 def test_the_types_of_the_guides_programs_are_right(tmp_path: Path) -> None:
@@ -225,6 +238,7 @@ def test_the_workflow_names_files_and_objects_that_there_are() -> None:
     command_line("crd").parse_args(shlex.split(check)[1:])
 
 
+@pytest.mark.long
 def test_the_commands_of_the_guide_to_security_print_the_rights_that_its_tests_grant(
         tmp_path: Path, pytestconfig: pytest.Config) -> None:
     guide = GUIDES / "security.md"

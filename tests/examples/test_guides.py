@@ -69,6 +69,7 @@ def plugin(pytestconfig: pytest.Config) -> list[str]:
     return [] if installed else ["-p", "kubectl_runtime.testing.pytest_plugin"]
 
 
+@pytest.mark.long
 def test_the_deletion_guide_is_short_and_its_tests_pass(tmp_path: Path, plugin: list[str]) -> None:
     assert len(DELETION_GUIDE.read_text().splitlines()) <= 150
     program, test = blocks(DELETION_GUIDE, "python")
@@ -120,6 +121,7 @@ def test_the_first_controller_does_not_put_back_what_goes_with_a_deletion(
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
+@pytest.mark.long
 def test_the_tests_of_the_guides_to_testing_pass(saved: Path, plugin: list[str]) -> None:
     (saved / "test_greeting.py").unlink()
     save_blocks(TESTING_GUIDE, saved)
@@ -129,6 +131,7 @@ def test_the_tests_of_the_guides_to_testing_pass(saved: Path, plugin: list[str])
     assert "10 passed" in done.stdout
 
 
+@pytest.mark.long
 def test_the_tests_of_the_guide_to_the_kit_pass(tmp_path: Path, plugin: list[str]) -> None:
     assert len(KIT_GUIDE.read_text().splitlines()) <= 150
     save_blocks(KIT_GUIDE, tmp_path)
@@ -143,6 +146,7 @@ def save_blocks(guide: Path, folder: Path) -> None:
         (folder / block.partition("\n")[0].removeprefix("# ")).write_text(block)
 
 
+@pytest.mark.long
 def test_the_tests_of_the_guides_to_conditions_and_waiting_pass(tmp_path: Path) -> None:
     save_blocks(APPLY_GUIDE, tmp_path)
     save_blocks(WAITING_GUIDE, tmp_path)
@@ -151,6 +155,7 @@ def test_the_tests_of_the_guides_to_conditions_and_waiting_pass(tmp_path: Path) 
     assert "4 passed" in done.stdout
 
 
+@pytest.mark.long
 def test_the_guide_to_relations_is_short_and_its_tests_and_types_are_right(tmp_path: Path) -> None:
     assert len(RELATIONS_GUIDE.read_text().splitlines()) <= 150
     save_blocks(RELATIONS_GUIDE, tmp_path)
@@ -162,6 +167,7 @@ def test_the_guide_to_relations_is_short_and_its_tests_and_types_are_right(tmp_p
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.long
 def test_the_guide_to_custom_resources_is_short_and_its_tests_types_and_commands_are_right(
         tmp_path: Path, plugin: list[str]) -> None:
     text = RESOURCES_GUIDE.read_text()
@@ -180,6 +186,7 @@ def test_the_guide_to_custom_resources_is_short_and_its_tests_types_and_commands
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.long
 def test_the_guide_to_predicates_is_short_and_its_tests_and_types_are_right(tmp_path: Path) -> None:
     assert len(PREDICATES_GUIDE.read_text().splitlines()) <= 150
     save_blocks(PREDICATES_GUIDE, tmp_path)
@@ -191,6 +198,7 @@ def test_the_guide_to_predicates_is_short_and_its_tests_and_types_are_right(tmp_
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.long
 def test_the_guide_to_stores_is_short_and_its_tests_and_types_are_right(tmp_path: Path) -> None:
     assert len(STORES_GUIDE.read_text().splitlines()) <= 100
     save_blocks(STORES_GUIDE, tmp_path)
@@ -203,6 +211,7 @@ def test_the_guide_to_stores_is_short_and_its_tests_and_types_are_right(tmp_path
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.long
 def test_the_guide_to_webhooks_is_short_and_its_tests_types_and_commands_are_right(tmp_path: Path,
                                                                                    plugin: list[str]) -> None:
     text = WEBHOOKS_GUIDE.read_text()
@@ -231,6 +240,7 @@ def test_the_types_of_the_guide_to_webhooks_are_right(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.long
 def test_the_observability_guide_is_short_its_tests_pass_and_its_series_exist(tmp_path: Path,
                                                                               plugin: list[str]) -> None:
     text = OBSERVABILITY_GUIDE.read_text()
@@ -247,6 +257,7 @@ def test_the_observability_guide_is_short_its_tests_pass_and_its_series_exist(tm
     assert {name.removesuffix("_bucket") for name in named} <= {family.name for family in FAMILIES}
 
 
+@pytest.mark.long
 def test_the_guide_to_availability_is_short_and_its_tests_and_types_are_right(tmp_path: Path,
                                                                               plugin: list[str]) -> None:
     assert len(AVAILABILITY_GUIDE.read_text().splitlines()) <= 150
@@ -294,6 +305,7 @@ def test_files_that_are_named_exist() -> None:
         assert (ROOT / "examples" / "deploy" / name).exists()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_the_guide_to_finding_bugs_is_short_and_finds_and_replays_them(tmp_path: Path, plugin: list[str]) -> None:
     text = BUGS_GUIDE.read_text()

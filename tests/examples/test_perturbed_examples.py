@@ -1,4 +1,6 @@
-"""The examples that are controllers end alike, whatever happens to them on the way."""
+"""The examples that are controllers end alike, whatever happens to them on the way: here at one point, and at each of
+them in `tox -e long`.
+"""
 from __future__ import annotations
 
 import shutil
@@ -16,6 +18,8 @@ from kubectl_runtime import Api, BoundController, Client, LabelSelector, LeaderE
 from kubectl_runtime.resources import ConfigMap, Namespace, NetworkPolicy, Secret, StatefulSet
 from kubectl_runtime.testing import perturb
 
+at = pytest.mark.parametrize("only", ["crash-after-1", pytest.param(None, marks=pytest.mark.long, id="each point")])
+
 
 def generators(client: Client) -> None:
     api = Api.namespaced(client, ConfigMapGenerator, "default")
@@ -25,20 +29,22 @@ def generators(client: Client) -> None:
     api.delete("a")
 
 
+@at
 @pytest.mark.timeout(400)
-def test_the_configmap_generator_and_its_elected_replica() -> None:
-    report = perturb(operator, generators)
+def test_the_configmap_generator_and_its_elected_replica(only: str | None) -> None:
+    report = perturb(operator, generators, only=only)
     assert report.ok, str(report)
 
     def elected(client: Client) -> Manager:
         return manager(client, LeaderElection("configmapgen", "default"))
 
-    report = perturb(elected, generators)
+    report = perturb(elected, generators, only=only)
     assert report.ok, str(report)
 
 
+@at
 @pytest.mark.timeout(400)
-def test_the_database_operator(tmp_path: Path) -> None:
+def test_the_database_operator(tmp_path: Path, only: str | None) -> None:
     backups = tmp_path / "backups"
 
     def build(client: Client) -> BoundController[database_operator.Database]:
@@ -55,12 +61,13 @@ def test_the_database_operator(tmp_path: Path) -> None:
         databases.delete("orders")
         assert not list(backups.iterdir())
 
-    report = perturb(build, story)
+    report = perturb(build, story, only=only)
     assert report.ok, str(report)
 
 
+@at
 @pytest.mark.timeout(400)
-def test_the_namespace_policy() -> None:
+def test_the_namespace_policy(only: str | None) -> None:
     def build(client: Client) -> BoundController[namespace_policy.NamespacePolicy]:
         reconciler = namespace_policy.CopyPolicies()
         return namespace_policy.controller(client, reconciler).bind(reconciler)
@@ -75,12 +82,13 @@ def test_the_namespace_policy() -> None:
         namespaces.patch("shop", Patch.merge({"metadata": {"labels": {"team": "b"}}}))
         policies.delete("quiet")
 
-    report = perturb(build, story)
+    report = perturb(build, story, only=only)
     assert report.ok, str(report)
 
 
+@at
 @pytest.mark.timeout(400)
-def test_the_secret_syncer() -> None:
+def test_the_secret_syncer(only: str | None) -> None:
     def build(client: Client) -> BoundController[secret_syncer.SecretSync]:
         reconciler = secret_syncer.CopySecrets()
         return secret_syncer.controller(client, reconciler).bind(reconciler)
@@ -97,5 +105,5 @@ def test_the_secret_syncer() -> None:
         syncs.patch("s", Patch.merge({"spec": {"namespaces": ["web"]}}))
         syncs.delete("s")
 
-    report = perturb(build, story)
+    report = perturb(build, story, only=only)
     assert report.ok, str(report)

@@ -37,6 +37,7 @@ from kubectl_runtime import (
 from kubectl_runtime.apiserver.rim.faults.rule import Rule
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer, Simulation
+from tests.thoroughness import examples
 
 OURS = "buckets.example.com/cleanup"
 OTHER = "other.example.com/x"
@@ -330,7 +331,7 @@ WORLD = st.lists(st.tuples(
     st.sampled_from(NAMES), st.integers(1, 12)), min_size=5, max_size=40)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), WORLD)
 def test_whatever_happens_what_is_outside_is_cleaned_up_exactly_when_its_object_goes(
         seed: int, world: list[tuple[str, str, int]]) -> None:

@@ -5,7 +5,7 @@
 
 1. Both are built, the wheel from the unpacked source archive, so that nothing is missing there.
 2. `twine check --strict`: PyPI will take and show them.
-3. Data files are in the wheel, `py.typed` among them, and neither tests nor tools.
+3. Data files are in both, `py.typed` among them, and neither tests nor tools.
 4. In an empty environment with nothing but the wheel: each public name can be imported, the command answers, the
    example in the repository plays its demo, and without the extras nothing of them is there.
 5. A program of a user is type-checked against the installed package.
@@ -16,11 +16,14 @@ import argparse
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+AT_THE_ROOT = {"CHANGELOG.md", "LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
+"""Of the source archive."""
 NAMES = """
 import kubectl_runtime
 missing = [name for name in kubectl_runtime.__all__ if getattr(kubectl_runtime, name) is None]
@@ -43,16 +46,17 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-def built(place: Path) -> Path:
-    """The wheel, beside the source archive."""
+def built(place: Path) -> tuple[Path, Path]:
+    """The wheel and the source archive."""
     run(sys.executable, "-m", "build", "--outdir", place / "dist", ROOT, cwd=place)
     run(sys.executable, "-m", "twine", "check", "--strict", *sorted((place / "dist").iterdir()), cwd=place)
-    (wheel,) = (place / "dist").glob("*.whl")
-    return wheel
+    (wheel,), (archive,) = (place / "dist").glob("*.whl"), (place / "dist").glob("*.tar.gz")
+    return wheel, archive
 
 
-def check_contents(wheel: Path) -> None:
-    """Everything in the package's folders is in the wheel, `py.typed` and data included, and nothing else."""
+def check_contents(wheel: Path, archive: Path) -> None:
+    """Everything in the package's folders is in both, `py.typed` and data included, and nothing else but what describes
+    it and how to build it."""
     names = zipfile.ZipFile(wheel).namelist()
     files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "kubectl_runtime").rglob("*")
              if path.is_file() and "__pycache__" not in path.parts}
@@ -61,6 +65,13 @@ def check_contents(wheel: Path) -> None:
     foreign = [name for name in names if not name.startswith(("kubectl_runtime/", "kubectl_runtime-"))]
     if foreign:
         sys.exit(f"the wheel has {foreign}")
+    with tarfile.open(archive) as opened:
+        packed = {member.name.partition("/")[2] for member in opened.getmembers() if member.isfile()}
+    if missing := sorted({*files, *AT_THE_ROOT} - packed):
+        sys.exit(f"the source archive lacks {missing}")
+    if foreign := sorted(name for name in packed - AT_THE_ROOT
+                         if not name.startswith(("kubectl_runtime/", "kubectl_runtime.egg-info/"))):
+        sys.exit(f"the source archive has {foreign}: MANIFEST.in says what is left out")
 
 
 def check_use(wheel: Path, place: Path) -> None:
@@ -84,8 +95,8 @@ def main() -> int:
     place = parser.parse_args().folder.resolve()
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    wheel = built(place)
-    check_contents(wheel)
+    wheel, archive = built(place)
+    check_contents(wheel, archive)
     check_use(wheel, place)
     print(f"{wheel.name} is good")
     return 0

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.core.codec.jsonvalues import same_json
 from kubectl_runtime.webhooks.difference import patch_between
+from tests.thoroughness import examples
 
 KEYS = st.sampled_from(["a", "b", "", "a/b", "~", "~1", "0", "-", "ä"])
 VALUES = st.recursive(
@@ -19,7 +20,7 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(KEYS, VALUES, max_size=4)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(OBJECTS, OBJECTS)
 def test_the_patch_leads_from_one_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
     first, second = deepcopy(before), deepcopy(after)

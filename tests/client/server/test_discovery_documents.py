@@ -14,6 +14,7 @@ from kubectl_runtime import DecodeError
 from kubectl_runtime.client.api.discovery import Discovery
 from kubectl_runtime.client.server.discovery_documents import aggregated, of_version, versions_in
 from tests.client.wire_server import WireServer, answering, says
+from tests.thoroughness import examples
 
 NOTHING = {"kind": "APIGroupDiscoveryList", "items": []}
 
@@ -124,14 +125,14 @@ def mutated(whole: Any) -> st.SearchStrategy[Any]:
     return st.tuples(st.sampled_from(places), anything).map(lambda drawn: replaced(whole, *drawn))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(mutated(WHOLE))
 def test_whatever_is_in_an_aggregated_document_it_gives_kinds_or_a_decode_error(document: Any) -> None:
     with suppress(DecodeError):
         aggregated(json.dumps(document).encode())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(mutated({"resources": [{"name": "as", "kind": "A", "verbs": ["get"], "shortNames": ["a"]},
                               {"name": "as/status", "kind": "A", "namespaced": True}]}),
        mutated({"groups": [{"versions": [{"groupVersion": "a.io/v1"}]}], "versions": ["v1"]}))

@@ -18,6 +18,7 @@ from kubectl_runtime.core.codec.lineage import RecordLists
 from kubectl_runtime.core.meta.metav1 import Part
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.resources import ClusterRole
+from tests.thoroughness import examples
 
 
 class Inner(Part):
@@ -121,7 +122,7 @@ def change(data: st.DataObject, items: list[Item], kind: str) -> None:
             items[at].inner.reverse()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.data(), st.sampled_from(sorted(KEYS)), received_items(), st.lists(st.sampled_from(CHANGES), max_size=4))
 def test_no_hidden_field_is_lost_moved_or_doubled(data: st.DataObject, which: str, received: list[dict[str, Any]],
                                                   changes: list[str]) -> None:
@@ -173,7 +174,7 @@ def test_no_hidden_field_is_lost_moved_or_doubled(data: st.DataObject, which: st
             "an item without its hidden fields, though they may be its own")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.sampled_from(sorted(KEYS)), received_items())
 def test_a_list_that_is_only_looked_at_stays_as_it_was_received(which: str, received: list[dict[str, Any]]) -> None:
     obj = thing(which, received)

@@ -18,6 +18,8 @@ from typing import Any
 from kubectl_runtime import Action, Api, Client, Config, Context, Controller, ControllerError, Running
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.controller.stopping import signals
+from kubectl_runtime.runtime.shutdown import ABORT_MOST, DEFAULT_GRACE
+from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
 forever = threading.Event()
@@ -127,7 +129,17 @@ def pool_of_children() -> None:
 
 
 def frozen_call() -> None:
-    """A run that is in a call which is never answered."""
+    """A run that is in a call which is never answered. Of the grace period passes what is left to runs, and at once."""
+    clock = SimClock()
+    still = FakeCluster(clock, blocking=True)
+    still.put(Parent, "p")
+
+    class PassesTheGrace(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage().startswith("stopping"):
+                clock.advance(DEFAULT_GRACE - ABORT_MOST)
+
+    logging.getLogger("kubectl_runtime.controller").addHandler(PassesTheGrace())
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = Client(Config(cluster_url=f"http://127.0.0.1:{silent.getsockname()[1]}"))
 
@@ -136,7 +148,7 @@ def frozen_call() -> None:
             Api.namespaced(client, ConfigMap, "default").get("never")
             return Action.await_change()
 
-        controller().shutdown_on_signal(grace=1).run(call)
+        Controller(still.api(Parent), name="story").shutdown_on_signal(grace=DEFAULT_GRACE).run(call)
 
 
 def main(scenario: str) -> None:

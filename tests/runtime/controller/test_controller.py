@@ -31,6 +31,7 @@ from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, InitAp
 from kubectl_runtime.runtime.watcher.readers import reader_of
 from kubectl_runtime.runtime.watcher.watch_state import Phase
 from kubectl_runtime.testing.clock import SimClock
+from tests.runtime.controller.told_to_stop import stop_when_told
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
 LIMIT = 20
@@ -580,7 +581,9 @@ def test_stopping_waits_for_runs_in_progress_and_drops_what_is_scheduled(cluster
     assert running.stop() == []
 
 
-def test_a_run_that_heeds_the_stop_token_is_not_stuck_and_knows_its_deadline(cluster: FakeCluster) -> None:
+def test_a_run_that_heeds_the_stop_token_is_not_stuck_and_knows_its_deadline() -> None:
+    clock = SimClock()
+    cluster = FakeCluster(clock, blocking=True)
     cluster.put(Parent, "a")
     begun, deadlines = threading.Event(), []
 
@@ -592,7 +595,7 @@ def test_a_run_that_heeds_the_stop_token_is_not_stuck_and_knows_its_deadline(clu
 
     running = Controller(cluster.api(Parent)).start(Calls(answer))
     assert begun.wait(LIMIT)
-    assert running.stop(0.5) == []
+    assert stop_when_told(running, clock) == []
     assert deadlines[0] is not None
 
 

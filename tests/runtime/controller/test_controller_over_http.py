@@ -33,6 +33,7 @@ from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.watcher.watch_backoff import WatchBackoff
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 from kubectl_runtime.testing.simulation import Simulation
+from tests.thoroughness import examples
 
 PATIENCE = 60.0
 ENOUGH_RUNS = 40
@@ -258,7 +259,7 @@ class SimulatedStory:
             self.sim.run(amount)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SEEDS, WORLD)
 def test_in_simulation_with_the_servers_faults_the_controller_ends_in_the_right_state(
         seed: int, world: list[tuple[str, int, int]]) -> None:

@@ -43,7 +43,9 @@ from kubectl_runtime.runtime.watcher.watcher import metadata_watcher, watch_obje
 from kubectl_runtime.testing.clock import SimClock
 from tests.client.wire_server import Peer, WireServer, config_map
 from tests.runtime.controller.stop_phases import PHASES, measure
+from tests.runtime.controller.told_to_stop import stop_when_told
 from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.thoroughness import examples
 
 LIMIT = 20.0
 AT_ONCE = 0.2
@@ -55,6 +57,17 @@ ROUNDS = 5
 @pytest.fixture
 def cluster() -> FakeCluster:
     return FakeCluster(blocking=True)
+
+
+@pytest.fixture
+def clock() -> SimClock:
+    return SimClock()
+
+
+@pytest.fixture
+def still(clock: SimClock) -> FakeCluster:
+    """For a controller whose time passes only when a test moves the clock."""
+    return FakeCluster(clock, blocking=True)
 
 
 @pytest.fixture
@@ -291,30 +304,36 @@ def test_calls_of_a_run_see_the_end_of_the_grace_and_calls_outside_do_not(cluste
 
 
 def test_a_read_that_is_never_answered_ends_with_the_grace_and_is_not_stuck(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+        still: FakeCluster, clock: SimClock, caplog: pytest.LogCaptureFixture) -> None:
+    asked = threading.Event()
+
     def serve(peer: Peer) -> None:
         peer.receive()
+        asked.set()
         peer.hold()
 
     with WireServer(serve) as server, server.client() as client:
-        running, _ = in_a_run(cluster, lambda ctx: Api.namespaced(client, ConfigMap, "default").get("a"))
-        began = time.monotonic()
-        assert running.stop(1) == []
-        assert time.monotonic() - began < LIMIT / 2
+        running, _ = in_a_run(still, lambda ctx: Api.namespaced(client, ConfigMap, "default").get("a"))
+        assert asked.wait(LIMIT)
+        assert stop_when_told(running, clock) == []
     assert "ended by the shutdown: ConnectionFailed: get configmaps default/a: given up" in caplog.text
 
 
-def test_a_wait_between_attempts_ends_with_the_grace(cluster: FakeCluster) -> None:
+def test_a_wait_between_attempts_ends_with_the_grace(still: FakeCluster, clock: SimClock) -> None:
+    answered = threading.Event()
+
     def serve(peer: Peer) -> None:
         while peer.receive():
             peer.answer(503, b"{}", headers=("Retry-After: 50",))
+            answered.set()
 
     with WireServer(serve) as server, server.client() as client:
-        running, _ = in_a_run(cluster, lambda ctx: Api.namespaced(client, ConfigMap, "default").get("a"))
-        assert running.stop(0.5) == []
+        running, _ = in_a_run(still, lambda ctx: Api.namespaced(client, ConfigMap, "default").get("a"))
+        assert answered.wait(LIMIT)
+        assert stop_when_told(running, clock) == []
 
 
-def test_the_librarys_own_waits_in_a_run_end_with_the_grace(cluster: FakeCluster) -> None:
+def test_the_librarys_own_waits_in_a_run_end_with_the_grace(still: FakeCluster, clock: SimClock) -> None:
     ended: list[str] = []
 
     def wait(ctx: Context[Any]) -> None:
@@ -329,8 +348,9 @@ def test_the_librarys_own_waits_in_a_run_end_with_the_grace(cluster: FakeCluster
             ended.append("conflict")
 
     with ApiServer() as server, server.client() as client:
-        running, _ = in_a_run(cluster, wait)
-        assert running.stop(0.5) == []
+        running, _ = in_a_run(still, wait)
+        server.requests.wait_for(1, "watch", resource="configmaps", timeout=LIMIT)
+        assert stop_when_told(running, clock) == []
     assert len(ended) == 2
     assert "when the wait was stopped (the grace period is over)" in ended[0]
 
@@ -351,7 +371,7 @@ STREAMS: dict[str, Callable[[Api[ConfigMap]], Iterator[Any]]] = {
 @pytest.mark.parametrize("answers", [True, False], ids=["an open watch", "a server that refuses"])
 @pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS.keys())
 def test_a_stream_that_a_run_reads_ends_with_the_grace(
-        stream: Callable[[Api[ConfigMap]], Iterator[Any]], answers: bool, cluster: FakeCluster) -> None:
+        stream: Callable[[Api[ConfigMap]], Iterator[Any]], answers: bool, still: FakeCluster, clock: SimClock) -> None:
     read = threading.Event()
 
     def follow(ctx: Context[Any]) -> None:
@@ -363,14 +383,12 @@ def test_a_stream_that_a_run_reads_ends_with_the_grace(
         broken = server.faults.on("list watch", resource="configmaps")
         if not answers:
             broken.drop()
-        running, _ = in_a_run(cluster, follow)
+        running, _ = in_a_run(still, follow)
         deadline = time.monotonic() + LIMIT
         while not (read.is_set() if answers else broken.taken):
             assert time.monotonic() < deadline
             threading.Event().wait(0.01)
-        began = time.monotonic()
-        assert running.stop(0.5) == []
-        assert time.monotonic() - began < LIMIT / 2
+        assert stop_when_told(running, clock) == []
 
 
 def _follow(pods: Api[Pod]) -> None:
@@ -390,7 +408,8 @@ def _await(pods: Api[Pod]) -> None:
 
 
 @pytest.mark.parametrize("read", [_follow, _read, _await])
-def test_what_a_run_reads_of_a_pod_ends_with_the_grace(read: Callable[[Api[Pod]], None], cluster: FakeCluster) -> None:
+def test_what_a_run_reads_of_a_pod_ends_with_the_grace(
+        read: Callable[[Api[Pod]], None], still: FakeCluster, clock: SimClock) -> None:
     reading, end = threading.Event(), threading.Event()
 
     def sleeping(_call: Any) -> int:
@@ -405,9 +424,9 @@ def test_what_a_run_reads_of_a_pod_ends_with_the_grace(read: Callable[[Api[Pod]]
         server.kubelet.exec("p", sleeping)
         if read is _follow:
             reading.set()
-        running, _ = in_a_run(cluster, lambda ctx: read(Api.namespaced(client, Pod, "default")))
+        running, _ = in_a_run(still, lambda ctx: read(Api.namespaced(client, Pod, "default")))
         assert reading.wait(LIMIT)
-        assert running.stop(0.5) == []
+        assert stop_when_told(running, clock) == []
         end.set()
 
 
@@ -425,15 +444,19 @@ def test_a_stream_outside_of_runs_knows_nothing_of_their_end(cluster: FakeCluste
 
 
 def test_a_write_that_is_never_answered_ends_too_and_says_that_nothing_is_known(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+        still: FakeCluster, clock: SimClock, caplog: pytest.LogCaptureFixture) -> None:
+    asked = threading.Event()
+
     def serve(peer: Peer) -> None:
         peer.receive()
+        asked.set()
         peer.hold()
 
     body = {"metadata": {"name": "a"}}
     with WireServer(serve) as server, server.client() as client:
-        running, _ = in_a_run(cluster, lambda ctx: Api.namespaced(client, ConfigMap, "default").create(body))
-        assert running.stop(1) == []
+        running, _ = in_a_run(still, lambda ctx: Api.namespaced(client, ConfigMap, "default").create(body))
+        assert asked.wait(LIMIT)
+        assert stop_when_told(running, clock, writes=True) == []
     assert "whether the server has carried it out is not known" in caplog.text
 
 
@@ -494,7 +517,7 @@ def test_no_stop_breaks_a_write_within_its_grace(cluster: FakeCluster) -> None:
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_moments_of_an_end_are_in_order_and_no_later_stop_puts_them_off(graces: list[float]) -> None:
     clock = SimClock()
     shutdown = Shutdown(clock)

@@ -23,6 +23,7 @@ from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.simulation import Simulation
+from tests.runtime.controller.told_to_stop import stop_when_told
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
 LIMIT = 20.0
@@ -328,7 +329,8 @@ def test_only_a_run_that_took_too_long_by_itself_is_called_overdue(caplog: pytes
 
 def test_a_run_that_the_shutdown_ended_before_its_time_is_not_called_overdue(
         caplog: pytest.LogCaptureFixture) -> None:
-    cluster = FakeCluster(blocking=True)
+    clock = SimClock()
+    cluster = FakeCluster(clock, blocking=True)
     cluster.put(Parent, "a")
     begun = threading.Event()
 
@@ -339,7 +341,7 @@ def test_a_run_that_the_shutdown_ended_before_its_time_is_not_called_overdue(
 
     running = Controller(cluster.api(Parent), run_timeout=60).start(reconcile)
     assert begun.wait(LIMIT)
-    assert running.stop(0.2) == []
+    assert stop_when_told(running, clock) == []
     assert "longer than the" not in caplog.text
     assert "ended by the shutdown: TimeoutError: the grace period is over" in caplog.text
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kubectl_runtime.runtime.events.ledger import SILENCE, Ledger, Lost, Result, Series, Subject
 from kubectl_runtime.runtime.events.references import Reference
 from kubectl_runtime.runtime.events.spam_filter import SpamFilter
+from tests.thoroughness import examples
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -91,7 +92,7 @@ def play(world: World, steps: list[str]) -> None:
         assert world.told <= world.observed
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(STEPS)
 def test_when_all_requests_end_well_in_the_end_each_observation_is_counted_once(steps: list[str]) -> None:
     world = World()
@@ -105,7 +106,7 @@ def test_when_all_requests_end_well_in_the_end_each_observation_is_counted_once(
     assert world.ledger.lost.total() == 0
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(STEPS, st.integers(0, 2**32))
 def test_what_is_refused_is_counted_as_lost_or_told_later_and_never_both(steps: list[str], seed: int) -> None:
     """No request is lost or late here, since then a refused one may have been told: then both may be said."""

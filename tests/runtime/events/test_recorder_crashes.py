@@ -22,6 +22,7 @@ from kubectl_runtime.apiserver.rim.faults.rule import Rule
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer, Simulation
 from tests.runtime.events.events_cluster import EVENT, Cluster, count_of
+from tests.thoroughness import examples
 
 
 @pytest.fixture(autouse=True)
@@ -245,7 +246,7 @@ WORLD = st.lists(st.tuples(
     st.sampled_from("AB"), st.integers(1, 9)), min_size=5, max_size=40)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(WORLD)
 @example([("say", "A", 1), ("say", "B", 1), ("lose", "A", 6), ("say", "A", 1), ("refuse", "A", 8)])  # a lost conflict
 def test_whatever_happens_an_event_is_counted_once(world: list[tuple[str, str, int]]) -> None:

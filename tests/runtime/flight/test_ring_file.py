@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubectl_runtime.runtime.flight.ring_file import Folded, RingFile
+from tests.thoroughness import examples
 
 
 def head(part: int, partial: bool) -> bytes:
@@ -35,7 +36,7 @@ def held(path: Path) -> dict[str, Any]:
     return {key[1]: json.loads(obj)["data"] for key, obj in folded.held.items()}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(changes=st.lists(st.tuples(st.sampled_from("abcd"), st.booleans(), st.integers(0, 300)), max_size=120))
 def test_each_file_knows_what_is_stored_and_both_stay_below_the_limit(
         changes: list[tuple[str, bool, int]], tmp_path_factory: pytest.TempPathFactory) -> None:

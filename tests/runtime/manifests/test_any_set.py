@@ -12,6 +12,7 @@ from kubectl_runtime.runtime.manifests.diff_manifests import diff_manifests
 from kubectl_runtime.runtime.manifests.manifest_report import ManifestReport, ManifestsFailed
 from tests.runtime.manifests.conftest import World
 from tests.runtime.manifests.test_apply_manifests import SHOP, WIDGET, Widget, config_map
+from tests.thoroughness import examples
 
 UNKNOWN = {"apiVersion": "example.org/v1", "kind": "Gizmo", "metadata": {"name": "unknown"}}
 INVALID = {**config_map("invalid"), "data": {"no/key": "v"}}
@@ -32,7 +33,7 @@ def told(verb: Any, world: World, source: Any, **options: Any) -> ManifestReport
 
 
 @given(st.lists(st.sampled_from(POOL), unique_by=name).flatmap(st.permutations))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_each_object_is_applied_or_told_of(source: list[dict[str, Any]]) -> None:
     names = [name(content) for content in source]
     cannot = {"unknown", "invalid"} | ({"w"} if not {"shop", "widgets.example.com"} <= set(names) else set())

@@ -15,6 +15,7 @@ from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
 from kubectl_runtime.runtime.watcher.server_gate import GENTLE_SECONDS, ServerGate, is_unreachable
 from tests.runtime.watcher.watch_fakes import api_error
+from tests.thoroughness import examples
 
 REFUSED = TransportError("refused")
 
@@ -51,7 +52,7 @@ class Watches:
                 wakes[number] = now + 1e-6
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(count=st.integers(1, 40), back=st.floats(0.1, 100), seed=st.integers(0, 2**32))
 def test_one_attempt_every_five_seconds_and_everybody_within_seven_of_the_servers_return(
         count: int, back: float, seed: int) -> None:

@@ -50,8 +50,9 @@ def test_each_seeded_bug_is_found_and_comes_back_by_its_point_and_seed(build: st
 
 
 @pytest.mark.parametrize(("build", "story"), [
-    ("right", "create"), ("right", "pages_come_and_go"), ("right", "create_and_lose_the_child"),
-    ("right", "two_and_one_less"), ("right", "there_and_back"), ("right_with_an_account", "open_accounts")])
+    ("right", "create"), ("right", "create_and_lose_the_child"), ("right_with_an_account", "open_accounts"),
+    *(pytest.param("right", story, marks=pytest.mark.long)
+      for story in ("pages_come_and_go", "two_and_one_less", "there_and_back"))])
 def test_a_controller_that_can_do_everything_again_passes(build: str, story: str) -> None:
     report = perturb(getattr(buggy, build), getattr(buggy, story))
     assert report.ok, str(report)

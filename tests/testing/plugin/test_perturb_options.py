@@ -52,6 +52,7 @@ def test_without_the_option_the_fixture_plays_the_undisturbed_story_alone(projec
     project.runpytest_subprocess(*_LOAD, "-k", "fixture").assert_outcomes(passed=1)
 
 
+@pytest.mark.long
 def test_with_it_a_run_that_ends_elsewhere_fails_the_test_and_its_command_repeats_it(project: pytest.Pytester) -> None:
     result = project.runpytest_subprocess(*_LOAD, "--perturb", "-k", "fixture")
     result.assert_outcomes(failed=1)
@@ -68,6 +69,7 @@ def test_with_it_a_run_that_ends_elsewhere_fails_the_test_and_its_command_repeat
     other.assert_outcomes(passed=1)
 
 
+@pytest.mark.long
 def test_the_options_repeat_what_a_test_plays_itself(project: pytest.Pytester) -> None:
     result = project.runpytest_subprocess(*_LOAD, "-k", "call", "--perturb-only", "crash-after-1")
     result.assert_outcomes(failed=1)

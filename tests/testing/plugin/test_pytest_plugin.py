@@ -56,6 +56,7 @@ def test_the_fixtures_serve_each_test_its_own_server(project) -> None:
     passes(project, passed=3)
 
 
+@pytest.mark.long
 def test_the_session_server_is_one_for_all(project) -> None:
     project.makepyfile("""
         seen = []
@@ -70,6 +71,7 @@ def test_the_session_server_is_one_for_all(project) -> None:
     passes(project, passed=2)
 
 
+@pytest.mark.long
 def test_a_marker_passes_arguments(project) -> None:
     project.makepyfile("""
         import pytest
@@ -83,6 +85,7 @@ def test_a_marker_passes_arguments(project) -> None:
     passes(project, "--strict-markers", passed=1)
 
 
+@pytest.mark.long
 def test_a_marker_takes_arguments_by_name_only_and_no_fault_script(project) -> None:
     project.makepyfile("""
         import pytest
@@ -101,6 +104,7 @@ def test_a_marker_takes_arguments_by_name_only_and_no_fault_script(project) -> N
     result.stdout.fnmatch_lines(["*takes arguments by name, not 'RBAC'*", "*would be shared by all its tests*"])
 
 
+@pytest.mark.long
 def test_options_come_from_the_ini_file_and_the_command_line_wins(project) -> None:
     (project.path / "manifests").mkdir()
     (project.path / "manifests" / "a.yaml").write_text(
@@ -124,13 +128,15 @@ def test_options_come_from_the_ini_file_and_the_command_line_wins(project) -> No
 
 
 @pytest.mark.parametrize(("option", "text"), [
-    ("--kube-authorization-mode=ABAC", "*ABAC*"), ("--kube-controllers=gardener", "*gardener*"),
-    ("--kube-tls=perhaps", "*kube_tls is true or false*")])
+    ("--kube-authorization-mode=ABAC", "*ABAC*"),
+    pytest.param("--kube-controllers=gardener", "*gardener*", marks=pytest.mark.long),
+    pytest.param("--kube-tls=perhaps", "*kube_tls is true or false*", marks=pytest.mark.long)])
 def test_a_wrong_option_is_an_error_that_names_it(project, option, text) -> None:
     project.makepyfile("def test_it(kube_apiserver): pass")
     passes(project, option, errors=1).stdout.fnmatch_lines([text])
 
 
+@pytest.mark.long
 def test_the_fixtures_and_options_are_documented(project) -> None:
     project.makepyfile("def test_it(): pass")
     shown = project.runpytest_subprocess(*_LOAD, "--fixtures", "-q")
@@ -167,12 +173,14 @@ _SAME_TEST = """
 """
 
 
+@pytest.mark.long
 def test_the_cluster_is_embedded_and_runs_pods(project) -> None:
     project.makepyfile(_SAME_TEST)
     result = passes(project, "-s", passed=2)
     result.stdout.fnmatch_lines(["*embedded test-*"])
 
 
+@pytest.mark.long
 def test_the_same_tests_run_in_a_real_cluster(project) -> None:
     project.makepyfile(_SAME_TEST)
     with ApiServer(controllers=["*"]) as server, server.client() as client:
@@ -184,6 +192,7 @@ def test_the_same_tests_run_in_a_real_cluster(project) -> None:
         assert len(server.requests.select("create", resource="namespaces")) == 2
 
 
+@pytest.mark.long
 def test_a_cluster_that_is_none_is_an_error_with_its_path(project) -> None:
     project.makepyfile("def test_it(cluster): pass")
     result = project.runpytest_subprocess(*_LOAD, "--cluster", "nowhere")
@@ -191,6 +200,7 @@ def test_a_cluster_that_is_none_is_an_error_with_its_path(project) -> None:
     result.stdout.fnmatch_lines(["*nowhere*"])
 
 
+@pytest.mark.long
 def test_a_simulation_has_the_seed_that_is_asked_for(project) -> None:
     project.makepyfile("""
         import pytest
