@@ -181,5 +181,5 @@ def _interval(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0.2 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r}: a number of seconds from 0.2 to 3600")
+        raise argparse.ArgumentTypeError(f"{text!r}: write a number of seconds from 0.2 to 3600")
     return seconds
