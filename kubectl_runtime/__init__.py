@@ -1,5 +1,45 @@
 """Kubernetes controllers for Python code that blocks: the names that a controller's author imports.
 
+`from kubectl_runtime import NAME`; `help(NAME)` shows an example. Built-in kinds are in `kubectl_runtime.resources`, an
+API server for tests is in `kubectl_runtime.testing`, applications of webhooks are made by `kubectl_runtime.webhooks`.
+
+    Reach a cluster                 Client, Config, Impersonation, RateLimit, RetryPolicy, Stack, Discovery, ServedKind,
+                                    ApiGroup, ensure_queryable
+    Read and write objects          Api, Namespaces, Entry, ObjectList, fetch, create_or_update, retry_on_conflict,
+                                    ConflictBackoff, GetParams, ListParams, WatchParams, PostParams, PatchParams,
+                                    DeleteParams, Preconditions, Patch, pointer, Selector
+    Pods, Nodes and accounts        AttachParams, AttachedProcess, CompletedExec, LogParams, LogStream, PortForward,
+                                    drain, DrainReport, PodOutcome, ServiceAccountToken
+    Objects                         Resource, Object, DynamicObject, dynamic, ObjectMeta, TemplateMeta, ListMeta,
+                                    OwnerReference, ObjectRef, Condition, LabelSelector, Part, FrozenPart,
+                                    PartialObjectMeta, PartialView, InvalidObject, MapKeys, Quantity, GoDuration,
+                                    child_name, set_condition, Status
+    Kinds                           ApiResource, GroupVersionKind, GroupVersionResource, Scope, version_priority,
+                                    version_generation
+    Kinds of your own               CustomResource, apply_crd, merge_crds, Rule, rules, OneOf, ListType, MapType,
+                                    FieldSchema, EmbeddedResource, PreserveUnknownFields, PrinterColumn,
+                                    ScaleSubresource, Validator, Conversion, ConversionReview
+    Controllers                     Controller, BoundController, Running, Reconciler, SupportsReconcile, Context,
+                                    Action, KeyBackoff, RunReport, RunResult, FinalizingReconciler, finalizer, OwnWrites
+    What triggers a run             predicates, Predicate, ObjectEvent, ReconcileRequest, EVERYTHING, Everything
+    Status and events               status, Recorder
+    Several controllers or replicas Manager, LeaderElection, elect, Sharding
+    Waiting in scripts              await_condition, conditions, delete_and_finalize, StopToken
+    Manifests                       apply_manifests, diff_manifests, delete_manifests, ManifestReport, ManifestOutcome
+    Watches and stores              watch_store, WatchedStore, store, Store, reflector, watcher, metadata_watcher,
+                                    watch_object, WatcherConfig, InitialListStrategy, ListSemantic, WatchBackoff,
+                                    WatchState, Phase, strip_managed_fields, applied_objects, touched_objects,
+                                    predicate_filter, Event, Init, InitApply, InitDone, Apply, Delete, Failed
+    Webhooks                        Admission, AdmissionRequest, AdmissionReview, Denied, WebhookServer, SelfSigned,
+                                    apply_webhooks
+    Watching the program            logs, Metrics, Observer, together, HealthServer, DebugPage
+    Errors                          KubeError, ApiError, KindNotServedError, RequestError, TransportError,
+                                    RequestTimeout, UnexpectedAnswer, ConfigError, NotConfiguredError, AuthError,
+                                    DiscoveryError, MissingRights, DecodeError, PartialObjectError, WriteBackError,
+                                    ConversionError, DowngradeError, TerminalError, ControllerError, SyncTimeoutError,
+                                    StoreNotReady, WaitTimeout, WaitStopped, NotLeaderError, LeadershipLost, DrainError,
+                                    ManifestError, ManifestsFailed
+
 Each name is imported on first use, so that `import kubectl_runtime` costs nothing.
 """
 from __future__ import annotations

@@ -58,3 +58,15 @@ def test_the_changelog_knows_the_version_and_has_the_usual_form() -> None:
     assert versions[0][0] == __version__
     kinds = set(re.findall(r"^### (.+)$", text, re.MULTILINE))
     assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def test_the_changelog_has_the_usual_form() -> None:
+    """Keep a Changelog's headings, in its order, each with one list."""
+    usual = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
+    for version in re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[1:]:
+        assert re.match(r"\[\d+\.\d+\.\d+\] - (\d{4}-\d\d-\d\d|unreleased|never released)\n", version), version[:40]
+        headings = re.findall(r"^### (.+)$", version, re.MULTILINE)
+        assert headings == [name for name in usual if name in headings]
+        for part in re.split(r"^### .+\n", version, flags=re.MULTILINE)[1:]:
+            lines = part.strip("\n").splitlines()
+            assert all(line.startswith(("- ", "  ")) for line in lines), lines

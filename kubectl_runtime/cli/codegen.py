@@ -18,7 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="a file or folder with CustomResourceDefinitions; - "
                         "is standard input")
-    parser.add_argument("--version", metavar="VERSION", help="which version of the kinds (default: the stored one)")
+    parser.add_argument("--version", metavar="VERSION", help="the version of the kinds (default: the stored one)")
 
 
 def run(options: argparse.Namespace) -> int:

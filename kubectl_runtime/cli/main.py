@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from kubectl_runtime.core.base.version import VERSION
@@ -40,6 +41,13 @@ _COMMANDS = {
 }
 
 
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Leaves descriptions and examples as they are written, and names such as `garbage-collector` whole."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit status. `arguments` defaults to those of the process. Raises SystemExit as argparse."""
     given = sys.argv[1:] if arguments is None else list(arguments)
@@ -54,7 +62,8 @@ def _parser(chosen: str) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {VERSION}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, (home, summary) in _COMMANDS.items():
-        command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.",
+                                      formatter_class=Help)
         if name == chosen:
             module = importlib.import_module(home)
             module.add_options(command)

@@ -34,7 +34,7 @@ def _point(text: str) -> Point:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.epilog, parser.formatter_class = EPILOG, argparse.RawDescriptionHelpFormatter
+    parser.epilog = EPILOG
     parser.add_argument("build", type=place, metavar="MODULE:BUILD", help="a function that takes a client and returns "
                         "a Manager or Controller(...).bind(reconciler), as for `kubectl-runtime run`")
     parser.add_argument("story", type=place, metavar="MODULE:STORY", help="a function that takes a client and does "

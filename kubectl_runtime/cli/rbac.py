@@ -50,8 +50,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                         "written by pytest --kube-record-rights FILE")
     parser.add_argument("--leader-elect", action="store_true", help="the operator runs with --leader-elect, and its "
                         "Lease has its name and namespace")
-    parser.add_argument("--name", help="of account and roles (default: the name of the first controller)")
-    parser.add_argument("--namespace", help="of the account (default: as the name)")
+    parser.add_argument("--name", help="the name of account and roles (default: that of the first controller)")
+    parser.add_argument("--namespace", help="the namespace of the account (default: as --name)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -27,7 +27,7 @@ can be played; 2 when the command line is wrong.
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
-    parser.epilog, parser.formatter_class = EPILOG, argparse.RawDescriptionHelpFormatter
+    parser.epilog = EPILOG
     parser.add_argument("file", type=Path, metavar="FILE", help="the recording")
     parser.add_argument("program", type=place, metavar="MODULE:NAME", help="a function that takes a client and returns "
                         "a Manager or Controller(...).bind(reconciler), as for `kubectl-runtime run`")

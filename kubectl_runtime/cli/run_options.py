@@ -108,7 +108,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     parser.usage = f"{parser.prog} MODULE:NAME [options]"
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("program", type=place, metavar="MODULE:NAME",
                         help="the function, such as my_package.operator:main")
     parser.add_argument("--dev", action="store_true",

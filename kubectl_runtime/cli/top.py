@@ -38,9 +38,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.add_argument("url", type=_url, metavar="URL", help="where the process serves, such as "
                         "http://127.0.0.1:8080; of a Pod: kubectl port-forward POD 8080, then :8080")
-    parser.add_argument("--once", action="store_true", help="print it once, and end")
+    parser.add_argument("--once", action="store_true", help="print the state once, and end")
     parser.add_argument("--interval", type=_interval, default=2.0, metavar="SECONDS",
-                        help="how often it is asked for (default: 2)")
+                        help="the time between two looks (default: 2)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -181,5 +181,5 @@ def _interval(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0.2 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r}: a number of seconds from 0.2 to 3600")
+        raise argparse.ArgumentTypeError(f"{text!r}: write a number of seconds from 0.2 to 3600")
     return seconds

@@ -70,7 +70,7 @@ def read(body: bytes) -> DebugState:
     with contextlib.suppress(msgspec.MsgspecError):
         version = msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get("version", msgspec.Raw(b"0"))
         if msgspec.json.decode(version, type=int) > VERSION:
-            raise ValueError("it is of a newer version, whose `kubectl-runtime top` can read it")
+            raise ValueError("it is of a newer version of kubectl_runtime: use the `kubectl-runtime top` of that one")
     try:
         return decoded(body, DebugState)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:

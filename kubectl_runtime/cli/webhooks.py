@@ -26,12 +26,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--service", type=_target(Target.service), dest="target", metavar="NAMESPACE/NAME[:PORT]",
                        help="the Service through which the API server calls it (port 443 by default)")
     where.add_argument("--url", type=_target(Target.url), dest="target", metavar="URL",
-                       help="https://HOST:PORT, of one outside of the cluster")
-    parser.add_argument("--name", help="of the configurations (default: that of the Service, or of the module)")
+                       help="https://HOST:PORT of a server outside of the cluster")
+    parser.add_argument("--name", help="the configurations' name (default: that of the Service, or the module)")
     parser.add_argument("--ca-file", type=Path, metavar="FILE", help="PEM: whom the API server is to trust (default: "
                         "left to the server itself, or to cert-manager)")
     parser.add_argument("--annotation", action="append", default=[], type=_annotation, metavar="KEY=VALUE",
-                        help="of the configurations, such as cert-manager.io/inject-ca-from=shop/hooks")
+                        help="an annotation of the configurations, such as cert-manager.io/inject-ca-from=shop/hooks; "
+                             "may be repeated")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -61,7 +61,7 @@ def apply_condition(api: Api[K], obj: K, condition: Condition, *, field_manager:
     this condition, or `obj` does not tell, having lost its managedFields.
     """
     if not condition.type or not condition.status:
-        raise RequestError(f"{obj.ref}: a condition needs a type and a status")
+        raise RequestError(f"{obj.ref}: a condition needs a type and a status: Condition(type='Ready', status='True')")
     obj = _newest(api, obj)
     if not is_partial(obj):
         if _says(obj, condition):

@@ -156,7 +156,7 @@ def positive_seconds(timeout: Duration, operation: str, name: str = "timeout") -
         raise RequestError(f"{operation}: {name}={timeout!r}: seconds or a timedelta are expected")
     span = seconds(timeout)
     if not span > 0:
-        raise RequestError(f"{operation}: {name}={timeout} leaves no time to look")
+        raise RequestError(f"{operation}: {name}={timeout} leaves no time to look: give more than 0 seconds")
     return span
 
 

@@ -34,24 +34,24 @@ def duration(text: str) -> float:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of the command line."""
-    parser.add_argument("--port", type=int, default=0, help="port to serve on (default: a free one)")
-    parser.add_argument("--bind-address", default="127.0.0.1", help="address to serve on (default: loopback)")
-    parser.add_argument("--kubeconfig", type=Path, help="file to write a kubeconfig to")
+    parser.add_argument("--port", type=int, default=0, help="the port to serve on (default: a free one)")
+    parser.add_argument("--bind-address", default="127.0.0.1", help="the address to serve on (default: 127.0.0.1)")
+    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="where to write a kubeconfig")
     parser.add_argument("--compaction-interval", type=duration, default=300.0, metavar="DURATION",
                         help="how often history is compacted, 0 for never (default: 5m)")
     parser.add_argument("--controllers", default=",".join(DEFAULT_CONTROLLERS), metavar="NAMES",
-                        help="controllers to run: names, * for all, or none; with kubelet Pods run "
-                        f"(default: {','.join(DEFAULT_CONTROLLERS)}; there are {','.join(CONTROLLERS)})")
+                        help="controllers to run, divided by commas, * for all, or none; with kubelet Pods run "
+                             f"(default: {','.join(DEFAULT_CONTROLLERS)}; there are {', '.join(CONTROLLERS)})")
     parser.add_argument("--token-auth-file", type=Path, metavar="CSV",
-                        help='users as lines of token,user,uid,"group1,group2"')
+                        help='who may ask: a file with lines of token,user,uid,"group1,group2" (default: anybody)')
     parser.add_argument("--authorization-mode", choices=["AlwaysAllow", "RBAC"], default="AlwaysAllow",
                         help="RBAC enforces the Roles and bindings that are in the server (default: AlwaysAllow)")
     parser.add_argument("--tls", action="store_true", help="serve HTTPS with a certificate authority made at the start")
     parser.add_argument("--webhook-service", type=service_address, action="append", default=[],
                         metavar="NAMESPACE/NAME=https://HOST:PORT",
-                        help="where a Service is that a webhook configuration names")
+                        help="where a Service is that a webhook configuration names; may be repeated")
     parser.add_argument("--load", type=Path, action="append", default=[], metavar="PATH",
-                        help="manifest, or folder of manifests, to load at the start")
+                        help="a manifest, or a folder of manifests, to load at the start; may be repeated")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,6 +1,8 @@
 """The `kubectl-runtime` command, in this process and as a process of its own."""
 from __future__ import annotations
 
+import argparse
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +12,8 @@ import pytest
 import yaml
 
 import kubectl_runtime
-from kubectl_runtime.cli.main import main
+from kubectl_runtime.cli.main import _COMMANDS as COMMANDS
+from kubectl_runtime.cli.main import _parser, main
 from tests.examples.programs import Program
 
 KINDS = '''
@@ -172,3 +175,17 @@ def test_codegen_says_what_a_module_cannot_be_made_of(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert said in printed.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_is_readable_in_80_columns(command: str, capsys: pytest.CaptureFixture[str],
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names with hyphens are not torn, and every option says what it is for."""
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    text = capsys.readouterr().out
+    assert not re.search(r"\w-\n", text)
+    commands = next(action for action in _parser(command)._actions if isinstance(action, argparse._SubParsersAction))
+    chosen = commands.choices[command]
+    assert [action.dest for action in chosen._actions if len((action.help or "").split()) < 2] == []

@@ -21,6 +21,12 @@ def test_type_checkers_see_the_same_names() -> None:
     assert declared == set(kubectl_runtime.__all__)
 
 
+def test_help_begins_with_a_table_of_contents() -> None:
+    """Each name stands in one group, and nothing else does."""
+    table = [line[36:] for line in (kubectl_runtime.__doc__ or "").splitlines() if line.startswith("    ")]
+    assert sorted(" ".join(table).replace(",", "").split()) == kubectl_runtime.__all__
+
+
 def test_importing_the_package_imports_nothing_heavy() -> None:
     code = "import sys, kubectl_runtime; print(*(m for m in ('msgspec', 'requests', 'kubernetes') if m in sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

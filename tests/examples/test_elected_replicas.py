@@ -26,7 +26,7 @@ def test_the_second_replica_works_when_the_first_has_stopped(tmp_path: Path) -> 
             first.until(" leads")
             await_condition(children, "a", lambda found: found is not None, timeout=LIMIT)
             with Program(REPLICAS, env={"KUBECONFIG": kubeconfig}) as second:
-                second.until("stands for it")
+                second.until("is a candidate")
                 first.send(signal.SIGTERM)
                 assert first.end() == 0, first.text
                 second.until(" leads")

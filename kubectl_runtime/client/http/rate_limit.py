@@ -73,7 +73,8 @@ def limiting(limit: RateLimit, clock: Clock) -> Layer:
                 wait = bucket.take(call.deadline)
                 if wait is None:
                     raise RequestTimeout(f"{call.request.operation}: its time is up before the client's own limit of "
-                                         f"{limit.qps:g} calls a second lets it through", sent=False)
+                                         f"{limit.qps:g} calls a second lets it through: raise qps, or give the call "
+                                         "more time", sent=False)
                 if wait and call.stop.wait(wait):
                     raise ConnectionFailed(f"{call.request.operation}: given up before it was sent, as "
                                            f"{call.stop.reason or 'its stop token was set'}",

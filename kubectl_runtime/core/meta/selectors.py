@@ -45,10 +45,10 @@ class Requirement(msgspec.Struct, frozen=True):
         if self.operator not in _MATCHERS:
             raise RequestError(f"label {self.key!r}: {self.operator!r} is none of {', '.join(_MATCHERS)}")
         if not isinstance(self.key, str) or not re.fullmatch(_KEY, self.key):
-            raise RequestError(f"{self.key!r} is no key of a label")
+            raise RequestError(f"{self.key!r} is no key of a label: {_KEY_FORM}")
         for value in self.values:
             if not isinstance(value, str) or not re.fullmatch(_VALUE, value):
-                raise RequestError(f"label {self.key!r}: {value!r} is no value of a label")
+                raise RequestError(f"label {self.key!r}: {value!r} is no value of a label: {_VALUE_FORM}")
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with these labels meets it."""
@@ -257,6 +257,9 @@ def _split(text: str) -> list[str]:
 
 _KEY = r"(?:[A-Za-z0-9][A-Za-z0-9.-]*/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?"
+_PLAIN = "letters and digits, with -, _ and . inside"
+_KEY_FORM = f"a key is {_PLAIN}, such as 'app' or 'example.com/tier'"
+_VALUE_FORM = f"a value is {_PLAIN}, or empty"
 _COMPARISON = rf"({_KEY})\s*(==|=|!=|>|<)\s*({_VALUE})$"
 _SET = rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)$"
 _EXISTENCE = rf"(!?)\s*({_KEY})$"

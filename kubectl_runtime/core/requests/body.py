@@ -60,7 +60,7 @@ def object_body(body: Any, resource: ApiResource, *, defaults: bool = True) -> d
     content = identified_as(plain_body(body, defaults=defaults), resource)
     metadata = content.get("metadata")
     if metadata is not None and not isinstance(metadata, Mapping):
-        raise RequestError(f"a {resource.kind} whose metadata is no map")
+        raise RequestError(f"the body is a {resource.kind} whose metadata is no map such as {{'name': 'a'}}")
     return content
 
 

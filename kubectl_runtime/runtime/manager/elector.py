@@ -122,7 +122,7 @@ class LeaderLock:
         NotLeaderError when the candidacy has ended, RequestError when it was never begun.
         """
         if not self._threads:
-            raise RequestError(f"election {self.election.name}: nobody stands for it yet: with elect(...) as lock: ...")
+            raise RequestError(f"election {self.election.name}: it has not begun: with elect(...) as lock: ...")
         give_up = None if timeout is None else self._clock.monotonic() + seconds(timeout)
         forget = stop.on_set(self._wake) if stop is not None else lambda: None
         try:
@@ -145,14 +145,14 @@ class LeaderLock:
     def start(self) -> Self:
         """Begin to stand for the election; what entering a `with` does. Does not block."""
         if self._threads:
-            raise RequestError(f"election {self.election.name}: this candidacy was begun already; elect anew")
+            raise RequestError(f"election {self.election.name}: it was entered before: call elect(...) once more")
         bodies = {"elector": self._elect, "deadline": self._watch_deadline}
         election = self.election
         if election.on_started or election.on_stopped or election.on_new_leader:
             bodies["callbacks"] = self._callbacks.run
         self._threads = [Thread(target=body, name=f"election {election.name} {what}", daemon=True)
                          for what, body in bodies.items()]
-        log.info("election %s/%s: %s stands for it", self.namespace, election.name, self.identity)
+        log.info("election %s/%s: %s is a candidate", self.namespace, election.name, self.identity)
         self._observer.leadership_changed(election.name, False)
         for thread in self._threads:
             thread.start()
@@ -190,7 +190,7 @@ class LeaderLock:
         try:
             self._campaign()
         except BaseException as error:  # a defect: nobody must wait for a thread that is dead
-            log.critical("election %s failed; this process stands for it no more", self.election.name, exc_info=error)
+            log.critical("election %s failed; this process does not stand any more", self.election.name, exc_info=error)
             reason = f"a defect: {described(error)}"
             self._move(lambda state, _: replace(state, phase=Phase.ENDED, reason=reason))
 

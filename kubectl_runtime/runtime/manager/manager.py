@@ -187,7 +187,7 @@ class Manager:
         and stopped last. One that has `why_not_ready`, as that has, is asked whenever readiness is. Raises RequestError
         after the start, and for a second server of the same name."""
         if self._started:
-            raise RequestError(f"{server.name} comes too late: servers start before everything else")
+            raise RequestError(f"{server.name} cannot be added: this manager was started, and servers start first")
         if hasattr(server, "why_not_ready"):
             asked: Any = server
             self._checks.add(server.name, lambda: expect_none(asked.why_not_ready))

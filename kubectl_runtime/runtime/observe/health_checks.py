@@ -109,7 +109,7 @@ class HealthChecks:
         """Add a check. Raises RequestError when the name is taken or cannot be the last part of a path, or the check
         cannot be called."""
         if not name or "/" in name or not callable(check):
-            raise RequestError(f"a check is a function with a name that can end a path, not {name!r}: {check!r}")
+            raise RequestError(f"a check is a function, under a name without a slash, not {name!r}: {check!r}")
         with self._change:
             if name in self._checks:
                 raise RequestError(f"{self.endpoint} has a check called {name} already")

@@ -237,7 +237,7 @@ class Store(Generic[K]):
     def _record(self, key: ObjectRef | str, namespace: str | None, own_writes: bool) -> Record | None:
         if isinstance(key, ObjectRef):
             if not self._is_own(key):
-                raise RequestError(f"{key} is not in a store of {self.resource.full_name}")
+                raise RequestError(f"{key} is of another kind than this store, which is of {self.resource.full_name}")
             name, namespace = key.name, key.namespace
         else:
             name = key

@@ -151,5 +151,5 @@ def _no_end(state: Streaming) -> Step:
 
 
 def _in_pages(state: Listing, why: str) -> Step:
-    log.warning("no streaming list (%s): it is asked for in pages", why)
+    log.warning("the server gives no streaming list (%s): it is asked for in pages", why)
     return Step(Listing(first=state.first, suspect=state.suspect, in_pages=True), [])

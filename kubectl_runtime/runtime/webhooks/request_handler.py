@@ -115,7 +115,8 @@ class _Exchange(ServerHandler):
         if isinstance(error, OSError):
             log.debug("a client has gone: %s", error)
         else:
-            log.error("the application failed", exc_info=error)
+            request: Any = self.request_handler
+            log.error("the application failed on %s %s", request.command, request.path, exc_info=error)
 
 
 class RequestHandler(WSGIRequestHandler):

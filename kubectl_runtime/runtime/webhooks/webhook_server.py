@@ -236,7 +236,7 @@ class WebhookServer:
         files, which are renewed by whoever writes them, and before `start`."""
         own = self._serving()
         if not isinstance(own, OwnCertificates):
-            raise RequestError(f"the {self.name} follows its files: who writes them renews them")
+            raise RequestError(f"the {self.name} has its certificate from files: renew() does not write them")
         own.renew()
         log.info("%s has a new certificate, until %s", self.name, own.expires.isoformat(timespec="seconds"))
         if (bundles := self._bundles) is not None:

@@ -1,6 +1,7 @@
 """Label selectors mean here what they mean to the API server."""
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -174,3 +175,11 @@ def test_a_requirement_that_would_say_something_else_when_rendered_is_refused(
 ) -> None:
     with pytest.raises(RequestError):
         Requirement(key, operator, values)
+
+
+@pytest.mark.parametrize(("make", "said"), [
+    (lambda: Selector.labels(app="a b"), "label 'app': 'a b' is no value of a label: a value is letters and digits"),
+    (lambda: Selector.exists("a,b"), "'a,b' is no key of a label: a key is letters and digits, with -, _ and .")])
+def test_what_no_label_can_have_is_refused_with_what_it_can(make: Any, said: str) -> None:
+    with pytest.raises(RequestError, match=re.escape(said)):
+        make()

@@ -188,9 +188,9 @@ def test_waiting_ends_at_its_timeout_at_a_stop_and_with_the_candidacy(client: Cl
 
 def test_a_candidacy_has_to_be_begun_and_is_begun_once(client: Client) -> None:
     lock = elect(client, LeaderElection("once"))
-    with pytest.raises(RequestError, match="nobody stands for it yet"):
+    with pytest.raises(RequestError, match="it has not begun: with elect"):
         lock.wait(0)
-    with lock, pytest.raises(RequestError, match="begun already"):
+    with lock, pytest.raises(RequestError, match="it was entered before"):
         lock.start()
 
 

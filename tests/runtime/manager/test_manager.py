@@ -240,7 +240,7 @@ def test_what_is_added_later_starts_at_once_and_during_the_end_it_is_refused(cli
     running.stop()
     with pytest.raises(RequestError, match="cannot be added: the manager is stopped"):
         manager.add_runnable(events.runnable("later"), "later")
-    with pytest.raises(RequestError, match="too late"):
+    with pytest.raises(RequestError, match="cannot be added: this manager was started"):
         manager.add_server(events.server("late"))
 
 

@@ -73,7 +73,7 @@ def test_a_cluster_scoped_object_is_found_with_and_without_a_namespace() -> None
 def test_a_ref_of_another_kind_is_a_mistake_to_get_and_simply_not_in_the_store(store: Store[Thing]) -> None:
     ref = ObjectRef(OTHER, "a", "default")
     assert ref not in store
-    with pytest.raises(RequestError, match="not in a store of things"):
+    with pytest.raises(RequestError, match="of another kind than this store, which is of things"):
         store.get(ref)
 
 

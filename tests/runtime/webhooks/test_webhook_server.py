@@ -194,7 +194,7 @@ def test_any_wsgi_application_may_be_served_and_may_fail(caplog: pytest.LogCaptu
             one.request("GET", "/")
             answer = one.getresponse()
             assert (answer.status, answer.headers["Connection"], answer.read()) == (200, "close", b"in parts")
-    assert "the application failed" in caplog.text
+    assert "the application failed on GET /raise" in caplog.text
 
 
 def test_there_are_no_more_connections_than_it_can_serve(monkeypatch: pytest.MonkeyPatch) -> None:
