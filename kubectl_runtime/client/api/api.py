@@ -184,13 +184,12 @@ class Api(KindVerbs[K]):
 
     def watch(self, params: WatchParams | None = None, resource_version: str | None = None,
               stop: StopToken | None = None, *, timeout: Duration | None = None) -> Generator[WatchEvent[K]]:
-        """The events of one watch request, which opens when the first is asked for. `runtime.watcher` is the one that
-        recovers.
+        """The events of one watch request, which opens when the first is asked for. `runtime.watcher` recovers.
 
-        `event.obj` is None for an ERROR (410 mostly: list anew) and for a BOOKMARK; bookmarks come only where `params`
-        ask for them. `resource_version`: where to begin, usually that of a list; None begins with an ADDED for each
-        present object. Ends when the connection does (after 290 s by default), or `stop` is set. `timeout`: for its
-        opening; `WatchParams(timeout=…)` says how long it stays open. Raises RequestTimeout for a dead connection.
+        `event.obj` is None for an ERROR (410 mostly: list anew), and for a BOOKMARK, which `params` have to ask for.
+        `resource_version`: where to begin, usually a list's; None begins with an ADDED for each object. Ends when the
+        connection does (after 290 s, or as `params` say), or `stop` is set. `timeout`: for its opening. Raises
+        RequestTimeout for a dead connection.
         """
         params = params_or_default(params, WatchParams)
         try:
@@ -202,10 +201,9 @@ class Api(KindVerbs[K]):
         with opened as batches:
             for batch in batches:
                 for event in batch:
-                    if event.type == "BOOKMARK" and not params.with_bookmarks:
-                        continue
-                    found = None if event.record is None else self._object(event.record)
-                    yield WatchEvent(event.type, found, event.resource_version, event.status)
+                    if event.type != "BOOKMARK" or params.with_bookmarks:
+                        found = None if event.record is None else self._object(event.record)
+                        yield WatchEvent(event.type, found, event.resource_version, event.status)
 
     def open_watch(self, params: WatchParams | None = None, resource_version: str | None = None,
                    stop: StopToken | None = None, *, timeout: Duration | None = None) -> WatchStream:

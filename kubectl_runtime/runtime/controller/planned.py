@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.core.objects.partial import FieldsForm
+from kubectl_runtime.core.objects.partial import FieldsForm, PartialView
 from kubectl_runtime.core.requests.request import list_
 from kubectl_runtime.runtime.controller.plan import WatchPlan
 from kubectl_runtime.runtime.flight.flight_lines import WatchPlace
@@ -35,6 +35,12 @@ class Place:
     def is_whole(self) -> bool:
         """Whether the watch gives whole objects."""
         return is_whole(self.api, self.plan.config)
+
+    @property
+    def view(self) -> type[PartialView] | None:
+        """The class of views that the plan asks for, if it does."""
+        form = getattr(as_configured(self.api, self.plan.config), "form", None)
+        return form.view if isinstance(form, FieldsForm) else None
 
     def reader(self) -> Callable[[Record], Any]:
         """What makes the objects that the plan's functions get, of records as `fullest` may keep them."""

@@ -3,7 +3,7 @@
     add_all, add_one    take what serves each place of a plan (see planned.py): a watch that it has, or one more, which
                         other controllers may share; its store then holds what these watches store
     store_of(kind)      the store that a reconciler reads: the first of its kind, but one of whole objects is better
-                        than one of parts
+                        than one of parts; of a class of views, the store of those
     release(reason)     gives the watches back
 
 Nothing is subscribed here: see `Assembly`.
@@ -19,9 +19,11 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.core.meta.refs import ObjectRef
+from kubectl_runtime.core.objects.partial import PartialView
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
 from kubectl_runtime.runtime.controller.planned import Place, Planned, fullest, places_of
 from kubectl_runtime.runtime.reflector.store import Store
+from kubectl_runtime.runtime.reflector.store_state import StoreState
 from kubectl_runtime.runtime.triggers.shared_watches import Share, shared_watches
 from kubectl_runtime.runtime.triggers.watches import Watch
 from kubectl_runtime.runtime.watcher.failure_log import WatchTarget
@@ -41,6 +43,8 @@ class TakenWatches:
         self._stores: dict[tuple[str, str], Store[Any]] = {}
         self._partial: set[tuple[str, str]] = set()
         """Of which kinds the store holds parts of objects only."""
+        self._views: dict[type, Store[Any]] = {}
+        """Of each class of views that a plan asks for, the first one's."""
         self._fed: list[Store[Any]] = []
 
     @property
@@ -72,7 +76,13 @@ class TakenWatches:
             store.drop_indexes()
 
     def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
-        """The store of a watched kind. Raises RequestError when this controller does not watch it."""
+        """The store of a watched kind, or of a class of views. Raises RequestError when this controller does not watch
+        it."""
+        if isinstance(kind, type) and issubclass(kind, PartialView):
+            if (views := self._views.get(kind)) is not None:
+                return views
+            raise RequestError(f"controller {self._plan.name} keeps no {kind.__name__}: watch api.with_fields("
+                               f"{kind.__name__})")
         resource = api_resource_of(kind)
         found = self._stores.get((resource.group, resource.kind))
         if found is None:
@@ -118,6 +128,7 @@ class TakenWatches:
         """The first store of a kind is that of `store_of`, but one of whole objects is better than one of parts."""
         kind, whole = (plan.api.resource.group, plan.api.resource.kind), served[0].chosen.is_whole
         states = [one.share.watch.stored for one in served]
+        self._offer_views(plan, served[0].place, states)
         if (store := plan.store) is not None:
             store.shows(*states)
         elif kind not in self._stores or (whole and kind in self._partial):
@@ -128,3 +139,14 @@ class TakenWatches:
         self._fed.append(store)
         self._stores[kind] = store
         (self._partial.discard if whole else self._partial.add)(kind)
+
+    def _offer_views(self, plan: WatchPlan, place: Place, states: Sequence[StoreState]) -> None:
+        view = place.view
+        if view is None or view in self._views:
+            return
+        store = plan.store
+        if store is None:
+            store = Store(plan.api.resource, place.reader(), *states,
+                          own_writes=self._plan.own_writes is OwnWrites.OVERLAY)
+            self._fed.append(store)
+        self._views[view] = store

@@ -137,9 +137,8 @@ class Context(Generic[T_co]):
     def store(self, kind: HasApiResource | ApiResource) -> Store[Any]: ...
 
     def store(self, kind: Any) -> Store[Any]:
-        """The store of a kind that this controller watches (metadata only for `owns`).
-
-        Raises RequestError for other kinds.
+        """The store of a kind that this controller watches (metadata only for `owns`), or of a class of views that it
+        watches: `ctx.store(View)` for `api.with_fields(View)`, typed as such. Raises RequestError for others.
         """
         return self._environment.store_of(kind)
 

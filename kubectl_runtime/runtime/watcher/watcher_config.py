@@ -70,7 +70,9 @@ class WatcherConfig:
     list_semantic: ListSemantic = ListSemantic.MOST_RECENT
     initial_list_strategy: InitialListStrategy = InitialListStrategy.LIST_WATCH
     fields: type[PartialView] | None = None
-    """Keep only the fields that this frozen view declares of each object: its readers get the view, read-only."""
+    """Keep only the fields that this frozen view declares of each object: its readers get the view, read-only.
+    Type checkers cannot see that here: an `api.with_fields(View)` is an `Api` of the view, and so are the controller's
+    objects and stores that are made with it."""
     validate: bool = False
     """Decode everything that the class declares when an object arrives, so that one with a body that does not fit is
     logged and becomes an `InvalidObject` at once, and not when somebody first looks at it."""

@@ -378,6 +378,7 @@ def test_a_view_of_fields_and_namespaces_are_served_by_what_is_watched_whole() -
 
     def reconcile(obj: ConfigMap, ctx: Context[Any]) -> Action:
         seen.append([type(secret) for secret in ctx.store(Secret)])
+        seen.append([type(secret) for secret in ctx.store(SecretView)])
         return FOREVER
 
     world.parent()
@@ -385,12 +386,33 @@ def test_a_view_of_fields_and_namespaces_are_served_by_what_is_watched_whole() -
     controller = Controller(world.maps)
     controller.watches(places, mapper, watch=WatcherConfig(fields=SecretView)).watches(places, whole).owns(places)
     simulated = world.sim.start(controller, reconcile)
-    world.sim.run_until(lambda: len(seen) == 3)
+    world.sim.run_until(lambda: len(seen) == 4)
     assert [*simulated.assembly.watches] == [
         "configmaps in namespace default", "secrets in namespace default", "secrets in namespace other"]
     assert (SecretView, "Opaque") in seen
     assert (Secret, "Opaque") in seen
     assert [Secret] in seen
+    assert [SecretView] in seen
+
+
+def test_the_store_of_views_is_asked_for_by_their_class() -> None:
+    world = World()
+    seen: list[object] = []
+
+    class MapView(PartialView, frozen=True):
+        data: dict[str, str]
+
+    def reconcile(obj: MapView, ctx: Context[Any]) -> Action:
+        views = ctx.store(MapView)
+        seen.extend([obj.data, [other.data for other in views], views is ctx.store(ConfigMap)])
+        with pytest.raises(RequestError, match=r"keeps no SecretView: watch api.with_fields\(SecretView\)"):
+            ctx.store(SecretView)
+        return FOREVER
+
+    world.maps.create(ConfigMap(name="a", data={"k": "v"}))
+    world.sim.start(Controller(world.maps.with_fields(MapView)), reconcile)
+    world.sim.run_until(lambda: bool(seen))
+    assert seen == [{"k": "v"}, [{"k": "v"}], True]
 
 
 def test_the_fuller_form_serves_both_of_one_controller() -> None:

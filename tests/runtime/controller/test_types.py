@@ -115,6 +115,39 @@ def main(pods: Api[Pod]) -> None:
 '''
 
 
+VIEWS = '''
+from __future__ import annotations
+
+import msgspec
+
+from kubectl_runtime import Action, Api, Context, Controller, PartialView, Resource, watch_store
+
+
+class Pod(Resource, group="", version="v1", kind="Pod"):
+    spec: dict[str, int]
+
+
+class Spec(msgspec.Struct, frozen=True):
+    node: str = ""
+
+
+class Place(PartialView, frozen=True):
+    spec: Spec
+
+
+def reconcile(obj: Place, ctx: Context[None]) -> Action:
+    node: str = obj.spec.node
+    others: list[str] = [other.spec.node for other in ctx.store(Place)]
+    return Action.requeue(1) if node in others else Action.await_change()
+
+
+def main(pods: Api[Pod]) -> None:
+    with watch_store(pods.with_fields(Place)) as places:
+        print([place.spec.node for place in places])
+    Controller(pods.with_fields(Place)).run(reconcile)
+'''
+
+
 def complaints(program: str, folder: Path) -> str:
     """What a type checker has to say of it. An `ignore` that is not needed would be an error as well."""
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
@@ -122,6 +155,12 @@ def complaints(program: str, folder: Path) -> str:
     done = subprocess.run([sys.executable, "-m", "mypy", "--strict",
                            "program.py"], cwd=folder, capture_output=True, text=True, check=False)
     return done.stdout if done.returncode else ""
+
+
+def test_what_is_watched_as_a_view_is_one_to_a_type_checker(tmp_path: Path) -> None:
+    assert complaints(VIEWS, tmp_path) == ""
+    wrong = complaints(VIEWS.replace("node: str = obj.spec", "node: int = obj.spec"), tmp_path)
+    assert "Incompatible types in assignment" in wrong
 
 
 def test_the_context_has_the_type_that_the_reconciler_asks_for_and_another_one_is_an_error(tmp_path: Path) -> None:
