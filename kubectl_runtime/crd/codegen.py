@@ -30,6 +30,7 @@ from typing import Any
 
 from kubectl_runtime.core.base.wire import camel
 from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.crd.spellings import plain
 
 Node = Mapping[str, Any]
 
@@ -114,6 +115,7 @@ class _Module:
         return _optional(hint) if node.get("nullable") else hint
 
     def _bare_hint(self, node: Node, name: str) -> str:
+        node = plain(node)
         if node.get("x-kubernetes-int-or-string"):
             return "int | str"
         if node.get("x-kubernetes-embedded-resource"):

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from kubectl_runtime.crd.spellings import plain
+
 Node = Mapping[str, Any]
 
 _STAGES = {"alpha": 0, "beta": 1, "": 2}
@@ -98,6 +100,7 @@ def _newest(versions: Mapping[str, Node]) -> tuple[tuple[int, int, int], str] | 
 
 
 def _narrowed(old: Node, new: Node, path: str) -> Iterator[tuple[str, str]]:
+    old, new = plain(old), plain(new)
     if not new or (new.get(_PRESERVE) and not new.get("type") and not new.get("properties")):
         return  # takes everything
     if told := _other_type(old, new):
@@ -129,7 +132,7 @@ def _type(node: Node) -> str:
 def _limits(old: Node, new: Node) -> Iterator[str]:
     if "enum" in new:
         taken = new["enum"]
-        gone = [value for value in old["enum"] if value not in taken] if "enum" in old else None
+        gone = [value for value in old["enum"] if value not in (*taken, None)] if "enum" in old else None
         if gone is None:
             yield f"only {_listed(taken)} are taken now"
         elif gone:

@@ -50,6 +50,7 @@ from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.crd.applied_marks import LIST_TYPE, RULES, keyed, marked
 from kubectl_runtime.crd.condition_schema import CONDITION
 from kubectl_runtime.crd.marks import FieldSchema, PreserveUnknownFields, rules_on
+from kubectl_runtime.crd.spellings import BASE64, nullable
 from kubectl_runtime.crd.unions import is_tagged, tagged_union
 
 Schema = dict[str, Any]
@@ -65,7 +66,7 @@ _SCALARS: dict[Any, Schema] = {
     int: {"type": "integer", "format": "int64"},
     bool: {"type": "boolean"},
     float: {"type": "number", "format": "double"},
-    bytes: {"type": "string", "format": "byte"},
+    bytes: BASE64,
     datetime: {"type": "string", "format": "date-time"},
     date: {"type": "string", "format": "date"},
     UUID: {"type": "string", "format": "uuid"},
@@ -148,7 +149,7 @@ def _schema(hint: Any, where: str, outer: tuple[type, ...]) -> Schema:
         schema = marked(schema, mark, where)
     if keys := map_keys(hint):
         schema = keyed(schema, keys, where)
-    return _nullable(schema) if type(None) in options else schema
+    return nullable(schema) if type(None) in options else schema
 
 
 def _open(options: tuple[Any, ...]) -> Schema:
@@ -240,14 +241,7 @@ def _enum_schema(values: list[Any], where: str) -> Schema:
     if types not in ({str}, {int}):
         raise TypeError(f"{where}: the values of an enum must all be text or all be integers")
     schema: Schema = {"type": "string" if types == {str} else "integer", "enum": present}
-    return schema if len(present) == len(values) else _nullable(schema)
-
-
-def _nullable(schema: Schema) -> Schema:
-    """The API server checks null against the enum too."""
-    if "enum" in schema and None not in schema["enum"]:
-        schema = {**schema, "enum": [*schema["enum"], None]}
-    return {**schema, "nullable": True}
+    return schema if len(present) == len(values) else nullable(schema)
 
 
 def _description(cls: type) -> str:

@@ -77,7 +77,7 @@ def too_long(field: str, limit: int) -> Cause:
 
 def too_many(field: str, count: int, limit: int) -> Cause:
     """A list that is too long."""
-    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
+    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} item{'s' * (limit != 1)}", field)
 
 
 def type_invalid(field: str, value: Any, detail: str) -> Cause:

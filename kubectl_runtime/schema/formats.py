@@ -1,7 +1,10 @@
-"""The formats of strings that the API server checks in custom resources, and the ranges of its number formats.
+"""The types and formats that the API server checks in custom resources, and the ranges of its number formats.
 
 The list is that of apiextensions-apiserver (`supportedVersionedFormats`), the rules those of its copy of go-openapi's
 strfmt. A format that is not in the list is not checked; the server warns of it when the CRD is written.
+
+What surprises in its copy of go-openapi: where a schema has a format, a value of the wrong type is told by the formats
+instead of the types, unless it is a text or a list; and a list is taken in the place of a text with a format.
 """
 
 from __future__ import annotations
@@ -11,12 +14,18 @@ import binascii
 import ipaddress
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Any
 from urllib.parse import urlsplit
 
 from kubectl_runtime.schema.durations import parse_duration
 
+Node = Mapping[str, Any]
+
+_NAMES = {int: "integer", str: "string", list: "array", dict: "object"}
+_FORMATS = {"integer": "int64", "number": "float64"}
+_LARGEST_EXACT = (1 << 53) - 1
 _UUID = "^[0-9a-f]{8}-?[0-9a-f]{4}-?%s[0-9a-f]{3}-?%s[0-9a-f]{3}-?[0-9a-f]{12}$"
 _HOST_LABEL = "[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
 _HOSTNAME = re.compile(rf"{_HOST_LABEL}(\.{_HOST_LABEL})*\.?")
@@ -40,6 +49,12 @@ def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
             return False
         return True
     return check
+
+
+def _base64(text: str) -> object:
+    if not text:
+        raise ValueError("the server takes no empty one")
+    return base64.b64decode(text, validate=True)
 
 
 def _date(text: str) -> object:
@@ -95,7 +110,7 @@ def _hostname(text: str) -> bool:
 
 
 _CHECKS: dict[str, Callable[[str], bool]] = {
-    "bsonobjectid": _whole("[0-9a-fA-F]{24}"), "byte": _parses(lambda text: base64.b64decode(text, validate=True)),
+    "bsonobjectid": _whole("[0-9a-fA-F]{24}"), "byte": _parses(_base64),
     "cidr": _parses(_cidr), "creditcard": _luhn, "date": _parses(_date), "date-time": _parses(_date_time),
     "datetime": _parses(_date_time), "duration": _parses(parse_duration),
     "email": lambda text: _EMAIL.fullmatch(text) is not None,
@@ -110,13 +125,14 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "uuid": _whole(_UUID % ("[0-9a-f]", "[0-9a-f]"), re.IGNORECASE),
     "uuid3": _whole(_UUID % ("3", "[0-9a-f]"), re.IGNORECASE),
     "uuid4": _whole(_UUID % ("4", "[89ab]"), re.IGNORECASE), "uuid5": _whole(_UUID % ("5", "[89ab]"), re.IGNORECASE)}
-_NUMBERS = frozenset({"int32", "int64", "float", "double"})
+_NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
+_TEXTUAL = ("", "string", "integer,string")
 _INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
 def is_known(name: str, kind: str) -> bool:
     """Whether the API server knows a format for a type ("string", "integer", ...)."""
-    return name in (_NUMBERS if kind in ("integer", "number") else _CHECKS)
+    return name in _CHECKS if kind in _TEXTUAL else name in _NUMBERS.get(kind, ())
 
 
 def text_fits(text: str, name: str) -> bool:
@@ -143,3 +159,49 @@ def _is_float32(value: float) -> bool:
     except OverflowError:
         return False
     return True
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+
+def json_type(value: Any) -> str:
+    """``string``, ``integer``, ...; a fraction is a ``number``, and so is what does not fit 64 bits."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, float) or (isinstance(value, int) and not -(1 << 63) <= value < 1 << 63):
+        return "number"
+    return _NAMES.get(type(value), "null")
+
+
+def wanted_type(node: Node) -> str:
+    """The type of a schema, ``integer,string`` for an int-or-string, empty if it has none."""
+    return "integer,string" if node.get("x-kubernetes-int-or-string") else node.get("type") or ""
+
+
+def known_format(node: Node) -> str:
+    """The format of a schema; empty if the server does not know it for the type."""
+    form = node.get("format") or ""
+    return form if form and is_known(form, wanted_type(node)) else ""
+
+
+def type_fault(value: Any, node: Node) -> tuple[str, str] | None:
+    """(wanted, found) of a value of the wrong type, None of one that has the type of a schema."""
+    wanted, form = wanted_type(node), known_format(node)
+    found = json_type(value)
+    if value is None:
+        return (wanted, found) if wanted and not node.get("nullable") else None
+    if not wanted and not form:
+        return None
+    types = wanted.split(",")
+    fits = found in types or (found == "integer" and "number" in types) or (
+        found == "number" and "integer" in types and _is_whole(value))
+    textual = isinstance(value, str | list)
+    if form and textual and not {"number", "integer"} & set(types):
+        return None
+    if fits:
+        return None
+    return (form, _FORMATS.get(found, "")) if form and not textual else (wanted, found)
+
+
+def _is_whole(value: float) -> bool:
+    return float(value).is_integer() and abs(value) <= _LARGEST_EXACT

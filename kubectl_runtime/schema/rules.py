@@ -219,13 +219,14 @@ class Rules:
                 continue
             try:
                 if rule.program.run(values) is not True:
-                    yield _broken(rule, values, path)
+                    yield _broken(rule, values, path, NOTHING if self.kind in ("array", "object") else value)
             except CelError as error:
                 told = rule.rule.get("message") or rule.rule["rule"].strip()
                 yield causes.invalid_value(path, self.kind, f"{error} evaluating rule: {told}")
 
 
-def _broken(rule: _Rule, values: cel.Values, path: str) -> Cause:
+def _broken(rule: _Rule, values: cel.Values, path: str, value: Any) -> Cause:
+    """The cause of a rule that does not hold; `value` is shown, unless it is NOTHING."""
     reason = rule.rule.get("reason") or "FieldValueInvalid"
     text = (rule.rule.get("message") or "").strip() or f"failed rule: {rule.rule['rule'].strip()}"
     if rule.message is not None:
@@ -241,8 +242,10 @@ def _broken(rule: _Rule, values: cel.Values, path: str) -> Cause:
     if reason == "FieldValueRequired":
         return causes.required(field, text)
     if reason == "FieldValueDuplicate":
-        return Cause(reason, "Duplicate value", field)
-    return Cause(reason, f"Invalid value: {text}", field)
+        return Cause(reason, "Duplicate value" if value is NOTHING else f"Duplicate value: {causes.go_value(value)}",
+                     field)
+    return Cause(reason, f"Invalid value: {text}", field) if value is NOTHING else (
+        causes.invalid_value(field, value, text))
 
 
 def rules_of(schema: Node | None, *, root: bool = True) -> Rules | None:

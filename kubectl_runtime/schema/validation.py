@@ -1,5 +1,5 @@
 """Validation of custom resources by the OpenAPI keywords of their schema: types, required, enum, bounds, patterns,
-formats, list types.
+formats, junctors, list types.
 
 CEL rules (``x-kubernetes-validations``) are not looked at here: see rules.py. The texts are those of the real
 server. An update may keep what was wrong before (ratcheting): a value that equals the old one at its place is not
@@ -9,78 +9,77 @@ looked at again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kubectl_runtime.core.codec.jsonvalues import same_json
 from kubectl_runtime.schema import causes
 from kubectl_runtime.schema.causes import Cause
-from kubectl_runtime.schema.formats import number_fits, text_fits
+from kubectl_runtime.schema.formats import known_format, number_fits, text_fits, type_fault, wanted_type
+from kubectl_runtime.schema.listtypes import breaks_list_type, list_type_causes
 from kubectl_runtime.schema.patterns import PatternError, compiled
 
 Node = Mapping[str, Any]
 NOTHING: Any = object()
 """Stands for an old value where there is none."""
+_LIST_TYPE_BROKEN = Cause("", "")
 
 
 def schema_causes(value: Any, node: Node | None, old: Any = NOTHING, path: str = "") -> list[Cause]:
     """What is wrong with a value by its schema; `old` is the value before an update, `path` where the value stands."""
-    return list(_causes(value, node, old, path)) if node else []
+    if not node:
+        return []
+    found = list(dict.fromkeys(_causes(value, node, old, path)))
+    if _LIST_TYPE_BROKEN not in found:
+        return found
+    found.remove(_LIST_TYPE_BROKEN)
+    if old is not NOTHING and next(list_type_causes(old, node), None):
+        return found  # an object in which something was there twice is not asked again
+    return [*found, *list_type_causes(value, node, path)]
 
 
 def _causes(value: Any, node: Node, old: Any, path: str) -> Iterator[Cause]:
-    if (value is None and node.get("nullable")) or _unchanged(value, old):
+    if old is not NOTHING and same_json(value, old):
         return
     yield from _type_causes(value, node, path)
-    if "enum" in node and not any(same_json(value, allowed) for allowed in node["enum"]):
-        yield causes.not_supported(path, value, [item if isinstance(item, str) else json.dumps(item)
-                                                 for item in node["enum"]])
+    if value is not None:
+        yield from _junctor_causes(value, node, path)
     if isinstance(value, str):
         yield from _text_causes(value, node, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield from _number_causes(value, node, path)
     elif isinstance(value, list):
         yield from _list_causes(value, node, old, path)
-    elif isinstance(value, dict):
+    if (choices := node.get("enum")) and not any(_equals(value, choice) for choice in choices):
+        yield causes.not_supported(path, value, [choice if isinstance(choice, str) else json.dumps(choice)
+                                                 for choice in choices])
+    if isinstance(value, dict):
         yield from _object_causes(value, node, old, path)
-    yield from _composite_causes(value, node, path)
 
 
-def _unchanged(value: Any, old: Any) -> bool:
-    return old is not NOTHING and same_json(value, old)
-
-
-def _json_type(value: Any) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, float):
-        return "integer" if value.is_integer() and abs(value) < 1 << 63 else "number"
-    if type(value) is int and not -(1 << 63) <= value < 1 << 63:
-        return "number"  # what does not fit 64 bits is a float to the real server
-    names = {int: "integer", str: "string", list: "array", dict: "object"}
-    return names.get(type(value), "null")
+def _equals(value: Any, choice: Any) -> bool:
+    """Equality as an enum has it: a null is none of its values, even if it stands there; 1.0 is 1."""
+    if value is None or isinstance(value, bool) or isinstance(choice, bool):
+        return value is choice and value is not None
+    return bool(value == choice) if isinstance(value, int | float) else same_json(value, choice)
 
 
 def _type_causes(value: Any, node: Node, path: str) -> Iterator[Cause]:
-    wanted = "integer,string" if node.get("x-kubernetes-int-or-string") else node.get("type", "")
-    found = _json_type(value)
-    if not wanted or found in wanted.split(",") or (wanted == "number" and found == "integer"):
-        return
-    yield causes.type_invalid(path, found, f"{path} in body must be of type {wanted}: {causes.go_value(found)}")
+    if fault := type_fault(value, node):
+        wanted, found = fault
+        yield causes.type_invalid(path, found, f"{path} in body must be of type {wanted}: {causes.go_value(found)}")
 
 
 def _text_causes(value: str, node: Node, path: str) -> Iterator[Cause]:
-    longest = node.get("maxLength")
+    longest, shortest, pattern = node.get("maxLength"), node.get("minLength"), node.get("pattern")
     if longest is not None and len(value) > longest:
         yield causes.too_long(path, longest)
-    shortest = node.get("minLength")
-    if shortest is not None and len(value) < shortest:
+    elif shortest is not None and len(value) < shortest:
         yield causes.invalid_value(path, value, f"{path} in body should be at least {shortest} chars long")
-    pattern = node.get("pattern")
-    if pattern and not _matches(pattern, value):
+    elif pattern and not _matches(pattern, value):
         yield causes.invalid_value(path, value, f"{path} in body should match '{pattern}'")
-    form = node.get("format")
-    if form and node.get("type") == "string" and not text_fits(value, form):
+    form = known_format(node)
+    if form and not text_fits(value, form):
         yield causes.type_invalid(path, value, f"{path} in body must be of type {form}: {causes.go_value(value)}")
 
 
@@ -91,89 +90,134 @@ def _matches(pattern: str, value: str) -> bool:
         return True
 
 
-def _range_causes(value: float, node: Node, path: str) -> Iterator[Cause]:
-    """The value and the bounds themselves must fit type and format; the real server tells so without a field."""
-    kind, form = node.get("type") or "", node.get("format") or ""
-    for what, number in (("Checked", value), ("MultipleOf", node.get("multipleOf")),
-                         ("Maximum boundary", node.get("maximum")), ("Minimum boundary", node.get("minimum"))):
-        if number is not None and not number_fits(number, kind, form):
-            told = f"with format {form}" if form else "(default format)"
-            yield causes.invalid_value("<nil>", "", f"{what} value must be of type {kind} {told} in {path}")
-
-
 def _number_causes(value: float, node: Node, path: str) -> Iterator[Cause]:
-    if node.get("type") in ("integer", "number"):
-        yield from _range_causes(value, node, path)
+    """The value and the bounds themselves must fit type and format; the real server tells so without a field."""
     highest, lowest, factor = node.get("maximum"), node.get("minimum"), node.get("multipleOf")
-    wrong = ""
-    if factor and value % factor:
-        wrong = f"be a multiple of {factor}"
-    elif highest is not None and (value >= highest if node.get("exclusiveMaximum") else value > highest):
-        wrong = f"be less than {'' if node.get('exclusiveMaximum') else 'or equal to '}{highest}"
-    elif lowest is not None and (value <= lowest if node.get("exclusiveMinimum") else value < lowest):
-        wrong = f"be greater than {'' if node.get('exclusiveMinimum') else 'or equal to '}{lowest}"
-    if wrong:
-        yield causes.invalid_value(path, value, f"{path} in body should {wrong}")
+    yield from _range_causes("Checked", value, node, path)
+    if factor is not None:
+        yield from _range_causes("MultipleOf", factor, node, path)
+        if factor <= 0:
+            told = f"factor MultipleOf declared for {path} must be positive: {factor}"
+            yield causes.invalid_value(path, factor, told)
+        elif value % factor:
+            yield causes.invalid_value(path, value, f"{path} in body should be a multiple of {factor}")
+    if lowest is not None:
+        yield from _range_causes("Minimum boundary", lowest, node, path)
+        if value <= lowest if node.get("exclusiveMinimum") else value < lowest:
+            told = f"greater than {'' if node.get('exclusiveMinimum') else 'or equal to '}{lowest}"
+            yield causes.invalid_value(path, value, f"{path} in body should be {told}")
+    if highest is not None:
+        yield from _range_causes("Maximum boundary", highest, node, path)
+        if value >= highest if node.get("exclusiveMaximum") else value > highest:
+            told = f"less than {'' if node.get('exclusiveMaximum') else 'or equal to '}{highest}"
+            yield causes.invalid_value(path, value, f"{path} in body should be {told}")
+
+
+def _range_causes(what: str, number: float, node: Node, path: str) -> Iterator[Cause]:
+    kind, form = node.get("type"), known_format(node)
+    if kind in ("integer", "number") and not number_fits(number, kind, form):
+        told = f"with format {form}" if form else "(default format)"
+        yield causes.invalid_value("<nil>", "", f"{what} value must be of type {kind} {told} in {path}")
 
 
 def _size_causes(count: int, least: int | None, most: int | None, what: str, path: str) -> Iterator[Cause]:
     if least is not None and count < least:
         yield causes.invalid_value(path, count, f"{path} in body should have at least {least} {what}")
     if most is not None and count > most:
-        yield Cause("FieldValueTooMany", f"Too many: {count}: must have at most {most} items", path)
+        yield causes.too_many(path, count, most)
 
 
 def _list_causes(items: list[Any], node: Node, old: Any, path: str) -> Iterator[Cause]:
-    yield from _size_causes(len(items), node.get("minItems"), node.get("maxItems"), "items", path)
     keys = node.get("x-kubernetes-list-map-keys") or ()
     before = {_identity(item, keys): item for item in old} if keys and isinstance(old, list) else {}
-    unique = node.get("x-kubernetes-list-type") in ("map", "set")
-    seen: set[str] = set()
+    below = node.get("items") or {}
     for index, item in enumerate(items):
-        place = f"{path}[{index}]"
-        identity = _identity(item, keys) if keys or unique else ""
-        yield from _causes(item, node.get("items") or {}, before.get(identity, NOTHING), place)
-        if not unique:
-            continue
-        if identity in seen:
-            shown = {key: item[key] for key in keys if key in item} if keys and isinstance(item, dict) else item
-            yield causes.duplicate(place, shown)
-        seen.add(identity)
+        was = before.get(_identity(item, keys), NOTHING) if before else NOTHING
+        yield from _causes(item, below, was, f"{path}[{index}]")
+    yield from _size_causes(len(items), node.get("minItems"), node.get("maxItems"), "items", path)
+    if node.get("x-kubernetes-list-type") in ("map", "set") and breaks_list_type(items, node):
+        yield _LIST_TYPE_BROKEN
 
 
 def _identity(item: Any, keys: Any) -> str:
-    return json.dumps([item.get(key) for key in keys] if keys and isinstance(item, dict) else item, sort_keys=True)
+    return json.dumps([item.get(key) for key in keys] if isinstance(item, dict) else item, sort_keys=True)
 
 
 def _object_causes(value: dict[str, Any], node: Node, old: Any, path: str) -> Iterator[Cause]:
     yield from _size_causes(len(value), node.get("minProperties"), node.get("maxProperties"), "properties", path)
     prefix = path + "." if path else ""
-    for name in node.get("required") or ():
-        if name not in value:
-            yield causes.required(prefix + name)
-    if node.get("x-kubernetes-embedded-resource"):
-        yield from (causes.required(prefix + name, "must not be empty") for name in ("apiVersion", "kind")
-                    if name not in value)
     properties, extra = node.get("properties") or {}, node.get("additionalProperties")
     before = old if isinstance(old, dict) else {}
     for name, child in value.items():
         below = properties.get(name, extra)
         if isinstance(below, dict):
             yield from _causes(child, below, before.get(name, NOTHING), prefix + name)
+    for name in node.get("required") or ():
+        if name not in value:
+            yield causes.required(prefix + name)
+    if node.get("x-kubernetes-embedded-resource"):
+        yield from (causes.required(prefix + name, "must not be empty") for name in ("apiVersion", "kind")
+                    if name not in value)
 
 
-def _composite_causes(value: Any, node: Node, path: str) -> Iterator[Cause]:
-    """allOf, anyOf, oneOf and not; int-or-string nodes carry an anyOf that says the same again."""
-    for branch in node.get("allOf") or ():
-        yield from _causes(value, branch, NOTHING, path)
-    any_of, one_of = node.get("anyOf") or (), node.get("oneOf") or ()
-    if any_of and not node.get("x-kubernetes-int-or-string") and not any(_fits(value, branch) for branch in any_of):
-        yield causes.invalid_value(path, "", f'"{path}" must validate at least one schema (anyOf)')
-    if one_of and sum(_fits(value, branch) for branch in one_of) != 1:
-        yield causes.invalid_value(path, "", f'"{path}" must validate one and only one schema (oneOf)')
-    if node.get("not") and _fits(value, node["not"]):
-        yield causes.invalid_value(path, "", f'"{path}" must not validate the schema (not)')
+def _junctor_causes(value: Any, node: Node, path: str) -> Iterator[Cause]:
+    """anyOf, oneOf, allOf and not. Where no branch fits, what is wrong by the nearest one is told as well."""
+    any_of, one_of, all_of = node.get("anyOf"), node.get("oneOf"), node.get("allOf")
+    if any_of and not any(_fits(value, branch) for branch in any_of):
+        yield _junctor(path, "must validate at least one schema (anyOf)")
+        yield from _causes(value, _nearest(value, any_of), NOTHING, path)
+    if one_of and (fitting := sum(_fits(value, branch) for branch in one_of)) != 1:
+        told = f"Found {fitting} valid alternatives" if fitting else "Found none valid"
+        yield _junctor(path, f"must validate one and only one schema (oneOf). {told}")
+        if not fitting:
+            yield from _causes(value, _nearest(value, one_of), NOTHING, path)
+    if all_of:
+        found = [list(_causes(value, branch, NOTHING, path)) for branch in all_of]
+        for branch_causes in found:
+            yield from branch_causes
+        if any(found):
+            yield _junctor(path, f"must validate all the schemas (allOf){'. None validated' if all(found) else ''}")
+    if node.get("not") is not None and _fits(value, node["not"]):
+        yield _junctor(path, "must not validate the schema (not)")
+
+
+def _junctor(path: str, told: str) -> Cause:
+    """The real server names the place in the text, and gives no field."""
+    return causes.invalid_value("<nil>", "", f'"{path}" {told}')
 
 
 def _fits(value: Any, node: Node) -> bool:
     return next(_causes(value, node, NOTHING, ""), None) is None
+
+
+def _nearest(value: Any, branches: Sequence[Node]) -> Node:
+    """Of schemas none of which fits a value the one that comes nearest: of which most checks were made and held.
+
+    Counted as the server's copy of go-openapi does: each group of checks that applies to a value counts once, whatever
+    it finds, those of numbers, lists and junctors once more, and so does a type that fits.
+    """
+    return max(branches, key=lambda branch: _checks(value, branch))
+
+
+def _checks(value: Any, node: Node) -> int:
+    if value is None:
+        return int(type_fault(value, node) is None)
+    count = 4  # junctors, twice; the enum; the schema itself
+    form = known_format(node)
+    if wanted_type(node) or form:
+        count += 1 + (type_fault(value, node) is None)
+    for junctor in ("anyOf", "oneOf"):
+        count += max((_checks(value, branch) for branch in node.get(junctor) or ()), default=0)
+    count += sum(_checks(value, branch) for branch in node.get("allOf") or ())
+    if isinstance(value, str):
+        return count + 1 + bool(form)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return count + 2
+    if isinstance(value, list):
+        items = node.get("items")
+        return count + 2 + (sum(_checks(item, items) for item in value) if isinstance(items, Mapping) else 0)
+    if isinstance(value, dict):
+        properties, extra = node.get("properties") or {}, node.get("additionalProperties")
+        below = [(child, properties.get(name, extra)) for name, child in value.items()]
+        count += 1 + sum(_checks(child, schema) for child, schema in below if isinstance(schema, Mapping))
+    return count

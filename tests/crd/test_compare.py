@@ -75,6 +75,8 @@ def test_what_is_narrower_is_told_with_its_place(old: Schema, new: Schema, told:
 
 
 @pytest.mark.parametrize(("old", "new"), [
+    ({**TEXT, "enum": ["a", None], "nullable": True}, {**TEXT, "allOf": [{"enum": ["a"]}], "nullable": True}),
+    ({**TEXT, "format": "byte"}, {**TEXT, "anyOf": [{"format": "byte"}, {"maxLength": 0}]}),
     (NUMBER, {"type": "number"}), (TEXT, {INT_OR_STRING: True}), (TEXT, {OPEN: True}),
     (TEXT, {**TEXT, "nullable": True}), ({**TEXT, "enum": ["a"]}, {**TEXT, "enum": ["a", "b"]}),
     ({**TEXT, "enum": ["a"]}, TEXT), ({**NUMBER, "maximum": 3}, {**NUMBER, "maximum": 4}),

@@ -121,7 +121,7 @@ def test_the_root_schema() -> None:
 
 @pytest.mark.parametrize(("key", "expected"), [
     ("content", {"type": "string", "minLength": 1, "pattern": "^[a-z]+$", "description": "The text."}),
-    ("color", {"type": "string", "enum": ["red", "blue", None], "nullable": True}),
+    ("color", {"type": "string", "allOf": [{"enum": ["red", "blue"]}], "nullable": True}),
     ("mode", {"type": "string", "enum": ["fast", "slow"], "default": "fast"}),
     ("weight", {"type": "number", "format": "double", "minimum": 0, "exclusiveMinimum": True, "maximum": 1,
                 "exclusiveMaximum": True, "nullable": True}),
@@ -135,7 +135,7 @@ def test_the_root_schema() -> None:
     ("target", {"x-kubernetes-int-or-string": True, "default": 80}),
     ("when", {"type": "string", "format": "date-time", "nullable": True}),
     ("day", {"type": "string", "format": "date", "nullable": True}),
-    ("blob", {"type": "string", "format": "byte", "default": ""}),
+    ("blob", {"type": "string", "anyOf": [{"format": "byte"}, {"maxLength": 0}], "default": ""}),
     ("id", {"type": "string", "format": "uuid", "nullable": True}),
     ("matrix", {"type": "array", "items": {"type": "array", "items": {"type": "integer", "format": "int64"}}}),
     ("args", {"type": "array", "items": {"type": "string"}, "default": ["a", "b"]}),

@@ -88,7 +88,7 @@ def test_an_update_is_validated_without_a_server() -> None:
     old = Document.new("a", DocumentSpec("t", pages=3))
     assert told(Document.new("a", DocumentSpec("t", pages=4)), old) == []
     assert told(Document.new("a", DocumentSpec("u", pages=2)), old) == [
-        ("spec.title", "title is immutable"), ("spec.pages", "pages only grow")]
+        ("spec.title", '"u": title is immutable'), ("spec.pages", "2: pages only grow")]
 
 
 @pytest.mark.parametrize(("keyword", "near"), [("shortnames", "short_names"), ("printer_column", "printer_columns"),

@@ -111,10 +111,10 @@ TEXT = "How it works.\n\nA_B is the usual one."
 
 @pytest.mark.parametrize(("hint", "schema"), [
     (Mode, {"type": "string", "enum": ["a-b", "other"], "description": TEXT}),
-    (Mode | None, {"type": "string", "enum": ["a-b", "other", None], "nullable": True, "description": TEXT}),
+    (Mode | None, {"type": "string", "allOf": [{"enum": ["a-b", "other"]}], "nullable": True, "description": TEXT}),
     (Annotated[Mode | None, Meta(description="of the field")],
-     {"type": "string", "enum": ["a-b", "other", None], "nullable": True, "description": "of the field"}),
-    (Literal["a", None], {"type": "string", "enum": ["a", None], "nullable": True}),
+     {"type": "string", "allOf": [{"enum": ["a-b", "other"]}], "nullable": True, "description": "of the field"}),
+    (Literal["a", None], {"type": "string", "allOf": [{"enum": ["a"]}], "nullable": True}),
     (int | str | None, {"x-kubernetes-int-or-string": True, "nullable": True}),
     (Strict, {"type": "object", "properties": {"a": {"type": "integer", "format": "int64"}}, "required": ["a"]}),
     (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer", "format": "int64"}}),

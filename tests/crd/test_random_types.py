@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import enum
 import itertools
+import re
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from msgspec import Meta
 from kubectl_runtime.core.base.wire import MapKeys
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.crd.marks import OneOf, PreserveUnknownFields
+from kubectl_runtime.schema.causes import Cause
 from kubectl_runtime.schema.defaulting import apply_defaults
 from kubectl_runtime.schema.keywords import every_node, schema_definition_causes
 from kubectl_runtime.schema.pruning import prune
@@ -204,6 +206,14 @@ def content(kind: type[CustomResource], value: Any) -> dict[str, Any]:
             "spec": {"value": value}}
 
 
+def place_of(cause: Cause) -> list[str]:
+    """The ways to say where a fault is: what does not fit a junctor is named in the text only, and what is there twice
+    has the keys of maps in brackets."""
+    if "must validate" in cause.message:
+        return [cause.message.split('"')[3]]
+    return [cause.field, re.sub(r"\[([a-z]\w*)\]", r".\1", cause.field)]
+
+
 @settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_random_type_has_a_structural_schema_that_takes_its_values_and_no_others(seed: int) -> None:
@@ -213,7 +223,8 @@ def test_a_random_type_has_a_structural_schema_that_takes_its_values_and_no_othe
     schema = kind.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert structural_causes(schema) == []
     for node, _ in every_node(schema):
-        assert not node.keys() & {"$ref", "$schema", "definitions", "title", "const", "uniqueItems", "anyOf"}
+        assert not node.keys() & {"$ref", "$schema", "definitions", "title", "const", "uniqueItems"}
+        assert node.get("anyOf") in (None, [{"format": "byte"}, {"maxLength": 0}])
         assert node.get("default", "") is not None
         assert not ("properties" in node and "additionalProperties" in node)
         assert not str(node.get("format", "")).startswith("uint")
@@ -231,8 +242,8 @@ def test_a_random_type_has_a_structural_schema_that_takes_its_values_and_no_othe
         assert read.to_dict() == whole  # what was looked at and not changed is written as it came
     for _ in range(8):
         value, at = shape.wrong(draw)
-        found = [cause.field for cause in schema_causes(content(kind, value), schema)]
-        assert f"spec.value{at}" in found, (value, found)
+        told = schema_causes(content(kind, value), schema)
+        assert any(f"spec.value{at}" in place_of(cause) for cause in told), (value, at, told)
 
 
 def test_definitions_of_random_types_are_taken_by_the_server() -> None:

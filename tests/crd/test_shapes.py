@@ -112,7 +112,8 @@ Same = object()
 SHAPES: list[tuple[Any, Any, Any, list[tuple[Any, str]]]] = [
     (str, "x", Same, [(1, ""), (None, ""), ([], "")]), (int, 5, Same, [("5", ""), (1.5, ""), (2**63, "")]),
     (bool, True, Same, [("true", ""), (1, "")]), (float, 0.5, Same, [("x", "")]), (float, 2, 2.0, [(True, "")]),
-    (bytes, BYTE, b"hi", [("!!", "")]), (datetime, "2026-01-01T00:00:00Z", AT, [("yesterday", "")]),
+    (bytes, BYTE, b"hi", [("!!", "")]), (bytes, "", b"", []),
+    (datetime, "2026-01-01T00:00:00Z", AT, [("yesterday", "")]),
     (date, "2026-01-01", date(2026, 1, 1), [("2026-02-30", "")]),
     (timedelta, "PT1H", timedelta(hours=1), [("1h", "")]),
     (Quantity, "0.50", Quantity.parse("500m"), [("many", ""), (True, ""), ("1 Gi", ""), ("1Xi", "")]),
@@ -223,6 +224,11 @@ def served(client: Client, kind: type[CustomResource]) -> Api[Any]:
             return api
 
 
+def places(told: list[Any]) -> list[str]:
+    """Where the faults are: what does not fit a junctor is named in the text only."""
+    return [cause.message.split('"')[3] if "must validate" in cause.message else cause.field for cause in told]
+
+
 @pytest.mark.parametrize(("number", "hint", "written", "read", "refused"),
                          [(number, *shape) for number, shape in enumerate(SHAPES)])
 def test_a_shape_is_served_round_trips_and_refuses(client: Client, number: int, hint: Any, written: Any, read: Any,
@@ -244,8 +250,8 @@ def test_a_shape_is_served_round_trips_and_refuses(client: Client, number: int, 
     for value, field in refused:
         with pytest.raises(ApiError) as found:
             api.create(content(value))
-        fields = [cause.field for cause in found.value.status.details.causes]
-        assert f"spec.value{field}" in fields, (value, fields)
+        told = found.value.status.details.causes
+        assert f"spec.value{field}" in places(told), (value, told)
 
 
 def test_there_are_as_many_shapes_as_promised() -> None:

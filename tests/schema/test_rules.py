@@ -117,7 +117,7 @@ def test_a_transition_rule_waits_for_an_old_value() -> None:
     assert broken(node, {"a": "x"}) == []
     assert broken(node, {"a": "x"}, {}) == []
     assert broken(node, {"a": "x"}, {"a": "x"}) == []
-    assert broken(node, {"a": "y"}, {"a": "x"}) == [("spec.a", "FieldValueInvalid", "Invalid value: immutable")]
+    assert broken(node, {"a": "y"}, {"a": "x"}) == [("spec.a", "FieldValueInvalid", 'Invalid value: "y": immutable')]
 
 
 def test_an_optional_old_self_is_asked_at_creation_too() -> None:
@@ -261,3 +261,11 @@ def test_rules_that_are_asked_together_find_what_they_find_one_by_one(seed: int)
         assert told == slow.causes(new, old, "spec")
         found += bool(told)
     assert found > 0
+
+
+def test_the_cause_shows_the_value_of_a_scalar_and_of_nothing_else() -> None:
+    rules = [{"rule": "self == 1", "message": "no"}, {"rule": "self == 1", "reason": "FieldValueDuplicate"}]
+    node = schema({"rule": "self.a == 1", "message": "not so"}, a={**INTEGER, "x-kubernetes-validations": rules})
+    assert broken(node, {"a": 2}) == [
+        ("spec", "FieldValueInvalid", "Invalid value: not so"), ("spec.a", "FieldValueInvalid", "Invalid value: 2: no"),
+        ("spec.a", "FieldValueDuplicate", "Duplicate value: 2")]

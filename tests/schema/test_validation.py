@@ -24,8 +24,13 @@ SPEC: dict[str, Any] = {
         "type": "object", "required": ["k"], "properties": {
             "k": {"type": "string"}, "v": {"type": "integer", "maximum": 3}}}},
     "any": {"anyOf": [{"type": "string"}, {"type": "integer"}]}, "one": {"oneOf": [{"minimum": 1}, {"minimum": 5}]},
-    "no": {"not": {"enum": ["x"]}}, "all": {"allOf": [{"minimum": 1}]},
+    "no": {"not": {"enum": ["x"]}}, "all": {"allOf": [{"minimum": 1}]}, "few": {"type": "array", "maxItems": 1},
+    "when": {"type": "string", "format": "date-time"}, "half": {"type": "integer", "format": "int64"},
+    "blob": {"type": "string", "format": "byte"},
+    "choice": {"type": "string", "enum": ["a", None], "nullable": True},
+    "open": {"type": "string", "allOf": [{"enum": ["a"]}], "nullable": True},
 }
+SPEC["maps"] = {"type": "object", "additionalProperties": SPEC["map"]}
 SCHEMA = {"type": "object", "required": ["spec"], "properties": {"spec": {"type": "object", "properties": SPEC}}}
 
 
@@ -58,10 +63,26 @@ def found(spec: Any, old: Any = None) -> list[tuple[str, str]]:
     ({"set": ["a", "a"]}, "spec.set[1]", 'Duplicate value: "a"'),
     ({"map": [{"k": "a"}, {"k": "a"}]}, "spec.map[1]", 'Duplicate value: {"k":"a"}'),
     ({"map": [{}]}, "spec.map[0].k", "Required value"),
-    ({"any": True}, "spec.any", 'Invalid value: "": "spec.any" must validate at least one schema (anyOf)'),
-    ({"one": 7}, "spec.one", 'Invalid value: "": "spec.one" must validate one and only one schema (oneOf)'),
-    ({"no": "x"}, "spec.no", 'Invalid value: "": "spec.no" must not validate the schema (not)'),
+    ({"any": True}, "<nil>", 'Invalid value: "": "spec.any" must validate at least one schema (anyOf)'),
+    ({"any": True}, "spec.any", 'Invalid value: "boolean": spec.any in body must be of type string: "boolean"'),
+    ({"one": 7}, "<nil>", 'Invalid value: "": "spec.one" must validate one and only one schema (oneOf). Found 2 valid '
+     "alternatives"),
+    ({"one": 0}, "<nil>", 'Invalid value: "": "spec.one" must validate one and only one schema (oneOf). Found none '
+     "valid"),
+    ({"one": 0}, "spec.one", "Invalid value: 0: spec.one in body should be greater than or equal to 1"),
+    ({"no": "x"}, "<nil>", 'Invalid value: "": "spec.no" must not validate the schema (not)'),
     ({"all": 0}, "spec.all", "Invalid value: 0: spec.all in body should be greater than or equal to 1"),
+    ({"all": 0}, "<nil>", 'Invalid value: "": "spec.all" must validate all the schemas (allOf). None validated'),
+    ({"when": True}, "spec.when", 'Invalid value: "": spec.when in body must be of type date-time: ""'),
+    ({"when": 1}, "spec.when", 'Invalid value: "int64": spec.when in body must be of type date-time: "int64"'),
+    ({"half": 1.5}, "spec.half", 'Invalid value: "float64": spec.half in body must be of type int64: "float64"'),
+    ({"half": "1"}, "spec.half", 'Invalid value: "string": spec.half in body must be of type integer: "string"'),
+    ({"blob": ""}, "spec.blob", 'Invalid value: "": spec.blob in body must be of type byte: ""'),
+    ({"choice": None}, "spec.choice", 'Unsupported value: null: supported values: "a", "null"'),
+    ({"few": [1, 2]}, "spec.few", "Too many: 2: must have at most 1 item"),
+    ({"m": 1, "i": 0}, "spec.i", "Invalid value: 0: spec.i in body should be greater than or equal to 1"),
+    ({"maps": {"x": [{"k": "a"}] * 3}}, "spec.maps[x][1]", 'Duplicate value: {"k":"a"}'),
+    ({"map": ["a", {"k": "a"}]}, "spec.map[0]", 'Invalid value: "a": must be an object for an array of list-type map'),
 ])
 def test_each_keyword_has_its_message(spec: Any, field: str, message: str) -> None:
     assert (field, message) in found(spec)
@@ -69,10 +90,28 @@ def test_each_keyword_has_its_message(spec: Any, field: str, message: str) -> No
 
 def test_values_that_fit() -> None:
     assert found({"s": "äab", "b": True, "i": 1, "m": 6.0, "n": 0.5, "either": "5%", "l": ["x"], "o": {"a": "1"},
-                  "e": "a", "f": 2, "nullable": None, "set": ["a", "b"], "map": [{"k": "a", "v": 3}], "any": 5,
+                  "e": "a", "f": 2, "nullable": None, "open": None,
+                  "when": ["a real server takes it"], "set": ["a", "b"], "map": [{"k": "a", "v": 3}], "any": 5,
                   "one": 3}) == []
     assert [cause.field for cause in schema_causes({}, SCHEMA)] == ["spec"]
     assert schema_causes({"anything": 1}, None) == []
+
+
+def test_what_is_there_three_times_is_told_once() -> None:
+    assert len(found({"set": ["a", "a", "a"]})) == 1
+
+
+def test_of_branches_that_do_not_fit_the_nearest_is_told() -> None:
+    branches = [{"required": ["url"], "properties": {"kind": {"enum": ["http"]}}},
+                {"required": ["repo"], "properties": {"kind": {"enum": ["git"]}, "depth": {"type": "integer"}}}]
+    told = schema_causes({"kind": "git", "depth": 1}, {"oneOf": branches})
+    assert [cause.field for cause in told] == ["<nil>", "repo"]
+
+
+def test_an_object_in_which_something_was_there_twice_is_not_asked_again() -> None:
+    old = {"set": ["a", "a"]}
+    assert found({"set": ["a", "a", "b"]}, old) == []
+    assert [field for field, _ in found({"set": ["b", "b"]}, {"set": ["b"]})] == ["spec.set[1]"]
 
 
 def test_a_fraction_in_the_place_of_an_integer_is_named_twice() -> None:

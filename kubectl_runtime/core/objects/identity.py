@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from kubectl_runtime.core.base.keys import namespace_or_none
-from kubectl_runtime.core.base.read_only import ReadOnlyMap
 from kubectl_runtime.core.codec.record import Head
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference, parse_time
 from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.meta.read_only import ReadOnlyMap
 from kubectl_runtime.core.meta.refs import ObjectRef
 
 _NO_MAP: Mapping[str, str] = ReadOnlyMap({})

@@ -16,13 +16,13 @@ import msgspec
 from kubectl_runtime.core.base.building import converted, decoder_of
 from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.base.keys import namespace_or_none
-from kubectl_runtime.core.base.read_only import ReadOnlyMap
 from kubectl_runtime.core.codec.decode import Carried, decode_event, decode_object, split_page
 from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.core.codec.views import plain_object, without_nulls
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ListMeta, OwnerReference, parse_time
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
+from kubectl_runtime.core.meta.read_only import ReadOnlyMap
 from kubectl_runtime.core.objects.resource import Resource
 
 _NO_MAP: Mapping[str, str] = ReadOnlyMap({})
