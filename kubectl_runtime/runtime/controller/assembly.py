@@ -105,7 +105,7 @@ class Assembly(Generic[K]):
         """What a run is, from the inside out."""
         plan = self.plan
         invoker = Invoker(reconcile, error_policy, self.store, environment, plan.on_result, on_crowd=self._wake)
-        execute: Execute = invoker
+        execute: Execute = invoker.__call__  # of each run, and calling a method is cheaper than calling an object
         self.loops = invoker.loops
         if plan.on_gone is not None:
             execute = with_gone(execute, plan.on_gone, self.store, environment)

@@ -116,7 +116,7 @@ class Run:
     _subject: Subject | None = None
     _begun: tuple[Key | None, Record | None] | None = None
 
-    def __init__(self, key: Key, request: ReconcileRequest, state: FailureState | None, started: float, *,
+    def __init__(self, key: Key, request: ReconcileRequest, state: FailureState | None, started: float,
                  waited: float = 0.0, causes: Sequence[Version | None] | None = None, retry: bool = False,
                  bulk: bool = False, streak: tuple[Streak, int] | None = None) -> None:
         """`causes`: where there are others than the request's."""

@@ -157,10 +157,9 @@ class WorkQueue:
         if entry is None:
             return None
         key = entry.key
-        self._running[key] = run = Run(
-            key, entry.message, self._failing.get(key), now, waited=now - entry.at,
-            causes=entry.further, retry=entry.retry, bulk=entry.bulk,
-            streak=self._streaks.get(key))
+        # By position: for names Python makes a dict.
+        self._running[key] = run = Run(key, entry.message, self._failing.get(key), now, now - entry.at, entry.further,
+                                       entry.retry, entry.bulk, self._streaks.get(key))
         return run
 
     def finish(self, run: Run, outcome: Outcome, now: float) -> bool:
