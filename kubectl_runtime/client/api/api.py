@@ -184,8 +184,7 @@ class Api(KindVerbs[K]):
 
     def watch(self, params: WatchParams | None = None, resource_version: str | None = None,
               stop: StopToken | None = None, *, timeout: Duration | None = None) -> Generator[WatchEvent[K]]:
-        """The events of one watch request, which opens when the first is asked for. `runtime.watcher` recovers.
-
+        """The events of one watch request, which opens when the first is asked for; `runtime.watcher` recovers.
         `event.obj` is None for an ERROR (410 mostly: list anew), and for a BOOKMARK, which `params` have to ask for.
         `resource_version`: where to begin, usually a list's; None begins with an ADDED for each object. Ends when the
         connection does (after 290 s, or as `params` say), or `stop` is set. `timeout`: for its opening. Raises

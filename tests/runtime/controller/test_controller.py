@@ -272,7 +272,8 @@ def test_an_error_policy_that_fails_is_logged_and_the_backoff_applies(
     calls = Calls(answer)
     with Controller(cluster.api(Parent)).start(calls, error_policy=policy):
         calls.wait_for(lambda seen: len(seen) == 2)
-    assert "policy failed on Parent.v1.test.example/a.default: SystemExit: policy" in caplog.text
+    assert "policy, whose place the default backoff takes, given Parent" in caplog.text
+    assert "raised SystemExit" in caplog.text
 
 
 def test_a_conflict_is_retried_soon_and_told_to_nobody_but_who_looks_at_every_run(
