@@ -6,7 +6,7 @@ import pytest
 from tests.soak.simulated_soak import Soak
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_after_every_fault_everything_is_as_it_has_to_be(seed: int) -> None:
     soak = Soak(seed, 40)
     soak.run(0.1)

@@ -269,7 +269,7 @@ def test_reconnects_leak_no_connection() -> None:
                 yield client_sockets(server.port)
 
     with WireServer(serve) as server:
-        assert max(reconnect(200)) <= 1
+        assert max(reconnect(50)) <= 1
 
 
 def client_sockets(port: int) -> int:

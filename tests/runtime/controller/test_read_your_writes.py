@@ -302,7 +302,8 @@ def test_each_user_of_a_watch_gets_objects_of_its_own_class() -> None:
     assert [*one.assembly.watches.values()] == [*two.assembly.watches.values()]
 
 
-@pytest.mark.parametrize(("own_writes", "times"), [(OwnWrites.OVERLAY, 1000), (OwnWrites.OFF, 50)])
+@pytest.mark.parametrize(("own_writes", "times"), [
+    (OwnWrites.OVERLAY, 200), (OwnWrites.OFF, 50), pytest.param(OwnWrites.OVERLAY, 1000, marks=pytest.mark.long)])
 def test_an_owner_runs_each_time_its_child_was_made_and_deleted_inside_a_gap_of_the_watch(
         own_writes: OwnWrites, times: int) -> None:
     """The watch of children is down while a run makes a child and somebody else deletes it, so that
