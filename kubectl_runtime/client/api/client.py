@@ -69,15 +69,20 @@ class Client:
                  layers: Layers = (), rate_limit: RateLimit | None = None, workers: int = 10,
                  clock: Clock = SYSTEM_CLOCK, use_session_send: bool = False,
                  observer: Observer = NO_OBSERVER, own_writes: OwnWrites = OwnWrites.OVERLAY) -> None:
-        """Opens no connection.
+        """Make a client for the cluster of `config`. Opens no connection.
 
-        `session`: taken as client/wire/session.py says. `retry`: None is the default `RetryPolicy`. `layers`: the
-        user's middleware, as a list next to the adapter, the first outermost, or as a function that puts it anywhere in
-        the `Stack`. `rate_limit`: of this client alone; None: no limit. `workers`: how many threads will call at once;
-        a Controller raises it. `use_session_send`: send through `Session.send`, for mocks of it. `observer`: told of
-        attempts, retries, writes and credentials, and of what this client's controllers do. `own_writes`: how the
-        stores of this client read what it wrote; a Controller may say otherwise. Raises ConfigError, RequestError
-        (headers, `own_writes`) and AuthError for what cannot work, TypeError for an observer that is not an Observer.
+        - `session`: a requests.Session of the program's own, whose adapters, proxies and TLS settings count.
+        - `retry`: which failures are tried again (default: `RetryPolicy()`).
+        - `rate_limit`: how fast this client may call (default: as fast as it likes).
+        - `layers`: middleware of the program's own: a list next to the connection, the first outermost, or a function
+          that puts it anywhere in the `Stack`.
+        - `workers`: how many threads will call at once; a Controller raises it.
+        - `observer`: told of attempts, retries, writes and credentials, and of what this client's controllers do.
+        - `own_writes`: how the stores of this client read what it wrote; a Controller may say otherwise.
+        - `use_session_send`: send through `Session.send`, for mocks of it. `clock`: for tests.
+
+        Raises ConfigError, RequestError (headers, `own_writes`) and AuthError for what cannot work, TypeError for an
+        observer that is not an Observer.
         """
         if not isinstance(config, Config):
             raise ConfigError(f"a Client is made from a Config, not from {type(config).__name__}: "

@@ -99,21 +99,26 @@ class Controller(Watched[K]):
                  record: str | Path | None = None) -> None:
         """Reconcile the objects of `api`, at most `concurrency` at once and each at most once.
 
-        `debounce`: a changed object waits for so many seconds of quiet, but at most `max_wait` (default: ten times
-        that). `backoff`: how long a failing object waits. `name`: for logs and threads; the kind in lower case by
-        default. `sync_timeout`: end with SyncTimeoutError when the stores are not complete after so many seconds
-        (default: wait, and warn every 30 s). `watch_backoff`: how long each watch waits after a failure of its own.
-        `predicate`: which changes of the objects lead to a run (see `predicates`); default: all. `modify`: changes each
-        object before it is stored, `strip_managed_fields` for instance. `resync`: also run every object each time so
-        many seconds, more or less a tenth, have passed. `on_gone(ref, ctx)`: is run for a key of which there is no
-        object, after its deletion was seen or when something asks for it; by default nothing is (see
-        controller/gone.py). `observer`: told of its watches, stores, queue and runs (default: the client's).
-        `executor`: a pool of threads to run in, `concurrency` runs at most at once; it is not shut down (default:
-        daemon threads of our own). `retry_rate`: how many retries a second begin while runs fail, all objects together
-        (None: as many as are due). `run_timeout`: seconds after which `ctx.stop` of a run is set (default: never).
-        `own_writes`: how its stores read what this process wrote (default: the client's). `record`: a file in which it
-        records what it sees and does, for `kubectl-runtime replay` (see runtime/flight; default: nothing is). Raises
-        RequestError for a number or a function that cannot be used, TypeError for an observer that is not an Observer.
+        - `watch`, `watch_backoff`: how the objects are listed and watched, and how long a watch waits after a failure.
+        - `predicate`: which changes of the objects lead to a run (see `predicates`; default: all).
+        - `modify`: changes each object before it is stored, `strip_managed_fields` for instance.
+        - `debounce`: a changed object waits for so much quiet, but at most `max_wait` (default: ten times that).
+        - `backoff`: how long a failing object waits. `retry_rate`: how many retries a second begin while runs fail, all
+          objects together (None: as many as are due).
+        - `resync`: also run every object whenever so much time has passed, more or less a tenth (default: never).
+        - `run_timeout`: after so much time `ctx.stop` of a run is set (default: never).
+        - `sync_timeout`: end with SyncTimeoutError when the stores are not complete after so much time (default: wait,
+          and warn every 30 s).
+        - `on_gone(ref, ctx)`: is run for a key of which there is no object, after its deletion was seen or when
+          something asks for it (default: nothing is).
+        - `name`: for logs, metrics and threads (default: the kind in lower case).
+        - `observer`: told of its watches, stores, queue and runs (default: the client's).
+        - `executor`: a pool of threads to run in, which is not shut down (default: daemon threads of our own).
+        - `own_writes`: how its stores read what this process wrote (default: the client's).
+        - `record`: a file for what it sees and does, for `kubectl-runtime replay` (default: nothing is recorded).
+
+        Durations are seconds or `timedelta`. Raises RequestError for an argument that cannot be used, TypeError for an
+        observer that is not an Observer.
         """
         check_api(api, "Controller")
         check_type("watch", watch, WatcherConfig, "WatcherConfig(label_selector=\"app=web\")")

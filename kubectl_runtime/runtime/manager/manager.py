@@ -60,12 +60,17 @@ class Manager:
     def __init__(self, client: Client, *, leader: LeaderElection | None = None,
                  sharding: Sharding | None = None, serve: str | None = SERVE, debug: DebugPage | None = DEBUG,
                  grace: Duration = 25) -> None:
-        """`client`: for the Leases, and for what is added; it is not closed. `leader`: which Lease decides when work
-        begins; None: at once. `sharding`: its controllers share their objects with those of other replicas. `serve`:
-        `HOST:PORT` for `/healthz`, `/readyz` and, where the client was made with `observer=Metrics()`, `/metrics`; None
-        serves nothing. `debug`: who may look at `/debug` there, and how closely; the default is this host only, None
-        nobody. `grace`: seconds for the whole end, less than the 30 s that a Pod has. Raises RequestError for what
-        makes no sense.
+        """Nothing is started, and nothing is asked, before `run` or `start`.
+
+        - `client`: for the Leases, and for what is added; it is not closed.
+        - `leader`: the Lease that decides when work begins (default: at once). `sharding`: its controllers share their
+          objects with those of other replicas.
+        - `serve`: `HOST:PORT` for `/healthz`, `/readyz` and, where the client was made with `observer=Metrics()`,
+          `/metrics`; None serves nothing. `debug`: who may look at `/debug` there, and how closely (default: this host
+          only); None: nobody.
+        - `grace`: seconds for the whole end, less than the 30 s that a Pod has.
+
+        Raises RequestError for an argument that cannot be used.
         """
         if not hasattr(client, "with_layer"):
             raise RequestError(f"a Manager takes a Client, not {type(client).__name__}")
