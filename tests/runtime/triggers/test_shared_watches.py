@@ -65,18 +65,20 @@ def test_the_last_of_its_users_ends_a_watch_however_often_each_releases_it(
 def test_what_one_user_hears_ends_with_its_release_and_nobody_elses_does(
         cluster: FakeCluster, registry: SharedWatches) -> None:
     heard: dict[str, list[str]] = {"one": [], "two": []}
-    arrived = threading.Event()
+    first, arrived = threading.Event(), threading.Event()
     one, two = (registry.take(cluster.api(Parent)) for _ in range(2))
 
     def sink(name: str, requests: list[Any]) -> None:
         heard[name] += [request.ref.name for request in requests]
+        if heard["one"]:
+            first.set()
         if "q" in heard["two"]:
             arrived.set()
 
     for name, share in (("one", one), ("two", two)):
         share.start()
         share.subscribe(trigger_self(Parent), lambda requests, name=name: sink(name, requests))
-    one.watch.store.wait_until_ready(LIMIT)
+    assert first.wait(LIMIT)
     forget = one.subscribe(trigger_self(Parent), lambda requests: None)
     one.release()
     forget()
