@@ -8,15 +8,13 @@ from typing import Generic, TypeVar
 import msgspec
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.requests.request import Request
 
 T = TypeVar("T")
-
-log = guarded_logger(__name__)
 
 
 class OwnWrites(Enum):
@@ -81,15 +79,18 @@ class Exchanged(msgspec.Struct, frozen=True):
 class Observers(Generic[T]):
     """A list of observers, in which one may stand twice. Safe to use from any thread; they run outside its lock."""
 
+    _what = "an observer"
+
     def __init__(self) -> None:
         self._lock = ForkSafeLock()
-        self._observers: dict[object, Callable[[T], None]] = {}  # replaced whole, so that telling needs no lock
+        self._observers: dict[object, tuple[Callable[[T], None], Guard]] = {}
+        """Replaced whole, so that telling needs no lock."""
 
     def add(self, observer: Callable[[T], None]) -> Callable[[], None]:
         """Tell `observer` too; returns a function that takes it back."""
-        key = object()
+        key, guard = object(), Guard(self._what)
         with self._lock:
-            self._observers = {**self._observers, key: observer}
+            self._observers = {**self._observers, key: (observer, guard)}
 
         def remove() -> None:
             with self._lock:
@@ -99,16 +100,9 @@ class Observers(Generic[T]):
 
     def tell(self, what: T) -> None:
         """Call each observer with `what`, in this thread. What one raises is logged, and the next is called."""
-        for observer in self._observers.values():
-            try:
-                observer(what)
-            except KeyboardInterrupt:  # from the person at the keyboard, not from the observer
-                raise
-            except BaseException:  # an observer's mistake, SystemExit included, must not look like a failed call
-                log.exception("%s", self._words(what))
-
-    def _words(self, what: T) -> str:
-        return f"an observer failed on {what!r}"
+        # An observer's mistake, SystemExit included, must not look like a failed call.
+        for observer, guard in self._observers.values():
+            guard.call(None, repr, observer, what)
 
     def __bool__(self) -> bool:
         return bool(self._observers)
@@ -117,11 +111,10 @@ class Observers(Generic[T]):
 class WriteObservers(Observers[Write]):
     """The observers of a client's writes."""
 
+    _what = "a write observer"
+
     def __init__(self) -> None:
         super().__init__()
         self.begun: Observers[ObjectRef | None] = Observers()
         """Told right before a write is sent, in its thread: of which object, None for a new one. What is stored at that
         moment is what the write changes; when it has been answered, a watch may have shown the change already."""
-
-    def _words(self, what: Write) -> str:
-        return f"a write observer failed on {what.ref}"

@@ -45,7 +45,7 @@ class Guard:
     __slots__ = ("_clock", "_count", "_last", "_lock", "_logger", "_places", "_since", "name")
 
     def __init__(self, name: str, logger: GuardedLogger = log, clock: Clock = SYSTEM_CLOCK) -> None:
-        """`name`: what the code is called in the log."""
+        """`name`: what the code is called in the log, with a comma at its end where its words need one."""
         self.name = name
         self._logger = logger
         self._clock = clock
@@ -85,7 +85,7 @@ class Guard:
             since = self._since
         if not tell:
             return
-        what = self.name if not given else f"{self.name}, given {self._text(given, args)},"
+        what = self.name if not given else f"{self.name.rstrip(',')}, given {self._text(given, args)},"
         if count == 1 and isinstance(error, KubeError):
             self._logger.error("%s raised %s: %s", what, type(error).__name__, self._text(str, (error,)))
         elif count == 1:

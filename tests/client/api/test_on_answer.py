@@ -55,5 +55,5 @@ def test_an_observer_that_fails_harms_no_call_and_nothing_is_shown_of_it(client:
     secrets = Api.namespaced(client, Secret, "default")
     secrets.create(Secret(name="a", data={"p": b"hunter2"}))
     assert secrets.get("a").data == {"p": b"hunter2"}
-    assert "an observer failed on <Exchanged <Request POST" in caplog.text
+    assert "an observer, given <Exchanged <Request POST" in caplog.text
     assert "aHVudGVyMg" not in caplog.text

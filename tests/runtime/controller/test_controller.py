@@ -422,7 +422,7 @@ def test_queues_and_iterables_trigger_and_so_do_direct_calls(cluster: FakeCluste
             calls.wait_for(lambda seen, before=before: {name for name, _ in seen[before:]} == {"a", "b"})
         with pytest.raises(RequestError, match="not of the kind"):
             running.trigger(ObjectRef(Child.api_resource, "a", "default"))
-    assert "a trigger is ignored: str is neither an object nor an ObjectRef" in caplog.text
+    assert "raised RequestError: str is neither an object nor an ObjectRef" in caplog.text
 
 
 @pytest.mark.parametrize("source", [5, None, list])
