@@ -1,4 +1,4 @@
-"""How many examples the dearest property tests try: all they name in `tox -e thorough`, a part in the fast suite."""
+"""How many examples property tests try: all they name in `tox -e thorough`, a part in the fast suite."""
 from __future__ import annotations
 
 import os

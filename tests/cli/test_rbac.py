@@ -213,6 +213,7 @@ def test_it(kube_apiserver, kube_client):
 '''
 
 
+@pytest.mark.long
 def test_the_example_gets_exactly_its_access_file_from_a_run_of_its_tests(
         folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
         pytestconfig: pytest.Config) -> None:
