@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
+from collections.abc import Iterator
+from importlib.abc import MetaPathFinder
 
 import pytest
 from hypothesis import settings
@@ -12,6 +16,44 @@ from tests.thoroughness import examples
 # How long an example takes says more of the machine than of the code: a busy one fails no test.
 settings.register_profile("whole-suite", deadline=None, max_examples=examples(100))
 settings.load_profile("whole-suite")
+
+
+class _AskedForCel(MetaPathFinder):
+    """Notes that somebody wants cel-expr-python, which is not there: it has no wheel for a Python without the GIL."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.failures: list[BaseException] = []
+        """What came of it: a fixture of several tests raises it in each."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        self.asked |= fullname.partition(".")[0] == "cel_expr_python"
+
+
+_cel = _AskedForCel()
+if importlib.util.find_spec("cel_expr_python") is None:
+    sys.meta_path.append(_cel)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Iterator[None]:
+    _cel.asked = False
+    yield from _skipped_where_rules_cannot_be_evaluated()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    yield from _skipped_where_rules_cannot_be_evaluated()
+
+
+def _skipped_where_rules_cannot_be_evaluated() -> Iterator[None]:
+    try:
+        yield
+    except (Exception, pytest.fail.Exception) as error:
+        if _cel.asked or any(error is known for known in _cel.failures):
+            _cel.failures.append(error)
+            pytest.skip("it evaluates rules in CEL, and cel-expr-python is not installed")
+        raise
 
 
 @pytest.fixture(scope="session", autouse=True)

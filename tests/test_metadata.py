@@ -11,7 +11,7 @@ from kubectl_runtime import __version__
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-FOR_CONTRIBUTORS = {"test", "lint"}
+FOR_CONTRIBUTORS = {"test", "test-without-cel", "lint"}
 """Extras that no user installs."""
 
 
