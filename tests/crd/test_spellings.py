@@ -1,4 +1,4 @@
-"""Enums that may be null and bytes that may be empty: valid for a real server, and known again by readers of schemas."""
+"""Enums that may be null, bytes that may be empty: valid for a real server, and known again by readers of schemas."""
 from __future__ import annotations
 
 from typing import Any, Literal
