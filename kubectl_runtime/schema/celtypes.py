@@ -116,7 +116,7 @@ def converter(node: Node, make_time: Callable[[datetime], Any], make_duration: C
     if declared == "timestamp":
         return lambda text: make_time(_moment(text))
     if declared == "duration":
-        return lambda text: make_duration(parse_duration(text))
+        return lambda text: make_duration(parse_duration(text, anywhere=True))
     if isinstance(declared, ListOf | MapOf):
         key = "items" if isinstance(declared, ListOf) else "additionalProperties"
         return _collection(converter(node[key], make_time, make_duration), declared)

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import ipaddress
 import re
 import struct
+import unicodedata
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import date
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,12 +29,14 @@ _NAMES = {int: "integer", str: "string", list: "array", dict: "object"}
 _FORMATS = {"integer": "int64", "number": "float64"}
 _LARGEST_EXACT = (1 << 53) - 1
 _UUID = "^[0-9a-f]{8}-?[0-9a-f]{4}-?%s[0-9a-f]{3}-?%s[0-9a-f]{3}-?[0-9a-f]{12}$"
-_HOST_LABEL = "[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
-_HOSTNAME = re.compile(rf"{_HOST_LABEL}(\.{_HOST_LABEL})*\.?")
-_EMAIL = re.compile(r"[^@\s<>()\[\],;:\\\"]+@[^@\s<>()\[\],;:\\\"]+")
-_DATE_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})")
+_ATOMS = r"[^\s()<>\[\]:;@\\,.\x00-\x1f\"]+(?:\.[^\s()<>\[\]:;@\\,.\x00-\x1f\"]+)*"
+_QUOTED = r'"(?:[^"\\]|\\.)*"'
+_ADDRESS = rf"(?:{_ATOMS}|{_QUOTED})@(?:{_ATOMS}|\[[0-9A-Fa-f.:]+\])"
+_EMAIL = re.compile(rf"\s*(?:{_ADDRESS}|(?:[^<>@\",;:\\()\[\]]|{_QUOTED})*<{_ADDRESS}>)\s*")
+_TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(.\d+)?([Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LONG_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_DIGITS, _LEAP_YEAR = "0123456789", 2000
 _LONGEST_HOSTNAME, _LONGEST_NAME, _LONGEST_LABEL = 255, 253, 63
 
 
@@ -58,29 +62,57 @@ def _base64(text: str) -> object:
 
 
 def _date(text: str) -> object:
-    if len(text) != 10:
+    if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII):
         raise ValueError(text)
-    return datetime.strptime(text, "%Y-%m-%d").date()
+    return date(int(text[:4]) or _LEAP_YEAR, int(text[5:7]), int(text[8:]))  # there is a year 0, and it is one
 
 
 def _date_time(text: str) -> object:
-    if not _DATE_TIME.fullmatch(text):
+    day, time = text[:10], text[11:]
+    if text[10:11] not in ("T", "t") or not _TIME.fullmatch(time):
         raise ValueError(text)
-    return datetime.fromisoformat(re.sub(r"\.(\d{6})\d+", r".\1", text.upper()))
+    return _date(day)
+
+
+def _ipv4(text: str) -> object:
+    """Leading zeros mean nothing, and an IPv6 address may stand for it."""
+    if ":" in text:
+        return _ipv6(text).ipv4_mapped or ipaddress.IPv4Address(text)
+    return ipaddress.IPv4Address(re.sub(r"\b0+(?=\d)", "", text))
+
+
+def _ipv6(text: str) -> ipaddress.IPv6Address:
+    if "%" in text:
+        raise ValueError("an address with a zone is none of the net")
+    return ipaddress.IPv6Address(text)
 
 
 def _cidr(text: str) -> object:
-    if "/" not in text:
+    address, slash, bits = text.partition("/")
+    if not slash or not bits.isascii() or not bits.isdecimal() or "%" in text:
         raise ValueError(text)
-    return ipaddress.ip_interface(text)
+    return ipaddress.ip_interface(text if ":" in text else re.sub(r"\b0+(?=\d)", "", address) + slash + bits)
 
 
 def _uri(text: str) -> object:
     """As Go's url.ParseRequestURI: an absolute URI, or an absolute path."""
     parts = urlsplit(text)
-    if not (text.startswith("/") or re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", text)) or re.search(r"[\x00-\x20\x7f]", text):
+    absolute = text.startswith("/") or text == "*" or re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", text)
+    host, _, port = parts.netloc.rpartition("@")[2].rpartition("]")[2].partition(":")
+    escaped = host + (parts.path if parts.path.startswith("/") else "")  # what is opaque may have any
+    broken = re.search(r"%(?![0-9a-fA-F]{2})", escaped)
+    if not absolute or broken or re.search(r"[\x00-\x20\x7f]", text) or not re.fullmatch("[0-9]*", port):
         raise ValueError(text)
-    return parts.port
+    return parts
+
+
+def _mac(text: str) -> bool:
+    """6, 8 or 20 bytes in hex: as they are, in pairs with ``:`` or ``-`` between them, or in fours with dots."""
+    digits = re.sub("[:.-]", "", text)
+    if not re.fullmatch(r"[0-9a-fA-F]{12}|[0-9a-fA-F]{16}|[0-9a-fA-F]{40}", digits):
+        return False
+    return text in (digits, *(between.join(re.findall("." * size, digits)) for between, size in ((":", 2), ("-", 2),
+                                                                                                 (".", 4))))
 
 
 def _luhn(text: str) -> bool:
@@ -106,22 +138,35 @@ def _isbn13(text: str) -> bool:
 
 
 def _hostname(text: str) -> bool:
-    return len(text) <= _LONGEST_HOSTNAME and _HOSTNAME.fullmatch(text) is not None
+    """A label with at most one hyphen, as its second character, or labels before a last one of letters alone: this is
+    what the server takes. Letters and symbols of all scripts count."""
+    *labels, last = text.split(".")
+    if len(text.encode()) > _LONGEST_HOSTNAME or any(len(label.encode()) > _LONGEST_LABEL for label in (*labels, last)):
+        return False
+    if not labels:
+        return all(map(_is_host_character, last[:1] + last[1:].removeprefix("-"))) and last != ""
+    ends = "".join(label[:1] + label[-1:] for label in labels)
+    return all(labels) and len(last) > 1 and all(unicodedata.category(character)[0] == "L" for character in last) and (
+        all(map(_is_host_character, ends))) and all(map(_is_host_character, "".join(labels).replace("-", "")))
+
+
+def _is_host_character(character: str) -> bool:
+    return character in _DIGITS or unicodedata.category(character)[0] in "LS"
 
 
 _CHECKS: dict[str, Callable[[str], bool]] = {
     "bsonobjectid": _whole("[0-9a-fA-F]{24}"), "byte": _parses(_base64),
     "cidr": _parses(_cidr), "creditcard": _luhn, "date": _parses(_date), "date-time": _parses(_date_time),
-    "datetime": _parses(_date_time), "duration": _parses(parse_duration),
+    "datetime": _parses(_date_time), "duration": _parses(functools.partial(parse_duration, anywhere=True)),
     "email": lambda text: _EMAIL.fullmatch(text) is not None,
     "hexcolor": _whole("#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})"), "hostname": _hostname,
-    "ipv4": _parses(ipaddress.IPv4Address), "ipv6": _parses(ipaddress.IPv6Address),
+    "ipv4": _parses(_ipv4), "ipv6": _parses(_ipv6),
     "isbn": lambda text: _isbn10(text) or _isbn13(text), "isbn10": _isbn10, "isbn13": _isbn13,
     "k8s-long-name": lambda text: len(text) <= _LONGEST_NAME and _LONG_NAME.fullmatch(text) is not None,
     "k8s-short-name": lambda text: len(text) <= _LONGEST_LABEL and re.fullmatch(_LABEL, text) is not None,
-    "mac": _whole("([0-9a-fA-F]{2}([:-]))([0-9a-fA-F]{2}\\2){4}[0-9a-fA-F]{2}"), "password": lambda _: True,
+    "mac": _mac, "password": lambda _: True,
     "rgbcolor": _whole(r"rgb\(\s*(25[0-5]|2[0-4]\d|1?\d?\d)\s*(,\s*(25[0-5]|2[0-4]\d|1?\d?\d)\s*){2}\)"),
-    "ssn": _whole(r"\d{3}[- ]?\d{2}[- ]?\d{4}"), "uri": _parses(_uri),
+    "ssn": _whole(r"\d{3}[- ]\d{2}[- ]\d{4}"), "uri": _parses(_uri),
     "uuid": _whole(_UUID % ("[0-9a-f]", "[0-9a-f]"), re.IGNORECASE),
     "uuid3": _whole(_UUID % ("3", "[0-9a-f]"), re.IGNORECASE),
     "uuid4": _whole(_UUID % ("4", "[89ab]"), re.IGNORECASE), "uuid5": _whole(_UUID % ("5", "[89ab]"), re.IGNORECASE)}

@@ -24,7 +24,7 @@ from kubectl_runtime.schema.validation import NOTHING
 Node = Mapping[str, Any]
 
 REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
-_BLOCKING = frozenset({"FieldValueNotFound", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany",
+_BLOCKING = frozenset({"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany",
                        "FieldValueTypeInvalid"})
 _NOT_CHECKED = ("some validation rules were not checked because the object was invalid; correct the existing errors to "
                 "complete validation")

@@ -269,3 +269,10 @@ def test_the_cause_shows_the_value_of_a_scalar_and_of_nothing_else() -> None:
     assert broken(node, {"a": 2}) == [
         ("spec", "FieldValueInvalid", "Invalid value: not so"), ("spec.a", "FieldValueInvalid", "Invalid value: 2: no"),
         ("spec.a", "FieldValueDuplicate", "Duplicate value: 2")]
+
+
+def test_rules_are_not_asked_of_a_value_outside_its_enum() -> None:
+    rules = [{"rule": "self == 'a'"}]
+    node = schema(a={**TEXT, "enum": ["a", "b"], "x-kubernetes-validations": rules})
+    told = checked_after(schema_causes({"spec": {"a": "c"}}, node), rules_of(node), {"spec": {"a": "c"}})
+    assert [cause.field for cause in told] == ["spec.a", "<nil>"]

@@ -123,7 +123,7 @@ def _check_type(ctx: RequestContext, result: Patched, old: Object) -> None:
 
 
 def _check_custom_type(ctx: RequestContext, result: Patched, kind: str, api_version: str) -> None:
-    new, name = result.value, ctx.info.name
+    new = result.value
     if problem := type_meta_problem(new):
         raise result.invalid(f"couldn't get version/kind; json parse error: {problem}")
     if not new.get("kind"):
@@ -132,12 +132,11 @@ def _check_custom_type(ctx: RequestContext, result: Patched, kind: str, api_vers
         raise errors.internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
     if new["apiVersion"].count("/") > 1:
         raise result.invalid(f"unexpected GroupVersion string: {new['apiVersion']}")
-    if new["apiVersion"] != api_version:
-        raise errors.invalid(new["apiVersion"].rpartition("/")[0], new["kind"], name, [
-            errors.invalid_value("apiVersion", new["apiVersion"], f"must be {api_version}")])
-    if new["kind"] != kind:
-        raise errors.invalid(ctx.type.group, new["kind"], name, [
-            errors.invalid_value("kind", new["kind"], f"must be {kind}")])
+    causes = [errors.invalid_value(key, new[key], f"must be {wanted}")
+              for key, wanted in (("kind", kind), ("apiVersion", api_version)) if new[key] != wanted]
+    if causes and ctx.info.subresource != "status":
+        raise errors.invalid(new["apiVersion"].rpartition("/")[0], new["kind"], ctx.info.name, causes)
+    new["kind"], new["apiVersion"] = kind, api_version  # of a status those of the object count, whatever the patch says
 
 
 def _apply(ctx: RequestContext, configuration: Object, keys: Keys) -> tuple[Version, int]:

@@ -14,6 +14,7 @@ from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind
 from kubectl_runtime.core.objects.dynamic import dynamic
+from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.testing import ApiServer
 
@@ -163,3 +164,18 @@ def test_a_set_holds_what_can_be_compared_as_a_whole(client: Client, items: dict
     else:
         [(field, _)] = refusal(lambda: crds.create(crd))
         assert field.startswith("spec.validation.openAPIV3Schema.properties[spec].properties[x].items.")
+
+
+def test_a_patch_does_not_make_another_kind_of_an_object_and_of_a_status_its_kind_does_not_count(
+        client: Client) -> None:
+    api = served(client, definition({"type": "object"}, {"type": "object", "properties": {"seen": INTEGER}}))
+    api.create({"metadata": {"name": "a"}, "spec": {}})
+    foreign = {"kind": "Other", "apiVersion": "x/v1"}
+    with pytest.raises(ApiError) as found:
+        api.patch("a", Patch.merge(foreign))
+    assert [(cause.field, cause.message) for cause in found.value.status.details.causes] == [
+        ("kind", 'Invalid value: "Other": must be Thing'),
+        ("apiVersion", 'Invalid value: "x/v1": must be rules.example.com/v1')]
+    assert found.value.status.message.startswith('Other.x "a" is invalid')
+    written = api.patch_status("a", Patch.merge({**foreign, "status": {"seen": 3}}))
+    assert (written.kind, written.api_version, written["status"]) == ("Thing", "rules.example.com/v1", {"seen": 3})
