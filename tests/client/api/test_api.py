@@ -275,4 +275,4 @@ class TestWrites:
 
         client.on_write(broken)
         assert maps.create(ConfigMap(name="a")).name == "a"
-        assert "a write observer failed" in caplog.text
+        assert "a write observer, given" in caplog.text
