@@ -23,6 +23,7 @@ from kubectl_runtime import (
     RequestError,
 )
 from kubectl_runtime.apiserver.server import ApiServer
+from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.resources.coordination_v1 import Lease
 from kubectl_runtime.runtime.manager.lease_events import Failed
@@ -262,7 +263,7 @@ def refused(write: Callable[[], object]) -> bool:
 
 def in_thread(function: Callable[[], object]) -> object:
     found: list[object] = []
-    thread = threading.Thread(target=lambda: found.append(function()))
+    thread = Thread(target=lambda: found.append(function()))
     thread.start()
     thread.join(LIMIT)
     return found[0]
