@@ -106,17 +106,18 @@ def converter(node: Node, make_time: Callable[[datetime], Any], make_duration: C
               root: bool = False, only: frozenset[str] | None = None) -> Converter | None:
     """What turns a JSON value under the schema into the one that rules see; None if it is the same.
 
-    `only`: of an object just these properties, since the engine takes over all that it is given.
+    `only`: of an object just these properties, since the engine takes over all that it is given. What it returns
+    raises ValueError for a value that its type does not have.
     """
     declared = declared_type(node, root=root)
     if declared == "double":
         return float
     if declared == "bytes":
-        return base64.b64decode
+        return _of_text(base64.b64decode)
     if declared == "timestamp":
-        return lambda text: make_time(_moment(text))
+        return _of_text(lambda text: make_time(_moment(text)))
     if declared == "duration":
-        return lambda text: make_duration(parse_duration(text, anywhere=True))
+        return _of_text(lambda text: make_duration(parse_duration(text, anywhere=True)))
     if isinstance(declared, ListOf | MapOf):
         key = "items" if isinstance(declared, ListOf) else "additionalProperties"
         return _collection(converter(node[key], make_time, make_duration), declared)
@@ -130,6 +131,15 @@ def converter(node: Node, make_time: Callable[[datetime], Any], make_duration: C
     return lambda value: {shown: item if part is None or item is None else part(item)
                           for name, (shown, part) in parts.items()
                           if name in value and shown is not None and (item := value[name], True)}
+
+
+def _of_text(make: Converter) -> Converter:
+    """`make` for texts; ValueError for a list, which the server takes in the place of a text with a format."""
+    def convert(value: Any) -> Any:
+        if not isinstance(value, str):
+            raise ValueError("invalid data, expected string, got []interface {}")
+        return make(value)
+    return convert
 
 
 def _collection(part: Converter | None, declared: ListOf | MapOf) -> Converter | None:

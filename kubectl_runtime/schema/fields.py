@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 Node = dict[str, Any]
+
+_PATH_PART = re.compile(r"\.([A-Za-z_][\w-]*)|\['((?:[^'\\]|\\.)+)'\]")
 
 
 def resolve_field(path: str, schema: Node) -> tuple[Node | None, str]:
@@ -19,3 +23,17 @@ def resolve_field(path: str, schema: Node) -> tuple[Node | None, str]:
         if not isinstance(found, dict):
             return None, "does not refer to a valid field"
     return found, ""
+
+
+def leads_somewhere(path: str, node: Mapping[str, Any]) -> bool:
+    """Whether the `fieldPath` of a rule, ``.a.b`` or ``.a['b']``, is that of a field below a schema."""
+    found: Any = node
+    parts = list(_PATH_PART.finditer(path))
+    if "".join(part[0] for part in parts) != path:
+        return False
+    for part in parts:
+        name = part[1] or part[2].replace("\\'", "'")
+        found = (found.get("properties") or {}).get(name) or found.get("additionalProperties")
+        if not isinstance(found, Mapping):
+            return False
+    return True

@@ -19,7 +19,7 @@ from kubectl_runtime.schema.formats import is_known
 from kubectl_runtime.schema.patterns import PatternError, compiled
 from kubectl_runtime.schema.pruning import prune_value
 from kubectl_runtime.schema.structural import branches, children, structural_causes, wrong_type
-from kubectl_runtime.schema.validation import schema_causes
+from kubectl_runtime.schema.validation import below, schema_causes
 
 Node = Mapping[str, Any]
 
@@ -28,11 +28,14 @@ _SCALARS = ("boolean", "integer", "number", "string")
 _UNSUPPORTED = ("$ref", "additionalItems", "definitions", "dependencies", "id", "patternProperties")
 _LIST_TYPE, _MAP_KEYS, _MAP_TYPE = "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type"
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_TWICE = "FieldValueDuplicate"  # what is there twice in a list is not looked at in a default
 
 
 def schema_definition_causes(schema: Node, path: str = "") -> list[Cause]:
     """Everything that is wrong with a version's `openAPIV3Schema` except its rules; `path` is where it stands."""
     found = list(_keyword_causes(schema, path))
+    if schema.get("nullable"):
+        found.append(causes.forbidden_field(f"{path}.nullable", "nullable cannot be true at the root"))
     if hidden := _unreadable(schema):  # then the real server cannot look whether it is structural
         return found or [causes.invalid_value(path, "", f"OpenAPIV3Schema '{hidden}' is not supported")]
     found += structural_causes(schema, path)
@@ -170,8 +173,8 @@ def _default_causes(schema: Node, path: str) -> Iterator[Cause]:
     for child, _, place in children(schema, path):
         if child.get("default") is not None:
             at, value = f"{place}.default", json_copy(child["default"])
-            for dropped in prune_value(value, child):
-                yield causes.invalid_value(at, child["default"], f"must not have unknown fields: {dropped}")
+            if prune_value(value, child):
+                yield causes.invalid_value(at, child["default"], "must not have unknown fields")
             apply_defaults(value, child)
-            yield from schema_causes(value, child, path=at)
+            yield from (cause for cause in below(at, schema_causes(value, child)) if cause.reason != _TWICE)
         yield from _default_causes(child, place)

@@ -9,7 +9,6 @@ an old value only in lists of type map. Texts and reasons follow apiextensions-a
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from kubectl_runtime.core.codec.jsonvalues import same_json
 from kubectl_runtime.schema import causes, cel
 from kubectl_runtime.schema.causes import Cause
 from kubectl_runtime.schema.cel import CelError
+from kubectl_runtime.schema.fields import leads_somewhere
 from kubectl_runtime.schema.structural import RULES, branches, children
 from kubectl_runtime.schema.validation import NOTHING
 
@@ -28,7 +28,6 @@ _BLOCKING = frozenset({"FieldValueNotSupported", "FieldValueRequired", "FieldVal
                        "FieldValueTypeInvalid"})
 _NOT_CHECKED = ("some validation rules were not checked because the object was invalid; correct the existing errors to "
                 "complete validation")
-_PATH_PART = re.compile(r"\.([A-Za-z_][\w-]*)|\['((?:[^'\\]|\\.)+)'\]")
 _LONGEST_MESSAGE = 5120
 
 
@@ -91,21 +90,8 @@ def _option_causes(rule: Node, node: Node, at: str) -> Iterator[Cause]:
         if not path.strip() or "\n" in path:
             yield causes.invalid_value(f"{at}.fieldPath", path, "must not be empty" if not path.strip() else
                                        "must not contain line breaks")
-        elif not _leads_somewhere(path, node):
+        elif not leads_somewhere(path, node):
             yield causes.invalid_value(f"{at}.fieldPath", path, "must be a valid path")
-
-
-def _leads_somewhere(path: str, node: Node) -> bool:
-    found: Any = node
-    parts = list(_PATH_PART.finditer(path))
-    if "".join(part[0] for part in parts) != path:
-        return False
-    for part in parts:
-        name = part[1] or part[2].replace("\\'", "'")
-        found = (found.get("properties") or {}).get(name) or found.get("additionalProperties")
-        if not isinstance(found, Mapping):
-            return False
-    return True
 
 
 def _expression_causes(rule: Node, scope: cel.Scope, at: str) -> Iterator[Cause]:
@@ -205,13 +191,20 @@ class Rules:
         """Whether no rule of this place can find a thing in a value that has none before it."""
         if self.optional:
             return False
-        return self.all_hold is None or self.all_hold.holds(self.convert(value) if self.convert else value)
+        try:
+            return self.all_hold is None or self.all_hold.holds(self.convert(value) if self.convert else value)
+        except ValueError:
+            return False  # which `_own_causes` tells
 
     def _own_causes(self, value: Any, old: Any, path: str, unchanged: bool) -> Iterator[Cause]:
         if not self.own:
             return
-        shown = self.convert(value) if self.convert else value
-        before = old if old is NOTHING or old is None or not self.convert else self.convert(old)
+        try:
+            shown = self.convert(value) if self.convert else value
+            before = old if old is NOTHING or old is None or not self.convert else self.convert(old)
+        except ValueError as error:
+            yield from (_failed(rule, self.kind, error, path) for rule in self.own if not unchanged)
+            return
         values = cel.Values(shown, before)
         plain_hold = unchanged or (self.all_hold is not None and self.all_hold.holds(shown))
         for rule in self.own:
@@ -221,8 +214,12 @@ class Rules:
                 if rule.program.run(values) is not True:
                     yield _broken(rule, values, path, NOTHING if self.kind in ("array", "object") else value)
             except CelError as error:
-                told = rule.rule.get("message") or rule.rule["rule"].strip()
-                yield causes.invalid_value(path, self.kind, f"{error} evaluating rule: {told}")
+                yield _failed(rule, self.kind, error, path)
+
+
+def _failed(rule: _Rule, kind: str, error: Exception, path: str) -> Cause:
+    told = rule.rule.get("message") or rule.rule["rule"].strip()
+    return causes.invalid_value(path, kind, f"{error} evaluating rule: {told}")
 
 
 def _broken(rule: _Rule, values: cel.Values, path: str, value: Any) -> Cause:

@@ -2,8 +2,8 @@
 
 Structural means: every field and every item has a type of its own (or says int-or-string, or preserves unknown
 fields), and what stands in `allOf`, `anyOf`, `oneOf` and `not` only narrows the values of fields that are declared
-outside of them. The checks and their texts are those of apiextensions-apiserver (`ValidateStructural`): first what must
-hold at each place, and only if that holds everywhere, that nothing is declared in a junctor alone.
+outside of them. The checks and their texts are those of apiextensions-apiserver (`ValidateStructural`): what must hold
+at each place, and that nothing is declared in a junctor of the root alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _OWN_TO_THE_OUTSIDE = {
 
 def structural_causes(schema: Node, path: str = "") -> list[Cause]:
     """What keeps a schema from being structural; `path` is where it stands."""
-    return list(_invariants(schema, "root", path)) or list(_completeness(schema, path))
+    found = [*_invariants(schema, "root", path), *_completeness(schema, path)]
+    return sorted(found, key=Cause.text)
 
 
 def children(node: Node, path: str) -> Iterator[tuple[Node, Level, str]]:
@@ -132,10 +133,9 @@ def _resource_field_causes(properties: Node, path: str) -> Iterator[Cause]:
 
 
 def _completeness(node: Node, path: str) -> Iterator[Cause]:
+    """Only what stands in the junctors of the root is looked at, as the real server does."""
     for branch, place in branches(node, path):
         yield from _declared(branch, node, place, path)
-    for child, _, place in children(node, path):
-        yield from _completeness(child, place)
 
 
 def _declared(branch: Node, node: Node, path: str, outside: str) -> Iterator[Cause]:
@@ -143,6 +143,8 @@ def _declared(branch: Node, node: Node, path: str, outside: str) -> Iterator[Cau
     declared = {place.removeprefix(outside): child for child, _, place in children(node, outside)}
     for child, _, place in children(branch, path):
         key = place.removeprefix(path)
+        if key == ".additionalProperties":
+            continue
         if key in declared:
             yield from _declared(child, declared[key], place, outside + key)
         else:

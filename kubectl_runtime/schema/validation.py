@@ -9,7 +9,8 @@ looked at again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kubectl_runtime.core.codec.jsonvalues import same_json
@@ -36,6 +37,12 @@ def schema_causes(value: Any, node: Node | None, old: Any = NOTHING, path: str =
     if old is not NOTHING and next(list_type_causes(old, node), None):
         return found  # an object in which something was there twice is not asked again
     return [*found, *list_type_causes(value, node, path)]
+
+
+def below(path: str, found: Iterable[Cause]) -> list[Cause]:
+    """Causes of a value that is looked at on its own, and stands at `path`: their texts name places inside of it."""
+    return [replace(cause, field=path + (f".{cause.field}" if cause.field not in ("", "<nil>") else ""))
+            for cause in found]
 
 
 def _causes(value: Any, node: Node, old: Any, path: str) -> Iterator[Cause]:

@@ -276,3 +276,15 @@ def test_rules_are_not_asked_of_a_value_outside_its_enum() -> None:
     node = schema(a={**TEXT, "enum": ["a", "b"], "x-kubernetes-validations": rules})
     told = checked_after(schema_causes({"spec": {"a": "c"}}, node), rules_of(node), {"spec": {"a": "c"}})
     assert [cause.field for cause in told] == ["spec.a", "<nil>"]
+
+
+@pytest.mark.parametrize(("form", "value"), [("date-time", ["x"]), ("date-time", "0000-01-01T00:00:00Z"),
+                                             ("byte", []), ("duration", [1])])
+def test_what_has_a_format_and_no_value_of_its_type_breaks_its_rules(form: str, value: Any) -> None:
+    node = schema(a={**TEXT, "format": form, "x-kubernetes-validations": [{"rule": "self == self"}]})
+    assert schema_causes({"spec": {"a": value}}, node) == []
+    [(field, _, message)] = broken(node, {"a": value})
+    assert field == "spec.a"
+    assert message.endswith(" evaluating rule: self == self")
+    if isinstance(value, list):
+        assert message.startswith('Invalid value: "string": invalid data, expected string, got []interface {}')

@@ -23,7 +23,7 @@ from kubectl_runtime.schema.cel import MISSING_EXTRA, CelError
 from kubectl_runtime.schema.defaulting import apply_defaults
 from kubectl_runtime.schema.pruning import prune
 from kubectl_runtime.schema.rules import Rules, checked_after, rules_of
-from kubectl_runtime.schema.validation import NOTHING, schema_causes
+from kubectl_runtime.schema.validation import NOTHING, below, schema_causes
 
 Object = dict[str, Any]
 _OWN_KEYS = ("apiVersion", "kind", "metadata", "status")
@@ -127,7 +127,7 @@ class CustomStrategy(Strategy):
         if subresource != "status" or not self.node:
             return self._rule_causes(schema_causes(new, self.node, old), new, old) + scale
         status = (self.node.get("properties") or {}).get("status")
-        found = schema_causes(new["status"], status, old.get("status"), "status") if "status" in new else []
+        found = below("status", schema_causes(new["status"], status, old.get("status"))) if "status" in new else []
         return self._rule_causes(found, new, old) + scale
 
     def _rule_causes(self, found: list[Cause], new: Object, old: Any) -> list[Cause]:
