@@ -18,7 +18,6 @@ from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.schema.durations import parse_duration
-from kubectl_runtime.testing.service_option import service_address
 
 DESCRIPTION = """\
 Run an operator: the function NAME of MODULE is called with a client, and what it returns is run until a signal.
@@ -113,7 +112,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dev", action="store_true",
                         help="try it without a cluster: start an API server, install the CRDs of the program, write a "
                              "kubeconfig for kubectl, and run the program anew whenever its source changes")
-    parser.add_argument("--webhook-service", type=service_address, action="append", default=[],
+    parser.add_argument("--webhook-service", type=_service_address, action="append", default=[],
                         metavar="NAMESPACE/NAME=https://HOST:PORT",
                         help="with --dev: where a Service is that a webhook configuration names, such as the program's "
                              "own WebhookServer")
@@ -197,3 +196,10 @@ def checked(options: RunOptions) -> RunOptions:
     if options.leader_elect is False and options.lease:
         raise UsageError(f"--no-leader-elect and {FLAGS[next(iter(options.lease))]} contradict each other")
     return options
+
+
+def _service_address(text: str) -> tuple[str, str]:
+    """As the server's own command reads it. Imported where it is used: an operator on a cluster needs no test kit."""
+    from kubectl_runtime.testing.service_option import service_address
+
+    return service_address(text)

@@ -92,7 +92,7 @@ def test_both_versions_are_written_read_listed_and_watched() -> None:
         changed.spec.size = 7
         old.replace(changed)
         assert new.get("b").spec.sizes == [7]
-        seen = {event.obj.name: event.obj.spec.size for event, _ in zip(old.watch(), range(2), strict=False)
+        seen = {event.obj.name: event.obj.spec.size for _, event in zip(range(2), old.watch(), strict=False)
                 if event.obj is not None}
         assert seen == {"a": 3, "b": 7}
 
