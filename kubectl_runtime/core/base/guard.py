@@ -42,7 +42,7 @@ log = guarded_logger(__name__)
 class Guard:
     """One piece of user code. Safe to use from any thread; no lock is held while it or a log handler runs."""
 
-    __slots__ = ("_clock", "_count", "_last", "_lock", "_logger", "_places", "_since", "name")
+    __slots__ = ("_clock", "_last", "_lock", "_logger", "_places", "_since", "count", "name")
 
     def __init__(self, name: str, logger: GuardedLogger = log, clock: Clock = SYSTEM_CLOCK) -> None:
         """`name`: what the code is called in the log, with a comma at its end where its words need one."""
@@ -52,7 +52,8 @@ class Guard:
         self._lock = ForkSafeLock()
         self._places: dict[Place, tuple[int, float]] = {}
         """How often each place raised, and when that was told last."""
-        self._count = 0
+        self.count = 0
+        """Failures since it last worked; while it is 0, `succeeded` has nothing to do and need not be called."""
         self._since = self._last = 0.0
 
     def call(self, default: T, given: Given, function: Callable[..., T], *args: Any) -> T:
@@ -63,7 +64,7 @@ class Guard:
         except BaseException as error:  # noqa: BLE001 - whatever it is, the caller must go on
             self.failed(error, given, *args)
             return default
-        if self._count:
+        if self.count:
             self.succeeded()
         return result
 
@@ -73,9 +74,9 @@ class Guard:
         now = self._clock.monotonic()
         place = _place(error)
         with self._lock:
-            if not self._count:
+            if not self.count:
                 self._since = now
-            self._count, self._last = self._count + 1, now
+            self.count, self._last = self.count + 1, now
             if place not in self._places and len(self._places) >= MOST_PLACES:
                 place = ELSEWHERE
             count, told = self._places.get(place, (0, now))
@@ -96,13 +97,13 @@ class Guard:
 
     def succeeded(self) -> None:
         """It ended well. For who calls it by himself."""
-        if not self._count:
+        if not self.count:
             return
         now = self._clock.monotonic()
         with self._lock:
-            if not self._count or now - self._last < WITHIN:
+            if not self.count or now - self._last < WITHIN:
                 return
-            count, self._count = self._count, 0
+            count, self.count = self.count, 0
             lasted = self._last - self._since
             self._places.clear()
         self._logger.info("%s works again after %d failures in %.0f s", self.name, count, lasted)

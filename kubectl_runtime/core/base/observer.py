@@ -238,7 +238,8 @@ def tell(hearers: Hearers, *values: Any) -> None:
         except BaseException as error:  # noqa: BLE001 - it may be anybody's
             guard.failed(error)
         else:
-            guard.succeeded()
+            if guard.count:
+                guard.succeeded()
 
 
 def _listens(observer: Observer, method: str) -> bool:

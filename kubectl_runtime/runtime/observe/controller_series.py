@@ -15,6 +15,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Iterator
+from operator import itemgetter
 
 import msgspec
 
@@ -70,15 +71,17 @@ _COUNTED_AS = {RunResult.SUCCESS: "success", RunResult.GONE: "success", _REQUEUE
 MANY = 500
 """Runs that have ended and are not counted yet: 0.1 MB, and a tenth of a millisecond of counting."""
 
-LATEST = 64
-"""Depths of which the newest counts, since calls may overtake each other: more than there are at once."""
+_Depth = tuple[float, int]
+"""When the queue was looked at, and how many keys were due."""
 
 
 class _Begun(msgspec.Struct, gc=False):
-    """When a run began, and how long its key had waited; whether that is among what was counted."""
+    """When a run began, how long its key had waited, and how many keys were still due then; whether that is among what
+    was counted."""
 
     at: float
     waited: float
+    depth: int
     counted: bool = False
 
 
@@ -103,7 +106,7 @@ class ControllerSeries:
         self.adds = self.retries = self.dropped = self.stuck = self.lives = self.concurrency = 0
         self._running: dict[Key, _Begun] = {}
         self._ended: deque[_Ended] = deque()
-        self._depths: deque[tuple[float, int]] = deque([(float("-inf"), 0)], maxlen=LATEST)
+        self._depth: _Depth = (float("-inf"), 0)
 
     def started(self, concurrency: int) -> None:
         """The controller has begun, with so many workers."""
@@ -119,8 +122,9 @@ class ControllerSeries:
 
     def drop(self, keys: int) -> None:
         """So many due keys will not run, since the shutdown has begun."""
-        self._depths.append((self._depth()[0], 0))
         with self.lock:
+            self._count()
+            self._depth = self._depth[0], 0
             self.dropped += keys
 
     def retry(self, delay: float) -> None:
@@ -134,14 +138,14 @@ class ControllerSeries:
 
     def keys_triggered(self, requests: int, depth: int, now: float) -> None:
         """So many requests came to the queue, which holds `depth` due keys now."""
-        self._depths.append((now, depth))
         with self.lock:
             self.adds += requests
+            if now >= self._depth[0]:  # calls may overtake each other
+                self._depth = now, depth
 
     def run_started(self, key: Key, reason: str, waited: float, depth: int, now: float) -> None:  # noqa: ARG002
         """A run of `key` began at `now`, `waited` seconds after the key was due, and left `depth` due keys."""
-        self._running[key] = _Begun(now, waited)
-        self._depths.append((now, depth))
+        self._running[key] = _Begun(now, waited, depth)
 
     def run_ended(self, key: Key, result: RunResult, seconds: float, error: BaseException | None) -> None:
         """The run of `key` has ended after so many seconds, with this result and error."""
@@ -162,20 +166,14 @@ class ControllerSeries:
         self.lock = threading.Lock()
         self._running.clear()
 
-    def _depth(self) -> tuple[float, int]:
-        """The newest depth and its time; of several of one time, the one that was told last."""
-        newest = float("-inf"), 0
-        for told in self._depths.copy():
-            if told[0] >= newest[0]:
-                newest = told
-        return newest
-
     def _count(self) -> None:
         """Under the lock: count the rows of those that have ended."""
         ended = [self._ended.popleft() for _ in range(len(self._ended))]  # meanwhile others may come
         begun = [row[0] for row in ended if row[0] is not None]
         for one in begun:
             one.counted = True
+            if one.at >= self._depth[0]:
+                self._depth = one.at, one.depth
         self.waited.add_all([one.waited for one in begun])
         self.took.add_all([row[2] for row in ended if row[1] is not _SKIPPED])
         for result, count in Counter([row[1] for row in ended]).items():
@@ -206,6 +204,8 @@ class ControllerSeries:
             plain = {TERMINAL: self.terminal, PANICS: self.panics, TIMEOUTS: self.timeouts, SKIPPED: self.skipped,
                      CONCURRENCY: self.concurrency, UP: self.lives, DROPPED: self.dropped, STUCK: self.stuck}
             queue = {ADDS: self.adds, RETRIES: self.retries}
+            looks = (self._depth, *((begun.at, begun.depth) for begun in running))
+            depth = max(reversed(looks), key=itemgetter(0))[1]  # of several of one time the last
         waited.add_all([begun.waited for begun in running])
         ages = [max(0.0, now - begun.at) for begun in running]
         plain |= {ACTIVE: len(running), ERRORS: results["error"]}
@@ -219,7 +219,7 @@ class ControllerSeries:
             yield family, ((name,), number)
         for family, value in queue_values.items():
             yield family, ((name, name), value)
-        yield DEPTH, ((name, name, ""), self._depth()[1])
+        yield DEPTH, ((name, name, ""), depth)
 
 
 def _kind(error: BaseException) -> tuple[bool, bool]:

@@ -20,7 +20,8 @@ def observed(execute: Execute, controller: str, observer: Observer, clock: Clock
             except BaseException as error:  # noqa: BLE001 - it may be anybody's
                 guard.failed(error)
             else:
-                guard.succeeded()
+                if guard.count:
+                    guard.succeeded()
         try:
             outcome = execute(run)
         except BaseException as error:
@@ -33,7 +34,8 @@ def observed(execute: Execute, controller: str, observer: Observer, clock: Clock
             except BaseException as error:  # noqa: BLE001 - as above
                 guard.failed(error)
             else:
-                guard.succeeded()
+                if guard.count:
+                    guard.succeeded()
         return outcome
 
     return run_and_tell
