@@ -12,6 +12,7 @@ no list at all. Nulls where a value is expected count as absent.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -104,11 +105,11 @@ def decode_event(line: bytes, resource: ApiResource) -> tuple[str, Carried]:
 def decode_list(page: bytes, resource: ApiResource) -> tuple[ListMeta, list[Record]]:
     """One page of a list: its metadata and a record for each item. Raises DecodeError when it is no list."""
     metadata, items = split_page(page, resource)
-    return metadata, [decode_object(item, resource) for item in items]
+    return metadata, [decode_object(bytes(item), resource) for item in items]
 
 
-def split_page(page: bytes, resource: ApiResource) -> tuple[ListMeta, list[bytes]]:
-    """The metadata of a list page and its items' bytes, copied: a kept `msgspec.Raw` would pin the whole page."""
+def split_page(page: bytes, resource: ApiResource) -> tuple[ListMeta, Sequence[bytes | msgspec.Raw]]:
+    """The metadata of a list page and its items, to be copied where they are kept: a `msgspec.Raw` pins the page."""
     try:
         found = _page(page)
     except DECODE_FAILURES as error:
@@ -118,7 +119,7 @@ def split_page(page: bytes, resource: ApiResource) -> tuple[ListMeta, list[bytes
         if not (found.kind or "").endswith("List"):
             raise DecodeError(None, "$.items", f"not a list of {resource.full_name}: the answer has no items")
         return found.metadata or ListMeta(), []
-    return found.metadata or ListMeta(), [bytes(item) for item in found.items or ()]
+    return found.metadata or ListMeta(), found.items or ()
 
 
 _NAMELESS = msgspec.ValidationError("Object missing required field `name` - at `$.metadata`")

@@ -127,13 +127,13 @@ class FieldsForm(Generic[V]):
         self._event = decoder_of(event)
         self._object = decoder_of(view)
 
-    def decode_object(self, raw: bytes) -> Record:
+    def decode_object(self, raw: bytes | msgspec.Raw) -> Record:
         """The record of one object's JSON, which holds its view. Raises DecodeError when it does not say which object
         it is."""
         try:
             return self._record(self._object(raw))
         except DECODE_FAILURES:
-            return self._second_try(decode_object(raw, self.resource))
+            return self._second_try(decode_object(bytes(raw), self.resource))
 
     def decode_event(self, line: bytes) -> tuple[str, Carried]:
         """The type of a line of a watch, and what it carries. Raises DecodeError for anything but an event."""
