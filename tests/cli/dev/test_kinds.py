@@ -10,7 +10,7 @@ from kubectl_runtime import Api, Client, CustomResource
 from kubectl_runtime.cli.dev.kinds import install_kinds, loaded_kinds
 from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.resources import CustomResourceDefinition
-from kubectl_runtime.testing import ApiServer
+from kubectl_runtime.testing import ApiServer, eventually
 
 
 class Spec(msgspec.Struct):
@@ -82,8 +82,10 @@ def test_kinds_can_be_used_when_they_are_installed_and_follow_a_change(client: C
         install_kinds(client, [NewPart])
     install_kinds(client, [PartWithColour])
     parts = Api.default_namespaced(client, PartWithColour)
-    parts.create(PartWithColour(name="b", spec=Wide(2, "red")))
-    assert parts.get("b").spec.colour == "red"
+    red = PartWithColour(name="b", spec=Wide(2, "red"))
+    # For a moment the old schema is in use, as on a real server.
+    written = eventually(lambda: parts.apply(red, field_manager="test"), lambda part: part.spec.colour)
+    assert written.spec.colour == "red"
     assert parts.get("a").spec.size == 2
 
 
