@@ -44,6 +44,7 @@ from kubectl_runtime.runtime.webhooks.serving_certificates import (
 from kubectl_runtime.runtime.webhooks.webhook_listener import WebhookListener
 from kubectl_runtime.runtime.webhooks.webhook_setup import WebhookSetup
 from kubectl_runtime.webhooks.application import Application
+from kubectl_runtime.webhooks.difference import require_jsonpatch
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
@@ -169,7 +170,10 @@ class WebhookServer:
 
     def start(self) -> None:
         """Listen, and return. Raises OSError when the address is taken or not this host's, ConfigError for files that
-        cannot be used, MissingTlsExtra for a SelfSigned without the extra `tls`, RequestError the second time."""
+        cannot be used, MissingExtra for a SelfSigned without the extra `tls` and for a webhook that changes objects
+        without `webhooks`, RequestError the second time."""
+        if isinstance(self._app, Application) and "mutate" in self._app.verbs:
+            require_jsonpatch()
         with self._change:
             if self._threads or self._end.is_set():
                 raise RequestError(f"the {self.name} was started or stopped already: make a new one")
