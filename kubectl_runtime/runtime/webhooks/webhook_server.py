@@ -55,6 +55,7 @@ LONGEST_LOOK = 60.0
 """Seconds between two looks whether the certificate is to be renewed: a machine that was suspended wakes late."""
 
 
+_USE = "it is for webhooks, and WebhookServer(app, ':9444') says another address"
 _DEFINITIONS = CustomResourceDefinition.api_resource.plural
 
 
@@ -183,7 +184,7 @@ class WebhookServer:
             else:
                 self._certificates = CertificateFolder(self._wanted)
             app = observed(self._app, self._observer, self._clock)
-            listener = WebhookListener(self._address.listen(), app, self.name, self._limit,
+            listener = WebhookListener(self._address.listen(_USE), app, self.name, self._limit,
                                        self._certificates.context)
             self._observer.webhooks_served(webhooks_of(self._app))
             self._listener, self._process = listener, os.getpid()
