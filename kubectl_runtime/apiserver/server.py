@@ -72,7 +72,7 @@ class ApiServer:
         ``{"namespace/name": "https://127.0.0.1:9443"}``.
 
         Raises ValueError for an unknown mode or controller, a host or port that is none, an address of a webhook that
-        is none, TokenFileError, and MissingTlsExtra.
+        is none, TokenFileError, and MissingExtra.
         """
         if not host:
             raise ValueError("the host is empty, which would mean every network there is: say 127.0.0.1 or 0.0.0.0")

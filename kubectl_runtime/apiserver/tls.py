@@ -29,7 +29,7 @@ class ServerTls:
                  certificate: Certificate | None = None) -> None:
         """Serve with a certificate of `authority` (None makes one) for `hosts`, or with the given one.
 
-        Raises `MissingTlsExtra`.
+        Raises `MissingExtra`.
         """
         self.authority = authority or Authority()
         self.server_names: list[str | None] = []

@@ -18,14 +18,6 @@ VALIDITY = timedelta(days=365)
 UID_ATTRIBUTE = "1.3.6.1.4.1.57683.2"  # the attribute of a certificate's subject that carries a user's uid
 
 
-class MissingTlsExtra(ImportError):
-    """A certificate was asked for and the package cryptography is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__("making certificates needs the package cryptography: "
-                         'install it with pip install "kubectl_runtime[tls]"')
-
-
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """A certificate and its key as PEM."""
@@ -38,7 +30,7 @@ class Authority:
     """A certificate authority that was made for this process. Safe to use from any thread."""
 
     def __init__(self, name: str = "embedded-ca", validity: timedelta = VALIDITY) -> None:
-        """Make the authority's key and certificate; raises `MissingTlsExtra`."""
+        """Make the authority's key and certificate; raises `MissingExtra`."""
         x509, _, _ = _cryptography()
         self._key = _new_key()
         self._name = _name([(x509.NameOID.COMMON_NAME, name)])
@@ -91,7 +83,7 @@ class Described:
 
 
 def described(pem: bytes) -> Described:
-    """What one PEM certificate says of itself. Raises `MissingTlsExtra`, and ValueError for anything else."""
+    """What one PEM certificate says of itself. Raises `MissingExtra`, and ValueError for anything else."""
     x509, _, _ = _cryptography()
     found = x509.load_pem_x509_certificate(pem)
     names = found.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
@@ -106,7 +98,9 @@ def _cryptography() -> tuple[Any, Any, Any]:
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.x509 import oid
     except ImportError:
-        raise MissingTlsExtra from None
+        from kubectl_runtime.core.base.errors import MissingExtra  # all that this layer has of the project: a sentence
+
+        raise MissingExtra("making certificates needs", "tls") from None
     return _Names(x509, oid), ec, serialization
 
 

@@ -32,7 +32,7 @@ def joined(bundle: bytes, ours: Iterable[bytes]) -> bytes:
 def merged(bundle: bytes, ours: Iterable[bytes], gone: Iterable[bytes], *, name: str, now: datetime) -> bytes:
     """`bundle` with `ours`, and without `gone`, what has expired, and the oldest beyond `MOST` of those called `name`.
 
-    What somebody else put there stays. The same bytes if nothing is to be done. Raises `MissingTlsExtra`.
+    What somebody else put there stays. The same bytes if nothing is to be done. Raises `MissingExtra`.
     """
     wanted, leaving = list(ours), set(gone)
     there = certificates_in(bundle)

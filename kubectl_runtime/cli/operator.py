@@ -96,7 +96,7 @@ def _why_it_ended(error: Exception, serve: str | None) -> str:
     """`serve`: where the manager's own server listens."""
     said = error.strerror if isinstance(error, OSError) else None
     if said and said.startswith("cannot listen at"):
-        told = said.partition(" (while")[0]
+        told = said.partition("; ")[0]
         if serve is None or not said.startswith(f"cannot listen at {serve}:"):
             return f"{told}; the program says where its own servers listen, as in WebhookServer(app, ':9444')"
         return f"{told}; --health-probe-bind-address says another address, or 0 for none"

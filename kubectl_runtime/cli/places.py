@@ -69,15 +69,16 @@ def see_current_folder() -> None:
 
 
 def imported(name: str) -> ModuleType:
-    """The module of this name. Raises CommandError for whatever keeps it from being imported."""
+    """The module of this name. Raises CommandError for whatever keeps it from being imported, UsageError when there is
+    none."""
     see_current_folder()
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if f"{name}.".startswith(f"{missing}."):
-            raise CommandError(f"there is no module {missing!r} in {os.getcwd()} or on Python's path: say it from the "
-                               f"folder that holds it, or install it beside {sys.executable}") from None
+            raise UsageError(f"there is no module {missing!r} in {os.getcwd()} or on Python's path: say it from the "
+                             f"folder that holds it, or install it beside {sys.executable}") from None
         remedy = f"; what it needs has to be installed beside {sys.executable}" if missing else ""
         raise CommandError(f"{name} cannot be imported: {error}{remedy}\n{users_traceback(error)}") from error
     except (Exception, SystemExit) as error:  # whatever the module does when it is imported

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from kubectl_runtime.cli.places import CommandError, Place, hint, users_traceback
+from kubectl_runtime.cli.places import CommandError, Place, UsageError, hint, users_traceback
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.runtime.controller.controller import BoundController, Controller
 from kubectl_runtime.runtime.manager.manager import Manager
 from kubectl_runtime.runtime.usercode import described, misfit
@@ -22,20 +23,22 @@ _RULE = "a function that is called with a client, and returns a Manager or Contr
 
 
 def program_in(module: ModuleType, place: Place) -> Callable[[Client], Any]:
-    """The function of this name in its module. Raises CommandError when there is none, or one that takes no client."""
+    """The function of this name in its module. Raises UsageError when there is none, or one that takes no client."""
     missing = object()
     function = getattr(module, place.name, missing)
     if function is missing:
         functions = [name for name, value in vars(module).items()
                      if inspect.isfunction(value) and value.__module__ == module.__name__]
-        raise CommandError(f"{place.module} has no {place.name}{hint(place.name, functions, 'functions')}")
+        raise UsageError(f"{place.module} has no {place.name}{hint(place.name, functions, 'functions')}")
     if not callable(function):
-        raise CommandError(f"{place} is {_a(function)}; it has to be {_RULE}")
+        raise UsageError(f"{place} is {_a(function)}; it has to be {_RULE}")
+    if isinstance(function, type) and issubclass(function, Resource):  # its __init__ would take anything
+        raise UsageError(f"{place} is the class of a kind; it has to be {_RULE}")
     if inspect.iscoroutinefunction(function):
-        raise CommandError(f"{place} is an async function; it has to be {_RULE}: write def, not async def")
+        raise UsageError(f"{place} is an async function; it has to be {_RULE}: write def, not async def")
     if problem := misfit(function, ("client",)):
-        raise CommandError(f"{place} {problem.replace('1 arguments, client', 'one argument, the client')}; it has to "
-                           f"be {_RULE}")
+        raise UsageError(f"{place} {problem.replace('1 arguments, client', 'one argument, the client')}; it has to "
+                         f"be {_RULE}")
     return function
 
 

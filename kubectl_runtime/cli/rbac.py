@@ -4,7 +4,8 @@
     webhooks           what a WebhookServer of a Manager needs for its configurations and its authority
     an election        its Lease, of a Manager that has one or with --leader-elect
     a sharding         the Leases of a Manager's shards and replicas; the latter's names are made up by each
-    --recorded FILE    what reconcilers asked for while tests ran: `pytest --kube-record-rights FILE`
+    --recorded FILE    what reconcilers asked for while tests ran, `pytest --kube-record-rights FILE`, and what the
+                       library goes on to by itself after that: see testing/rights_recorder.py
 
 MODULE:NAME is the function that `run` takes; it is called with a client that makes no connection. A ServiceAccount, a
 ClusterRole or Roles, and their bindings are printed. What is watched in one namespace is granted there; so is what was
@@ -39,11 +40,17 @@ from kubectl_runtime.testing.rights_recorder import Recorded
 
 _LEASES = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
 _SHARDS = {**_LEASES, "verbs": ["create", "delete", "get", "list", "update"]}
+_FORESEEN = """
+With --recorded, what the library goes on to by itself is granted with what was seen: an event that is created is
+patched when it repeats, an object with a finalizer is read again when it is deleted, create_or_update creates or
+updates. Other rights are granted only if the tests lead a reconciler to where it needs them.
+"""
 _API = "rbac.authorization.k8s.io"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
+    parser.epilog = _FORESEEN
     parser.add_argument("program", type=place, metavar="MODULE:NAME",
                         help="a function that takes a client and returns a Manager or Controller(...).bind(reconciler)")
     parser.add_argument("--recorded", type=Path, metavar="FILE", help="what reconcilers asked for while tests ran, "

@@ -98,7 +98,7 @@ class CustomResource(Resource):
         """What is wrong with this object by its schema and its rules, and with `old`, with the update from that one.
 
         The same that the API server would say, field by field; an empty list if nothing is. As there, unknown fields
-        are dropped and defaults filled in first. Does not block. Raises ImportError if the class has rules and the
+        are dropped and defaults filled in first. Does not block. Raises MissingExtra if the class has rules and the
         extra `cel` is not installed.
         """
         cls: Any = type(self)

@@ -52,7 +52,7 @@ class Validator:
 
     def violations(self, new: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Cause]:
         """What is wrong with the object `new`, field by field, and with `old`, with the update from that one. Both are
-        left as they are. Raises ImportError if there are rules and the extra `cel` is not installed."""
+        left as they are. Raises MissingExtra if there are rules and the extra `cel` is not installed."""
         now, before = self._as_stored(new), NOTHING if old is None else self._as_stored(old)
         found = schema_causes(now, self._schema, before)
         if self._rules is None:

@@ -13,6 +13,7 @@ from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.params import PostParams
+from kubectl_runtime.core.requests.rights import foresee
 from kubectl_runtime.runtime.retry_on_conflict import is_lost_race, retry_on_conflict
 
 R = TypeVar("R", bound=Resource)
@@ -54,6 +55,7 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
             return obj, "unchanged"
         return api.replace(obj, params), "updated"
 
+    foresee(api.place, "get", "create", "update")
     return retry_on_conflict(attempt, retry=_may_go_on, stop=stop, clock=api.client.clock)
 
 

@@ -44,6 +44,8 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.meta.selectors import LabelSelection
 from kubectl_runtime.core.objects.dynamic import DynamicObject
 from kubectl_runtime.core.requests.params import ListParams, Preconditions
+from kubectl_runtime.core.requests.request import Place
+from kubectl_runtime.core.requests.rights import foresee
 
 log = guarded_logger(__name__)
 
@@ -137,6 +139,9 @@ def drain(client: Client, node: str, *, timeout: Duration | None, ignore_daemons
     >>> drain(client, "node-1", timeout=10).pods
     ()
     """
+    pods = Place(_PODS)
+    foresee(pods, "list", "get")
+    foresee(pods, "create", subresource="eviction")
     Api.all(client, _NODES).cordon(node)
     listing = ListParams(field_selector={"spec.nodeName": node}, label_selector=pod_selector)
     flags = _Flags(client, ignore_daemonsets, delete_emptydir_data, force)

@@ -51,6 +51,7 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialObjectMeta, PartialView
 from kubectl_runtime.core.requests.patch import Patch, pointer
 from kubectl_runtime.core.requests.request import Place
+from kubectl_runtime.core.requests.rights import foresee
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.reconcile.reconciler import Reconciler
@@ -117,6 +118,7 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
     """
     check_finalizer_name(name)
     target = _Target(_api_at(api, obj), name, obj.name, obj.uid)
+    foresee(target.api.place, "get", "patch")
     now: F | None = obj
     if name in obj.finalizers and _is_going(obj):
         now = target.read()

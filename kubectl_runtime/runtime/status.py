@@ -38,6 +38,7 @@ from kubectl_runtime.core.objects.conditions import set_condition
 from kubectl_runtime.core.objects.owned_fields import applied_fields
 from kubectl_runtime.core.objects.partial import is_partial
 from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.core.requests.rights import foresee
 from kubectl_runtime.runtime.parts import condition_of, mapping, part_of
 
 log = guarded_logger(__name__)
@@ -62,6 +63,7 @@ def apply_condition(api: Api[K], obj: K, condition: Condition, *, field_manager:
     """
     if not condition.type or not condition.status:
         raise RequestError(f"{obj.ref}: a condition needs a type and a status: Condition(type='Ready', status='True')")
+    foresee(api.place, "get")
     obj = _newest(api, obj)
     if not is_partial(obj):
         if _says(obj, condition):

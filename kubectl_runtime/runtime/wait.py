@@ -35,6 +35,7 @@ from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.names import Named, object_name
 from kubectl_runtime.core.requests.params import DeleteParams
+from kubectl_runtime.core.requests.rights import foresee
 from kubectl_runtime.runtime.conditions import Condition, is_deleted, name_of
 from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, Failed, InitDone, RawStep
@@ -161,6 +162,7 @@ def positive_seconds(timeout: Duration, operation: str, name: str = "timeout") -
 
 
 def _await(api: Api[K], name: str, condition: Condition, operation: str, deadline: _Deadline) -> K | None:
+    foresee(api.place, "list", "watch")
     clock, token = api.client.clock, deadline.token
     config = WatcherConfig(field_selector=fields({"metadata.name": name}))
     target = WatchTarget(api.resource, api.namespace, field_selector=config.field_text)
@@ -224,9 +226,7 @@ class _Deadline:
     when `stop` is set. Leaves nothing behind: no thread, and no callback in a token that lives longer."""
 
     def __init__(self, span: float, clock: Clock, stop: StopToken | None) -> None:
-        self._span = span
-        self._clock = clock
-        self._stop = stop
+        self._span, self._clock, self._stop = span, clock, stop
         self.token = _DeadlineToken(clock.monotonic() + span, clock)
         self._left = StopToken(clock=clock)
         self._alarm: Thread | None = None

@@ -39,6 +39,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.schema.cellibrary import OPAQUE, Function, functions
 from kubectl_runtime.schema.celmessages import duration, opaque_classes, pool_of, timestamp
 from kubectl_runtime.schema.celtypes import (
@@ -54,7 +55,7 @@ from kubectl_runtime.schema.celtypes import (
 )
 from kubectl_runtime.schema.validation import NOTHING
 
-MISSING_EXTRA = "rules in CEL need the extra `cel`: pip install kubectl_runtime[cel]"
+MISSING_EXTRA = str(MissingExtra("rules in CEL need", "cel"))
 _OPTIONAL_OLD = "cel.bind(oldSelf, oldSelf__given ? optional.of(oldSelf__value) : optional.none(),\n%s\n)"
 _SCALARS = {"string": "STRING", "int": "INT", "double": "DOUBLE", "bool": "BOOL", "bytes": "BYTES", "dyn": "DYN",
             "timestamp": "TIMESTAMP", "duration": "DURATION"}
@@ -71,9 +72,13 @@ class CelError(Exception):
 
 @functools.cache
 def engine() -> Any:
-    """The C++ wrapper, imported when the first rule is met (0.1 s)."""
-    from cel_expr_python import cel
-    from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
+    """The C++ wrapper, imported when the first rule is met (0.1 s). Raises MissingExtra."""
+    try:
+        pool_of(())  # protobuf, which only celmessages.py imports
+        from cel_expr_python import cel
+        from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
+    except ImportError:
+        raise MissingExtra("rules in CEL need", "cel") from None
     return cel, [ext_strings.ExtStrings(), ext_optional.ExtOptional()], [ext_bindings.ExtBindings()]
 
 

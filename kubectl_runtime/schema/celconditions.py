@@ -47,7 +47,7 @@ class Condition:
     """An expression that is true or false of a request."""
 
     def __init__(self, expression: str) -> None:
-        """Raises CelError if it does not compile or is no truth, ImportError without the extra `cel`."""
+        """Raises CelError if it does not compile or is no truth, MissingExtra without the extra `cel`."""
         if re.search(r"(?<![\w.])authorizer\b", bare(expression)):
             raise CelError(NO_AUTHORIZER)
         checking, running = _environments()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.core.codec.jsonvalues import same_json
 from kubectl_runtime.schema import causes, cel
 from kubectl_runtime.schema.causes import Cause
@@ -56,9 +57,7 @@ def _rule_list_causes(rules: list[Node], node: Node, path: str, *, comparable: b
     problem = ""
     try:
         scope = cel.Scope(node, root=root)
-    except ImportError:
-        problem = cel.MISSING_EXTRA
-    except CelError as error:
+    except (MissingExtra, CelError) as error:
         problem = str(error)
     for index, rule in enumerate(rules):
         at, text = f"{path}[{index}]", (rule.get("rule") or "").strip()
@@ -246,7 +245,8 @@ def _broken(rule: _Rule, values: cel.Values, path: str, value: Any) -> Cause:
 
 
 def rules_of(schema: Node | None, *, root: bool = True) -> Rules | None:
-    """The rules of a schema, ready to judge values; None if it has none. Raises ImportError without the extra `cel`."""
+    """The rules of a schema, ready to judge values; None if it has none. Raises MissingExtra without the extra
+    `cel`."""
     if not schema:
         return None
     own = tuple(_ready(rule) for rule in schema.get(RULES) or ())

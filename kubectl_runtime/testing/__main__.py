@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run(parser.parse_args(arguments))
 
 
-def _failed(error: Exception) -> int:
+def _failed(error: Exception | str) -> int:
     print(f"error: {error}", file=sys.stderr)
     return 1
 
@@ -79,9 +79,13 @@ def run(options: argparse.Namespace) -> int:
                            webhook_services=dict(options.webhook_service), record=False)
         for path in options.load:
             server.load(path)
-        server.start()
     except (OSError, ValueError, ImportError) as error:
         return _failed(error)
+    try:
+        server.start()
+    except OSError as error:
+        return _failed(f"{error.strerror or error}; the API server wanted it, and --port says another one, 0 a free "
+                       "one")
     try:
         if options.kubeconfig:
             server.write_kubeconfig(options.kubeconfig)

@@ -6,6 +6,10 @@
 What counts is what a run of a reconciler asks for in its own thread, as in the library's other accounts of a run, and
 the events that its recorder writes. What tests do through clients of their own does not count, nor do the watches of a
 controller, which it says itself. So a right is recorded only if the tests lead the reconciler to where it is needed.
+
+What the library does later by itself needs no test: whoever creates an event may patch it (it does when the event
+repeats), and `finalizer`, `create_or_update`, `Entry.commit`, `apply_condition`, the waits and `drain` say all that
+they may go on to.
 """
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ import msgspec
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.requests.request import Request
-from kubectl_runtime.core.requests.rights import Right, rights_of
+from kubectl_runtime.core.requests.rights import Right, hearers, rights_of
 from kubectl_runtime.runtime.queue.runs import is_in_run
 
 _EVENTS = ("events.k8s.io", "events")
@@ -48,11 +52,18 @@ class RightsRecorder:
 
         patched: Any = Client
         patched._call = noting  # what every call and stream passes
+        hearers.append(self._foreseen)
         return self
 
     def __exit__(self, *_: object) -> None:
         patched: Any = Client
         patched._call = self._original
+        hearers.remove(self._foreseen)
+
+    def _foreseen(self, right: Right) -> None:
+        if is_in_run():
+            with self._lock:
+                self._requests[right] = None
 
     def _note(self, request: Request) -> None:
         resource = request.resource
@@ -63,6 +74,9 @@ class RightsRecorder:
             self._plurals[resource.group, resource.kind] = resource.plural
             if not (is_in_run() or is_event):
                 return
+            if is_event:  # one that repeats is patched, which no short test comes to
+                self._requests.update(dict.fromkeys(Right(*_EVENTS, verb, request.namespace)
+                                                    for verb in ("create", "patch")))
             if request.body is not None and b"blockOwnerDeletion" in request.body:
                 self._bodies.append(request)
             else:

@@ -29,7 +29,6 @@ from kubectl_runtime.core.codec.encode import encode_plain
 from kubectl_runtime.core.interpreter.annotations import signature_of
 from kubectl_runtime.core.objects.reviews import failure_status, status_dict
 from kubectl_runtime.webhooks.answering import BadReview, Converts, admission_answer, conversion_answer, reason_of
-from kubectl_runtime.webhooks.difference import require_jsonpatch
 from kubectl_runtime.webhooks.handler import Admission
 
 if TYPE_CHECKING:
@@ -140,8 +139,9 @@ def application(routes: Mapping[str, Admission[Any] | Converts], *, limit: int =
     """A WSGI application of the webhooks in `routes`, by path: see the table of this module. `limit`: the most bytes of
     an AdmissionReview.
 
-    Raises RequestError for a path that cannot be one and for anything but a webhook, with what it lacks;
-    MissingWebhooksExtra for one that changes objects, if jsonpatch is not installed.
+    Raises RequestError for a path that cannot be one and for anything but a webhook, with what it lacks. A webhook that
+    changes objects needs the extra `webhooks` when it is served: a WebhookServer does not start without it, under other
+    servers each of its changes fails.
     """
     if not routes:
         raise RequestError('an application needs webhooks: application({"/quota": Quota()})')
@@ -165,8 +165,6 @@ def _admission_routes(mount: str, handler: Admission[Any]) -> Iterable[tuple[str
             signature_of(function).bind("request")
         except TypeError as error:
             raise RequestError(f"{mount}: {name}.{verb} is called with one argument, the request: {error}") from None
-        if verb == "mutate":
-            require_jsonpatch()
         path = f"{mount.rstrip('/')}/{verb}"
         yield path, partial(admission_answer, handler, verb, guard=Guard(path, log))
 

@@ -8,26 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.core.codec.jsonvalues import same_json
 from kubectl_runtime.core.requests.patch import pointer
 
 Object = dict[str, Any]
 
 
-class MissingWebhooksExtra(ImportError):
-    """A webhook changes objects, and the package jsonpatch is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__("a webhook that changes objects needs the package jsonpatch: "
-                         'install it with pip install "kubectl_runtime[webhooks]"')
-
-
 def require_jsonpatch() -> Any:
-    """The package jsonpatch. Raises MissingWebhooksExtra when it is not installed."""
+    """The package jsonpatch. Raises MissingExtra when it is not installed."""
     try:
         import jsonpatch
     except ImportError:
-        raise MissingWebhooksExtra from None
+        raise MissingExtra("a webhook that changes objects needs", "webhooks") from None
     return jsonpatch
 
 
@@ -35,8 +28,10 @@ def patch_between(before: Object, after: Object) -> list[Object]:
     """The operations that make `after` of `before`, of which neither is changed; none if both are the same JSON.
 
     Each changed value is replaced where it stands; a list that became longer or shorter is compared by jsonpatch, which
-    finds what was inserted, removed or moved. Raises MissingWebhooksExtra for such a list if jsonpatch is not there.
+    finds what was inserted, removed or moved. Raises MissingExtra if jsonpatch is not there, whatever has changed: a
+    webhook that fails for some objects only would be found late.
     """
+    require_jsonpatch()
     operations: list[Object] = []
     for key in (*before, *(key for key in after if key not in before)):
         if key not in before or key not in after or not same_json(before[key], after[key]):

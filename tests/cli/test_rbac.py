@@ -196,6 +196,12 @@ def test_without_recorded_rights_that_is_noted(capsys: pytest.CaptureFixture[str
     assert "not known without --recorded FILE" in capsys.readouterr().err
 
 
+def test_the_help_says_what_is_granted_without_having_been_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["rbac", "--help"])
+    assert "an event that is created is\npatched when it repeats" in capsys.readouterr().out
+
+
 TESTS = '''
 import sys
 sys.path.insert(0, {examples!r})

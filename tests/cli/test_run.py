@@ -282,11 +282,10 @@ def test_whatever_can_be_called_with_a_client_may_be_the_program(source: str) ->
     assert callable(program_in(module(source), PLACE))
 
 
-def test_a_failure_is_told_on_standard_error_with_status_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                           capsys: pytest.CaptureFixture[str],
-                                                           quiet: None) -> None:
+def test_a_module_that_is_not_there_is_told_on_standard_error_with_status_2(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], quiet: None) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["run", "run_absent:main"]) == 1
+    assert main(["run", "run_absent:main"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("error: there is no module 'run_absent' in ")

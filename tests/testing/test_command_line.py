@@ -44,8 +44,11 @@ def test_where_no_service_can_be_is_refused_before_anything_runs(value, capsys):
 def test_a_port_in_use_is_told(capsys, monkeypatch):
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with ApiServer() as server:
-        assert main(["--port", server.url.rpartition(":")[2]]) == 1
-    assert "Address already in use" in capsys.readouterr().err
+        port = server.url.rpartition(":")[2]
+        assert main(["--port", port]) == 1
+    assert capsys.readouterr().err == (
+        f"error: cannot listen at 127.0.0.1:{port}: Address already in use; the API server wanted it, and --port says "
+        "another one, 0 a free one\n")
 
 
 def test_a_token_file_that_is_no_text_is_named(tmp_path, capsys, monkeypatch):

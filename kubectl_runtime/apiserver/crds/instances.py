@@ -19,7 +19,8 @@ from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import typed
 from kubectl_runtime.apiserver.objectmeta.metadata_checks import CUSTOM
 from kubectl_runtime.apiserver.strategy import Strategy, StrategyContext
-from kubectl_runtime.schema.cel import MISSING_EXTRA, CelError
+from kubectl_runtime.core.base.errors import MissingExtra
+from kubectl_runtime.schema.cel import CelError
 from kubectl_runtime.schema.defaulting import apply_defaults
 from kubectl_runtime.schema.pruning import prune
 from kubectl_runtime.schema.rules import Rules, checked_after, rules_of
@@ -134,9 +135,8 @@ class CustomStrategy(Strategy):
         """`found`, and what the rules find. Rules that cannot be evaluated any more refuse every object."""
         try:
             return checked_after(found, self._rules, new, old)
-        except (ImportError, CelError) as error:
-            told = MISSING_EXTRA if isinstance(error, ImportError) else str(error)
-            return [*found, errors.invalid_value("<nil>", None, told)]
+        except (MissingExtra, CelError) as error:
+            return [*found, errors.invalid_value("<nil>", None, str(error))]
 
     @functools.cached_property
     def _rules(self) -> Rules | None:

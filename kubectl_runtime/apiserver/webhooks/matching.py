@@ -17,7 +17,8 @@ from kubectl_runtime.apiserver.webhooks.admission_attributes import CREATE, UPDA
 from kubectl_runtime.apiserver.webhooks.admission_review import request_of
 from kubectl_runtime.apiserver.webhooks.hooks import Hook
 from kubectl_runtime.apiserver.webhooks.versions import as_version
-from kubectl_runtime.schema.cel import MISSING_EXTRA, CelError
+from kubectl_runtime.core.base.errors import MissingExtra
+from kubectl_runtime.schema.cel import CelError
 from kubectl_runtime.schema.celconditions import condition
 
 Object = dict[str, Any]
@@ -116,9 +117,8 @@ def _holds(ctx: RequestContext, found: Invocation, asked: Attributes) -> bool:
         try:
             if not condition(expression).holds(shown, old, request):
                 return False
-        except (CelError, ImportError) as error:
-            told = MISSING_EXTRA if isinstance(error, ImportError) else str(error)
-            failures.append(f"expression '{expression}' resulted in error: {told}")
+        except (CelError, MissingExtra) as error:
+            failures.append(f"expression '{expression}' resulted in error: {error}")
     if not failures:
         return True
     if not found.hook.fails_closed:

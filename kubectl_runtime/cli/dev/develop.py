@@ -5,8 +5,9 @@
     waiting     is started                -                             the end
     ending      -                         the end                       another one: is killed; status 128 + n
 
-The server and its objects stay through all of that, so an operator that cannot even be imported is only waited for. A
-kubeconfig for kubectl lies in `.kubectl-runtime/` of the current folder while this runs.
+The server and its objects stay through all of that, so an operator that cannot even be imported is only waited for. As
+long as no source has changed, a wrong command line (a MODULE:NAME that is not there, say) is the end, with status 2.
+A kubeconfig for kubectl lies in `.kubectl-runtime/` of the current folder while this runs.
 """
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.cli.dev.operator_process import OperatorProcess
 from kubectl_runtime.cli.dev.order import Order
 from kubectl_runtime.cli.dev.sources import Sources
-from kubectl_runtime.cli.places import CommandError, see_current_folder
+from kubectl_runtime.cli.places import CommandError, UsageError, see_current_folder
 from kubectl_runtime.cli.run_options import RunOptions
 from kubectl_runtime.core.base.version import VERSION
 from kubectl_runtime.runtime.controller.stopping.signals import SAME_STOP
@@ -82,7 +83,7 @@ class _Development:
     def run(self) -> int:
         operator = self._operator
         operator.start()
-        waiting, pause = False, LOOK
+        waiting, first, pause = False, True, LOOK
         while True:
             if self._heard(pause) is not None:
                 return self._end()
@@ -94,8 +95,10 @@ class _Development:
                 _say(f"\n--- {_named(changed)} changed: starting anew ---")
                 operator.end(RESTART)
                 operator.start()
-                waiting = False
+                waiting = first = False
             elif not waiting and (status := operator.status()) is not None:
+                if first and status == UsageError.status:
+                    return status  # it has said why
                 waiting = True
                 _say(f"--- the operator has ended with status {status}; it starts anew when a source changes ---")
 

@@ -9,6 +9,7 @@ from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.crd.merge import definitions_of
 from kubectl_runtime.runtime.apply_crd import apply_crd
+from kubectl_runtime.schema.structural import declares_rules
 
 MANAGER = "kubectl-runtime"
 """Whose fields those of the definitions are."""
@@ -24,13 +25,19 @@ def install_kinds(client: Client, kinds: list[type[CustomResource]]) -> list[str
 
     Classes of one kind and several versions make one definition (`definitions_of`). One that is there is replaced, also
     by an older one: it is the program's own. Raises CommandError for classes that make none, and for a change that the
-    server refuses, of a version in which objects may be stored, say; KubeError as `apply_crd`.
+    server refuses, of a version in which objects may be stored, say; MissingExtra for rules in CEL without the extra
+    `cel`, which the server could not evaluate either; KubeError as `apply_crd`.
     """
     try:
         definitions = definitions_of(kinds)
     except (TypeError, ValueError) as error:
         places = ", ".join(f"{kind.__module__}:{kind.__qualname__}" for kind in kinds)
         raise CommandError(f"the definitions of {places} cannot be made: {error}") from None
+    if any(declares_rules(version["schema"]["openAPIV3Schema"]) for definition in definitions
+           for version in definition["spec"]["versions"]):
+        from kubectl_runtime.schema.cel import engine
+
+        engine()
     names = [definition["metadata"]["name"] for definition in definitions]
     for name, definition in zip(names, definitions, strict=True):
         try:

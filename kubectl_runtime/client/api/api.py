@@ -9,7 +9,7 @@ Options are keywords, or one prepared value (`params`), not both.
 """
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import Any, TypeVar, overload
 
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.entry import Entry
 from kubectl_runtime.client.api.kind_verbs import KindVerbs
 from kubectl_runtime.client.api.namespaces import Namespaces
-from kubectl_runtime.client.api.paging import ObjectList, Page, walk
+from kubectl_runtime.client.api.paging import ListVerbs, ObjectList
 from kubectl_runtime.client.api.watch import WatchEvent, WatchStream, open_watch
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.clock import Duration, seconds
@@ -28,12 +28,13 @@ from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, api_resource_of
+from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
 from kubectl_runtime.core.objects.dynamic import DynamicObject, dynamic
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialObjectMeta, PartialView
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.body import Body
-from kubectl_runtime.core.requests.choice import chosen, params_or_default
+from kubectl_runtime.core.requests.choice import chosen, chosen_of_said, params_or_default
 from kubectl_runtime.core.requests.names import Named, object_name
 from kubectl_runtime.core.requests.params import (
     IDLE_MARGIN,
@@ -58,7 +59,7 @@ WATCH_TIMEOUT = 290.0
 """Seconds that the server keeps a watch open when the caller says nothing."""
 
 
-class Api(KindVerbs[K]):
+class Api(ListVerbs[K], KindVerbs[K]):
     """The verbs of one kind, in one namespace or in all: `get`, `list`, `create`, `apply`, `patch`, `delete`, …
 
     The kind is a resource class, which types what comes back, or an `ApiResource`, which gives `DynamicObject`s. Writes
@@ -156,41 +157,19 @@ class Api(KindVerbs[K]):
         """The object `name`, or the place where it will be: `api.entry("a").or_insert(make)`, see entry.py. One get."""
         return Entry(self, object_name(self.place, name), self.get_opt(name, timeout=timeout))
 
-    def list(self, params: ListParams | None = None, *, timeout: Duration | None = None) -> ObjectList[K]:
-        """Read one page: everything, unless `params` has a limit. `pages` and `list_all` follow the pages."""
-        meta, records = self.list_page(params, timeout=timeout)
-        return ObjectList([self._object(record) for record in records], meta)
-
-    def pages(self, params: ListParams | None = None, *,
-              timeout: Duration | None = None) -> Iterator[ObjectList[K]]:
-        """Iterate over all pages, each requested when it is needed; 500 objects each unless `params` has a limit.
-        `timeout`: for each page."""
-
-        def fetch(page: ListParams) -> Page:
-            return self.list_page(page, timeout=timeout)
-
-        for meta, records in walk(fetch, params_or_default(params, ListParams), self.place.words("list")):
-            yield ObjectList([self._object(record) for record in records], meta)
-
-    def list_all(self, params: ListParams | None = None, *, timeout: Duration | None = None) -> Iterator[K]:
-        """Iterate over all objects, page by page. `timeout`: for each page."""
-        for page in self.pages(params, timeout=timeout):
-            yield from page.items
-
-    def list_page(self, params: ListParams | None = None, *, stop: StopToken | None = None,
-                  retry: Retry = Retry.SAFE, timeout: Duration | None = None) -> Page:
-        """As `list`, but with the objects as `Record`s: what stores hold. `stop` ends the waiting between attempts."""
-        return self._decoded(build.list_(self.place, params, retry=retry), self.form.decode_list, timeout, stop)
-
     def watch(self, params: WatchParams | None = None, resource_version: str | None = None,
-              stop: StopToken | None = None, *, timeout: Duration | None = None) -> Generator[WatchEvent[K]]:
+              stop: StopToken | None = None, *, label_selector: LabelSelection | None = None,
+              field_selector: FieldSelection | None = None, bookmarks: bool | None = None,
+              send_initial_events: bool = False, timeout: Duration | None = None) -> Generator[WatchEvent[K]]:
         """The events of one watch request, which opens when the first is asked for; `runtime.watcher` recovers.
-        `event.obj` is None for an ERROR (410 mostly: list anew), and for a BOOKMARK, which `params` have to ask for.
+        `event.obj` is None for an ERROR (410 mostly: list anew), and for a BOOKMARK, which has to be asked for.
         `resource_version`: where to begin, usually a list's; None begins with an ADDED for each object. Ends when the
         connection does (after 290 s, or as `params` say), or `stop` is set. `timeout`: for its opening. Raises
         RequestTimeout for a dead connection.
         """
-        params = params_or_default(params, WatchParams)
+        params = chosen_of_said(params, WatchParams, {
+            "label_selector": label_selector, "field_selector": field_selector, "bookmarks": bookmarks,
+            "send_initial_events": send_initial_events or None})
         try:
             opened = self.open_watch(params, resource_version, stop, timeout=timeout)
         except TransportError:
@@ -274,10 +253,14 @@ class Api(KindVerbs[K]):
         return answer if isinstance(answer, Status) else self._object(answer)
 
     def delete_collection(self, params: DeleteParams | None = None, selection: ListParams | None = None, *,
+                          label_selector: LabelSelection | None = None, field_selector: FieldSelection | None = None,
                           propagation_policy: Propagation | None = None, grace_period_seconds: int | None = None,
                           preconditions: Preconditions | None = None, dry_run: bool = False,
                           timeout: Duration | None = None) -> ObjectList[K] | Status:
-        """Delete every object that `selection` selects, by default all of this place; what was deleted, or a Status."""
+        """Delete every object that `selection` or the selectors select, by default all of this place; what was deleted,
+        or a Status."""
+        selection = chosen(selection, ListParams, "selection", label_selector=label_selector,
+                           field_selector=field_selector)
         params = chosen(params, DeleteParams, propagation_policy=propagation_policy, preconditions=preconditions,
                         grace_period_seconds=grace_period_seconds, dry_run=dry_run)
         request = build.delete_collection(self.place, params, selection)

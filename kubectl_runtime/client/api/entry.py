@@ -23,6 +23,7 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.choice import chosen
 from kubectl_runtime.core.requests.params import FieldValidation, PostParams
+from kubectl_runtime.core.requests.rights import foresee
 
 K = TypeVar("K")
 
@@ -88,6 +89,7 @@ class Entry(Generic[K]):
                         dry_run=dry_run)
         api, held = self._api, self.object
         self._check(held)
+        foresee(api.place, "create", "update")
         if not self.is_dirty:
             return held
         verb, request = ("create", build.create(api.place, held, params)) if self._new else \

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
 from kubectl_runtime.core.objects.partial import PartialObjectMeta
 from kubectl_runtime.core.requests.params import ListParams
 
@@ -57,10 +58,11 @@ class Namespaces(Generic[K]):
         """An Api of the same namespaces that keeps only the fields of `view`: see `Api.with_fields`."""
         return Namespaces(tuple(api.with_fields(view) for api in self.apis))
 
-    def list_all(self, params: ListParams | None = None) -> Iterator[K]:
+    def list_all(self, params: ListParams | None = None, *, label_selector: LabelSelection | None = None,
+                 field_selector: FieldSelection | None = None) -> Iterator[K]:
         """Iterate over all objects, namespace by namespace and page by page. Blocks and raises as `Api.list_all`."""
         for api in self.apis:
-            yield from api.list_all(params)
+            yield from api.list_all(params, label_selector=label_selector, field_selector=field_selector)
 
     def __repr__(self) -> str:
         return f"<Api of {self.resource.full_name} in the namespaces {', '.join(map(str, self.namespaces))}>"

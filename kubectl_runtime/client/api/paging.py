@@ -1,4 +1,4 @@
-"""Lists: one page as it came, and the walk over all pages.
+"""Lists: one page as it came, the walk over all pages, and the verbs of `Api` that make them.
 
     page with a token          -> the next page            page without   -> the end
     410 on a token             -> from the beginning: once in pages, then in one piece; what was handed out is left out
@@ -14,12 +14,19 @@ from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
+from kubectl_runtime.client.api.api_base import ApiBase
+from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.core.requests.params import ListParams
+from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
+from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.choice import chosen
+from kubectl_runtime.core.requests.params import ListParams, VersionMatch
+from kubectl_runtime.core.requests.request import Retry
 
 log = guarded_logger(__name__)
 
@@ -65,6 +72,62 @@ class ObjectList(Generic[K]):
 
     def __len__(self) -> int:
         return len(self.items)
+
+
+class ListVerbs(ApiBase[K]):
+    """The verbs of `Api` that read many objects. Their options are keywords, or one prepared `ListParams`, not both."""
+
+    __slots__ = ()
+
+    def list(self, params: ListParams | None = None, *, label_selector: LabelSelection | None = None,
+             field_selector: FieldSelection | None = None, limit: int | None = None,
+             continue_token: str | None = None, resource_version: str | None = None,
+             resource_version_match: VersionMatch | None = None, timeout: Duration | None = None) -> ObjectList[K]:
+        """Read one page: everything, unless there is a `limit`. `pages` and `list_all` follow the pages.
+
+        Selectors are text, a mapping, or a `Selector`: `label_selector={"app": "web"}`.
+        """
+        params = chosen(params, ListParams, label_selector=label_selector, field_selector=field_selector, limit=limit,
+                        continue_token=continue_token, resource_version=resource_version,
+                        resource_version_match=resource_version_match)
+        meta, records = self.list_page(params, timeout=timeout)
+        return ObjectList([self._object(record) for record in records], meta)
+
+    def pages(self, params: ListParams | None = None, *, label_selector: LabelSelection | None = None,
+              field_selector: FieldSelection | None = None, limit: int | None = None,
+              resource_version: str | None = None, resource_version_match: VersionMatch | None = None,
+              timeout: Duration | None = None) -> Iterator[ObjectList[K]]:
+        """Iterate over all pages, each requested when it is needed; 500 objects each unless there is a `limit`.
+        `timeout`: for each page."""
+
+        def fetch(page: ListParams) -> Page:
+            return self.list_page(page, timeout=timeout)
+
+        params = chosen(params, ListParams, label_selector=label_selector, field_selector=field_selector, limit=limit,
+                        resource_version=resource_version, resource_version_match=resource_version_match)
+        for meta, records in walk(fetch, params, self.place.words("list")):
+            yield ObjectList([self._object(record) for record in records], meta)
+
+    def list_all(self, params: ListParams | None = None, *, label_selector: LabelSelection | None = None,
+                 field_selector: FieldSelection | None = None, limit: int | None = None,
+                 resource_version: str | None = None, resource_version_match: VersionMatch | None = None,
+                 timeout: Duration | None = None) -> Iterator[K]:
+        """Iterate over all objects, page by page. `timeout`: for each page."""
+        for page in self.pages(params, label_selector=label_selector, field_selector=field_selector, limit=limit,
+                               resource_version=resource_version, resource_version_match=resource_version_match,
+                               timeout=timeout):
+            yield from page.items
+
+    def list_page(self, params: ListParams | None = None, *, label_selector: LabelSelection | None = None,
+                  field_selector: FieldSelection | None = None, limit: int | None = None,
+                  continue_token: str | None = None, resource_version: str | None = None,
+                  resource_version_match: VersionMatch | None = None, stop: StopToken | None = None,
+                  retry: Retry = Retry.SAFE, timeout: Duration | None = None) -> Page:
+        """As `list`, but with the objects as `Record`s: what stores hold. `stop` ends the waiting between attempts."""
+        params = chosen(params, ListParams, label_selector=label_selector, field_selector=field_selector, limit=limit,
+                        continue_token=continue_token, resource_version=resource_version,
+                        resource_version_match=resource_version_match)
+        return self._decoded(build.list_(self.place, params, retry=retry), self.form.decode_list, timeout, stop)
 
 
 def walk(fetch: Callable[[ListParams], Page], params: ListParams, operation: str) -> Iterator[Page]:

@@ -11,6 +11,7 @@
       AuthError             credentials could not be obtained
       DecodeError           an object's content is not what its type says; see `core.problems`
       DiscoveryError        the server does not serve a kind
+      MissingExtra          an extra of this library is not installed (also an ImportError)
 
 Messages name the verb, kind, namespace and name, and what to do; never the content of an object or a credential.
 Errors are data: they pickle and copy to the same class, text and attributes (without traceback and cause).
@@ -18,6 +19,7 @@ Errors are data: they pickle and copy to the same class, text and attributes (wi
 from __future__ import annotations
 
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from kubectl_runtime.core.base.status import Status
@@ -124,6 +126,19 @@ class RequestTimeout(TransportError):
     """
 
 
+class MissingExtra(KubeError, ImportError):
+    """Something was used that needs an extra of this library; the text says how to install it, `extra` which it is.
+
+    >>> issubclass(MissingExtra, KubeError)
+    True
+    """
+
+    def __init__(self, what: str, extra: str) -> None:
+        """`what`: with its verb, such as `rules in CEL need`."""
+        super().__init__(f"{what} the extra '{extra}': pip install '{_requirement(_ROOT)}[{extra}]'")
+        self.extra = extra
+
+
 class DiscoveryError(KubeError):
     """The server does not serve what was asked for.
 
@@ -218,6 +233,15 @@ class ApiError(KubeError):
         if self.reason in _KNOWN_REASONS:
             return self.reason == reason
         return self.code == code
+
+
+_ROOT = Path(__file__).parents[3]
+"""What holds the package: `site-packages`, or a clone."""
+
+
+def _requirement(root: Path) -> str:
+    """What pip is to install: the path of the clone that the package is in, or else its name."""
+    return str(root) if (root / "setup.cfg").is_file() and (root / "pyproject.toml").is_file() else "kubectl_runtime"
 
 
 def _shown(status: Status) -> str:

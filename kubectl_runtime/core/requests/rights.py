@@ -3,16 +3,18 @@
     rights_of(request)      the verb of RBAC on the resource; several where one request does several things:
                             an apply may create what is not there (patch and create); an object whose owner is blocked
                             by it needs update on the owner's finalizers, where an admission plugin asks for that
+    foresee(place, verb…)   what a function of the library may go on to by itself, told to whoever records rights: the
+                            finalizer that is added today is read live when the object is deleted
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from kubectl_runtime.core.meta.gvk import plural_of, split_api_version
-from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.core.requests.request import Place, Request
 
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 ORDER = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
@@ -43,6 +45,18 @@ def rights_of(request: Request, plurals: Mapping[tuple[str, str], str] | None = 
         for group, kind in _blocked_owners(request.body):
             plural = (plurals or {}).get((group, kind)) or plural_of(kind)
             yield Right(group, f"{plural}/finalizers", "update", request.namespace)
+
+
+hearers: list[Callable[[Right], object]] = []
+"""Whom `foresee` tells; empty unless rights are recorded."""
+
+
+def foresee(place: Place, *verbs: str, subresource: str | None = None) -> None:
+    """Tell who records rights that what was called may need these, later if not now. Does not block; asks nobody."""
+    for hear in tuple(hearers):
+        name = f"{place.resource.plural}/{subresource}" if subresource else place.resource.plural
+        for verb in verbs:
+            hear(Right(place.resource.group, name, verb, place.namespace))
 
 
 def _blocked_owners(body: bytes) -> Iterable[tuple[str, str]]:

@@ -40,6 +40,8 @@ from kubectl_runtime.runtime.usercode import guarded_logger
 
 log = guarded_logger(__name__)
 
+_USE = "it is for health and metrics, and serve= of the Manager (or the HealthServer itself) says another address"
+
 
 class HealthServer:
     """A small HTTP server for probes and Prometheus: `/healthz`, `/readyz` and, given `metrics`, `/metrics`.
@@ -123,7 +125,7 @@ class HealthServer:
         with self._change:
             if self._thread is not None or self._stopping.is_set():
                 raise RequestError(f"the {self.name} was started or stopped already: make a new one")
-            listener = WsgiListener(self._address.listen(), self.application, self.name, self._limit)
+            listener = WsgiListener(self._address.listen(_USE), self.application, self.name, self._limit)
             thread = Thread(target=self._serve, args=(listener,), name=self.name, daemon=True)
             try:
                 thread.start()

@@ -50,8 +50,9 @@ class ListenAddress:
             raise _unreadable(address)
         return cls(*address)
 
-    def listen(self) -> socket.socket:
-        """A socket that listens. Raises OSError, with the address in its text, when it cannot."""
+    def listen(self, use: str = "") -> socket.socket:
+        """A socket that listens. Raises OSError, with the address in its text, when it cannot, and `use`: what it is
+        for, and where another address can be said."""
         try:
             if self.host:
                 found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -68,7 +69,7 @@ class ListenAddress:
         except OSError as error:
             # Not its own text, which has the address, too; the system has none for a name that has no address.
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
-            raise OSError(error.errno, f"cannot listen at {self}: {why}") from error
+            raise OSError(error.errno, f"cannot listen at {self}: {why}{use and f'; {use}'}") from error
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

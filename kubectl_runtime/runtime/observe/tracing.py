@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.client.http.stack import RETRY, Stack
-from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.errors import MissingExtra, RequestError
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import Observer, RunResult
 from kubectl_runtime.core.base.version import VERSION
@@ -39,7 +39,7 @@ try:
     from opentelemetry import context, trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as error:
-    raise ImportError('tracing needs OpenTelemetry: install it with pip install "kubectl_runtime[tracing]"') from error
+    raise MissingExtra("tracing needs", "tracing") from error
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _FIRST_FAILURE = 400

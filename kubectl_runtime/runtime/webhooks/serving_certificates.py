@@ -141,7 +141,7 @@ class OwnCertificates:
     """
 
     def __init__(self, wanted: SelfSigned, clock: Clock) -> None:
-        """Raises MissingTlsExtra."""
+        """Raises MissingExtra."""
         self._wanted, self._clock = wanted, clock
         self._lock = threading.Lock()
         self._authority = self._new_authority()

@@ -44,6 +44,7 @@ from kubectl_runtime.runtime.webhooks.serving_certificates import (
 from kubectl_runtime.runtime.webhooks.webhook_listener import WebhookListener
 from kubectl_runtime.runtime.webhooks.webhook_setup import WebhookSetup
 from kubectl_runtime.webhooks.application import Application
+from kubectl_runtime.webhooks.difference import require_jsonpatch
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
@@ -54,6 +55,7 @@ LONGEST_LOOK = 60.0
 """Seconds between two looks whether the certificate is to be renewed: a machine that was suspended wakes late."""
 
 
+_USE = "it is for webhooks, and WebhookServer(app, ':9444') says another address"
 _DEFINITIONS = CustomResourceDefinition.api_resource.plural
 
 
@@ -169,7 +171,10 @@ class WebhookServer:
 
     def start(self) -> None:
         """Listen, and return. Raises OSError when the address is taken or not this host's, ConfigError for files that
-        cannot be used, MissingTlsExtra for a SelfSigned without the extra `tls`, RequestError the second time."""
+        cannot be used, MissingExtra for a SelfSigned without the extra `tls` and for a webhook that changes objects
+        without `webhooks`, RequestError the second time."""
+        if isinstance(self._app, Application) and "mutate" in self._app.verbs:
+            require_jsonpatch()
         with self._change:
             if self._threads or self._end.is_set():
                 raise RequestError(f"the {self.name} was started or stopped already: make a new one")
@@ -179,7 +184,7 @@ class WebhookServer:
             else:
                 self._certificates = CertificateFolder(self._wanted)
             app = observed(self._app, self._observer, self._clock)
-            listener = WebhookListener(self._address.listen(), app, self.name, self._limit,
+            listener = WebhookListener(self._address.listen(_USE), app, self.name, self._limit,
                                        self._certificates.context)
             self._observer.webhooks_served(webhooks_of(self._app))
             self._listener, self._process = listener, os.getpid()

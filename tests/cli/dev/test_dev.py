@@ -70,12 +70,13 @@ def kubeconfig(source: Path) -> Path:
 
 
 def test_the_operator_follows_its_source_and_the_server_keeps_its_objects(source: Path) -> None:
-    source.unlink()
     with dev(source) as program:
         program.until("export KUBECONFIG=")
         assert program.lines[-1].strip() == f"kubectl     export KUBECONFIG={kubeconfig(source)}"
+        program.until("serves http://")
+        source.unlink()
         program.until("error: there is no module 'greeting_operator' in ")
-        program.until("--- the operator has ended with status 1; it starts anew when a source changes ---")
+        program.until("--- the operator has ended with status 2; it starts anew when a source changes ---")
         source.write_text(OPERATOR)
         program.until("installed greetings.example.com: kubectl get greetings.example.com --all-namespaces")
         page = program.until("what it does at this moment: http://127.0.0.1:").split()[-1]
@@ -109,6 +110,16 @@ def test_the_operator_follows_its_source_and_the_server_keeps_its_objects(source
     assert not kubeconfig(source).exists()
     assert kubeconfig(source).with_name(".gitignore").read_text() == "*\n"
     assert program.text.count("Traceback") == 1
+
+
+@pytest.mark.parametrize(("named", "said"), [
+    ("greting_operator:main", "error: there is no module 'greting_operator' in "),
+    ("greeting_operator:mian", "error: greeting_operator has no mian (did you mean main?); its functions: "),
+    ("greeting_operator:Greeting", "error: greeting_operator:Greeting is the class of a kind; it has to be a ")])
+def test_a_name_that_is_not_there_at_the_first_start_is_the_end(source: Path, named: str, said: str) -> None:
+    with Program("-m", "kubectl_runtime", "run", named, "--dev", cwd=source.parent) as program:
+        program.until(said)
+        assert program.end() == 2, program.text
 
 
 def test_a_second_signal_does_not_wait_for_a_run(source: Path) -> None:

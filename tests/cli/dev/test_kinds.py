@@ -1,15 +1,19 @@
 """The definitions that `run --dev` installs."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
 import pytest
 
-from kubectl_runtime import Api, Client, CustomResource
+from kubectl_runtime import Api, Client, CustomResource, KubeError, Rule
 from kubectl_runtime.cli.dev.kinds import install_kinds, loaded_kinds
 from kubectl_runtime.cli.places import CommandError
+from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.resources import CustomResourceDefinition
+from kubectl_runtime.schema import cel
 from kubectl_runtime.testing import ApiServer, eventually
 
 
@@ -97,3 +101,25 @@ def test_kinds_can_be_used_when_they_are_installed_and_follow_a_change(client: C
 def test_classes_that_make_no_definition_are_told(client: Client, kinds: list[type[CustomResource]], said: str) -> None:
     with pytest.raises(CommandError, match=said):
         install_kinds(client, kinds)
+
+
+class Bounded(msgspec.Struct):
+    size: Annotated[int, Rule("self < 31337")]
+
+
+def test_rules_without_the_extra_are_told_in_one_sentence(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bound(CustomResource, group="bounds.example.com", version="v1", kind="Bound"):
+        spec: Bounded
+
+    cel.engine.cache_clear()
+    cel._runtime.cache_clear()
+    monkeypatch.setitem(sys.modules, "cel_expr_python", None)
+    try:
+        for needs_it in (lambda: install_kinds(client, [Bound]), Bound(name="a", spec=Bounded(1)).violations):
+            with pytest.raises(KubeError) as raised:
+                needs_it()
+            assert str(raised.value) == str(MissingExtra("rules in CEL need", "cel"))
+        assert Api.all(client, CustomResourceDefinition).list().items == []
+    finally:
+        cel.engine.cache_clear()
+        cel._runtime.cache_clear()

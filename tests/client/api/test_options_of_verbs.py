@@ -24,6 +24,7 @@ from kubectl_runtime import (
     RequestError,
     RequestTimeout,
     Scope,
+    WatchParams,
 )
 from kubectl_runtime.client.http.failures import UnexpectedAnswer
 from kubectl_runtime.core.objects.resource import Resource
@@ -292,3 +293,57 @@ def test_pages_have_a_timeout_each() -> None:
         with server.client() as client:
             found = list(Api.namespaced(client, ConfigMap, "default").pages(ListParams(limit=1), timeout=30))
     assert [len(each) for each in found] == [1, 1]
+
+
+EMPTY_LIST = {"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {}, "items": []}
+CHOICE = {"label_selector": {"app": "web"}, "field_selector": "metadata.name=a"}
+LISTS: dict[str, Use] = {
+    "list": lambda api: api.list(**CHOICE, limit=7, resource_version="5", resource_version_match="NotOlderThan"),
+    "list_page": lambda api: api.list_page(**CHOICE, limit=7, resource_version="5",
+                                           resource_version_match="NotOlderThan"),
+    "pages": lambda api: list(api.pages(**CHOICE, limit=7, resource_version="5",
+                                        resource_version_match="NotOlderThan")),
+    "list_all": lambda api: list(api.list_all(**CHOICE, limit=7, resource_version="5",
+                                              resource_version_match="NotOlderThan")),
+}
+SELECTED = {"labelSelector": "app=web", "fieldSelector": "metadata.name=a"}
+
+
+@pytest.mark.parametrize("use", LISTS.values(), ids=LISTS)
+def test_every_list_takes_its_options_as_keywords(use: Use) -> None:
+    assert query(sent(use, EMPTY_LIST)) == {**SELECTED, "limit": "7", "resourceVersion": "5",
+                                            "resourceVersionMatch": "NotOlderThan"}
+
+
+def test_a_page_follows_another_by_its_token() -> None:
+    assert query(sent(lambda api: api.list(continue_token="t"), EMPTY_LIST)) == {"continue": "t"}
+
+
+def test_several_namespaces_are_listed_by_keywords() -> None:
+    several = sent(lambda api: list(Api.namespaces(api.client, ConfigMap, ["a"]).list_all(**CHOICE)), EMPTY_LIST)
+    assert query(several) == {**SELECTED, "limit": "500"}
+
+
+def test_a_watch_takes_its_options_as_keywords() -> None:
+    found = query(sent(lambda api: list(api.watch(**CHOICE, send_initial_events=True)), EMPTY_LIST))
+    assert {key: found[key] for key in ("labelSelector", "fieldSelector", "sendInitialEvents")} == {
+        **SELECTED, "sendInitialEvents": "true"}
+    assert query(sent(lambda api: list(api.watch(bookmarks=True)), EMPTY_LIST))["allowWatchBookmarks"] == "true"
+    with pytest.raises(RequestError, match="send_initial_events needs bookmarks"):
+        sent(lambda api: list(api.watch(send_initial_events=True, bookmarks=False)), EMPTY_LIST)
+
+
+def test_a_collection_is_deleted_by_keywords() -> None:
+    request = sent(lambda api: api.delete_collection(**CHOICE, dry_run=True), EMPTY_LIST)
+    assert query(request) == SELECTED
+
+
+@pytest.mark.parametrize("use", [
+    lambda api: api.list(ListParams(limit=1), label_selector="a=b"),
+    lambda api: list(api.list_all(ListParams(limit=1), label_selector="a=b")),
+    lambda api: list(api.watch(WatchParams(), label_selector="a=b")),
+    lambda api: api.delete_collection(selection=ListParams(), label_selector="a=b")])
+def test_options_of_a_list_are_given_in_one_way(use: Use) -> None:
+    with pytest.raises(RequestError, match=r"= and label_selector= are both given: put the options all into "
+                                           r"(List|Watch)Params"):
+        sent(use, EMPTY_LIST)

@@ -39,6 +39,7 @@ from kubectl_runtime import (
 )
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
+from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.core.base.observer import Observer, together
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.requests.request import Place, Request
@@ -444,7 +445,7 @@ client_of(RunOptions(Place("a", "b"), metrics=False))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     first, second = done.stdout.splitlines()
-    assert first == 'tracing needs OpenTelemetry: install it with pip install "kubectl_runtime[tracing]"'
+    assert first == str(MissingExtra("tracing needs", "tracing"))
     assert second == f"--tracing: {first}"
 
 

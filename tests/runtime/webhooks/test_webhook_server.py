@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -18,6 +19,7 @@ pytest.importorskip("cryptography", reason="certificates are made with the packa
 
 from kubectl_runtime import Client, Config, Manager, RequestError
 from kubectl_runtime.certificates.authority import Authority
+from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.runtime.webhooks import webhook_listener
 from kubectl_runtime.runtime.webhooks.serving_certificates import SelfSigned
 from kubectl_runtime.runtime.webhooks.webhook_server import WebhookServer
@@ -267,7 +269,7 @@ def test_it_starts_once() -> None:
     server.stop()
     with pytest.raises(RequestError, match="started or stopped already"):
         server.start()
-    with made(port=port) as other, pytest.raises(OSError, match="cannot listen at"):
+    with made(port=port) as other, pytest.raises(OSError, match=f"cannot listen at .*:{port}: .*; it is for webhooks"):
         assert other.port == port
         made(port=port).start()
 
@@ -321,3 +323,9 @@ def test_a_manager_runs_it_and_is_ready_when_it_is() -> None:
         assert threads_of(server) == []
         with pytest.raises(RequestError, match="there is a check called webhook server"):
             Manager(client, serve=None).add_server(made()).add_server(made())
+
+
+def test_what_changes_objects_is_not_served_without_jsonpatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jsonpatch", None)
+    with pytest.raises(MissingExtra, match=r"needs the extra 'webhooks': pip install '.*\[webhooks\]'"):
+        made().start()

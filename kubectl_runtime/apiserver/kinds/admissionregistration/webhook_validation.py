@@ -11,7 +11,8 @@ from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds.base import PORT_RANGE, one_of, selector_causes
 from kubectl_runtime.apiserver.objectmeta.names import dns_subdomain_errors, qualified_name_errors
 from kubectl_runtime.apiserver.strategy import Object
-from kubectl_runtime.schema.cel import MISSING_EXTRA, CelError
+from kubectl_runtime.core.base.errors import MissingExtra
+from kubectl_runtime.schema.cel import CelError
 from kubectl_runtime.schema.celconditions import condition as match_condition
 
 OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
@@ -140,9 +141,7 @@ def _starred(values: list[str] | tuple[()], path: str, why: str) -> Iterator[Cau
 def _compilation_problem(expression: str) -> str:
     try:
         match_condition(expression)
-    except ImportError:
-        return MISSING_EXTRA
-    except CelError as error:
+    except (MissingExtra, CelError) as error:
         return str(error)
     return ""
 

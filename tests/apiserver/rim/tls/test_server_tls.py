@@ -20,7 +20,8 @@ import requests
 from kubectl_runtime import Api, Patch, await_condition
 from kubectl_runtime.apiserver.context import User
 from kubectl_runtime.apiserver.tls import ServerTls
-from kubectl_runtime.certificates.authority import HOSTS, Authority, Certificate, MissingTlsExtra
+from kubectl_runtime.certificates.authority import HOSTS, Authority, Certificate
+from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.resources import ConfigMap, Namespace
 from kubectl_runtime.testing import ApiServer
 
@@ -204,7 +205,7 @@ def test_no_key_is_shown_or_left_in_a_file(tmp_path, monkeypatch) -> None:
 
 def test_without_cryptography_the_extra_is_named(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(MissingTlsExtra, match=r"kubectl_runtime\[tls\]"):
+    with pytest.raises(MissingExtra, match=r"the extra 'tls': pip install '.*\[tls\]'"):
         ApiServer(tls=True)
     assert ApiServer().tls is None
 
