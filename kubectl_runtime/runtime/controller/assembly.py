@@ -25,6 +25,7 @@ from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
 from kubectl_runtime.runtime.queue.runs import Execute, begin_write, record_write
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
+from kubectl_runtime.runtime.reconcile.blocked_log import BlockedLog
 from kubectl_runtime.runtime.reconcile.catch_up import CatchUp
 from kubectl_runtime.runtime.reconcile.context import Environment
 from kubectl_runtime.runtime.reconcile.executor import Executor
@@ -96,6 +97,7 @@ class Assembly(Generic[K]):
                              then="reconciling" if plan.hold is None else "ready to reconcile")
         self._resync = Resync(plan.resync, self.inbox.trigger_everything, plan.clock, jitter)
         self._outage = OutageLog(self.logger, plan.clock, self.runner.failing, plan.retry_rate)
+        self._blocked = BlockedLog(self.logger, plan.clock, self.runner.held, plan.run_timeout)
         self._plan_pulls()
         self.shutdown.draining.on_set(self._drain)
         self.shutdown.aborted.on_set(self.runner.wake)
@@ -182,11 +184,12 @@ class Assembly(Generic[K]):
 
     def housekeeping(self) -> float | None:
         """What the dispatcher does besides: the gate's warnings, the resync, the ends of runs whose time is up, a look
-        at how many fail; the seconds until it is due again.
+        at how many fail and at whether all workers are held; the seconds until it is due again.
 
         Raises SyncTimeoutError when the stores have not been complete in time.
         """
-        checks = self.gate.check(), self._resync.check(), self._timeouts.check(), self._outage.check()
+        checks = (self.gate.check(), self._resync.check(), self._timeouts.check(), self._outage.check(),
+                  self._blocked.check())
         return min((wait for wait in checks if wait is not None), default=None)
 
     def _connect(self, planned: Planned, sink: Sink, arrived: Callable[[], None]) -> None:
