@@ -29,6 +29,7 @@ from kubectl_runtime.runtime.reconcile.blocked_log import BlockedLog
 from kubectl_runtime.runtime.reconcile.catch_up import CatchUp
 from kubectl_runtime.runtime.reconcile.context import Environment
 from kubectl_runtime.runtime.reconcile.executor import Executor
+from kubectl_runtime.runtime.reconcile.fenced_runs import fenced
 from kubectl_runtime.runtime.reconcile.invoker import Invoker
 from kubectl_runtime.runtime.reconcile.outage_log import OutageLog
 from kubectl_runtime.runtime.reconcile.partition import Listener, only_owned, while_owned
@@ -117,6 +118,7 @@ class Assembly(Generic[K]):
                                                self.logger)
         if self.flight is not None:
             execute = self.flight.around(execute)
+        execute = fenced(execute, plan.client)
         return self._timeouts.around(execute)
 
     def _schedule(self) -> Sink:
