@@ -176,7 +176,8 @@ class Assembly(Generic[K]):
         kind = "bulk trigger source" if bulk else "trigger source"
         name = f"{kind} {1 + sum(name.startswith(kind) for name in self.pulls)}"
         to_requests = self.inbox.bulk if bulk else self.inbox.external
-        self.pulls[name] = partial(pull, source, to_requests, self.inbox.sink, self.shutdown.draining, self._clock)
+        self.pulls[name] = partial(pull, source, to_requests, self.inbox.sink, self.shutdown.draining, self._clock,
+                                   self.logger)
         return name, self.pulls[name]
 
     def dispatch(self) -> None:
@@ -198,7 +199,8 @@ class Assembly(Generic[K]):
         place = planned.place
         if self.flight is not None and planned.is_first:  # before all others, so that a run comes after what led to it
             planned.record(self.flight)
-        planned.share.subscribe(place.plan.subscription, sink, arrived, read=place.reader())
+        planned.share.subscribe(place.plan.subscription, sink, arrived, read=place.reader(),
+                                logger=self.logger)
         if self._catch_up is not None and planned.is_first:
             planned.share.when_caught_up(self._catch_up.caught_up)
 
@@ -222,7 +224,7 @@ class Assembly(Generic[K]):
         if plan.stop is not None:
             draining.on_set(partial(plan.stop.set, "the controller stops"))
         self.pulls[name] = partial(pull_stream, plan.stream, plan.subscription, self.inbox.sink, draining, store,
-                                    self._clock)
+                                   self._clock, self.logger)
 
     def _wake(self) -> None:
         self.runner.wake()
