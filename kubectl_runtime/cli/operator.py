@@ -22,7 +22,7 @@ from kubectl_runtime.cli.places import CommandError, UsageError, imported
 from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.cli.run_options import FLAGS, RunOptions
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.client.config.config import Config, NotConfiguredError
+from kubectl_runtime.client.config.config import SERVICE_ACCOUNT_ORIGIN, Config, NotConfiguredError
 from kubectl_runtime.client.http.stack import Stack
 from kubectl_runtime.core.base.clock import seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
@@ -84,12 +84,20 @@ def operate(options: RunOptions, *, serve: str | None = SERVE, debug: DebugPage 
             prepare(client)
             manager = manager_of(options, lambda: made_by(function, client, options.program), client, serve, debug)
             announce(manager)
+            tell_of_replicas(manager, client.config)
         try:
             manager.run()
         except KubeError:
             raise
         except Exception as error:
             raise CommandError(_why_it_ended(error, manager.serve)) from error
+
+
+def tell_of_replicas(manager: Manager, config: Config) -> None:
+    """Say in the log what a second replica would do, where there can be one and nothing divides the work."""
+    if config.origin == SERVICE_ACCOUNT_ORIGIN and manager.leader is None and manager.sharding is None:
+        log.info("no election: each replica of this program does all of the work; with --leader-elect %s NAME one of "
+                 "them works at a time", FLAGS["name"])
 
 
 def _why_it_ended(error: Exception, serve: str | None) -> str:

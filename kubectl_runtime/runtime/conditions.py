@@ -22,13 +22,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Never, Protocol, TypeAlias, cast, overload
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.parts import condition_of, items_of, mapping, number_of, part_of
 
 Condition: TypeAlias = Callable[[Any], bool]
 """From the object, or None while it does not exist, to whether it is as one waits for."""
+
+
+class OfExisting(Protocol):
+    """A condition that is never so of what does not exist: what comes of waiting for it is an object. For type checkers
+    alone; any function from an object to a bool is a Condition."""
+
+    def __call__(self, obj: Any, /) -> bool:
+        """As any condition's."""
+
+    @property
+    def of_existing(self) -> Never:
+        """Only there to be told from others; nothing has it."""
+
+
+def _of_existing(condition: Condition) -> OfExisting:
+    return cast(OfExisting, condition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +71,7 @@ def name_of(condition: Condition) -> str:
     return name or type(condition).__name__
 
 
+@_of_existing
 def is_created(obj: Any) -> bool:
     """True of an object that exists."""
     return obj is not None
@@ -69,16 +86,19 @@ def is_deleted(uid: str) -> Condition:
     return Described(f"is_deleted({uid})", lambda obj: obj is None or obj.uid != uid)
 
 
+@_of_existing
 def is_pod_running(obj: Any) -> bool:
     """True of a Pod whose phase is Running; its containers may still not be ready."""
     return bool(part_of(obj, "status").get("phase") == "Running")
 
 
+@_of_existing
 def is_job_completed(obj: Any) -> bool:
     """True of a Job that succeeded. One that failed never is: wait for `any_of` this and a condition of your own."""
     return condition_of(obj, "Complete").get("status") == "True"
 
 
+@_of_existing
 def is_deployment_completed(obj: Any) -> bool:
     """True of a Deployment all of whose Pods are of its latest version and available: the condition Progressing is True
     for the reason NewReplicaSetAvailable, and speaks of the latest generation."""
@@ -91,12 +111,14 @@ def is_deployment_completed(obj: Any) -> bool:
     return progressing.get("status") == "True" and progressing.get("reason") == "NewReplicaSetAvailable"
 
 
+@_of_existing
 def is_crd_established(obj: Any) -> bool:
     """A CustomResourceDefinition whose kind the server accepts. Whether it serves it already is another question, which
     `apply_crd` asks as well."""
     return condition_of(obj, "Established").get("status") == "True"
 
 
+@_of_existing
 def is_service_loadbalancer_provisioned(obj: Any) -> bool:
     """True of a Service of type LoadBalancer with at least one address, and an IP or a host name in each; and of a
     Service of any other type."""
@@ -107,12 +129,13 @@ def is_service_loadbalancer_provisioned(obj: Any) -> bool:
     return _has_addresses(obj)
 
 
+@_of_existing
 def is_ingress_provisioned(obj: Any) -> bool:
     """True of an Ingress with at least one address, and an IP or a host name in each."""
     return _has_addresses(obj)
 
 
-def has(kind: str, status: str = "True") -> Condition:
+def has(kind: str, status: str = "True") -> OfExisting:
     """`status.conditions` has an entry of type `kind` with this status ("True", "False" or "Unknown", as text): what
     `kubectl wait --for=condition=Ready` waits for. As there, an entry that tells by observedGeneration that it is about
     an earlier spec does not count. Raises RequestError for another status, and for a type that is not text."""
@@ -127,15 +150,23 @@ def has(kind: str, status: str = "True") -> Condition:
         generation = obj.generation or 0
         return number_of(found, "observedGeneration", otherwise=generation) >= generation
 
-    return Described(f"has({kind})" if status == "True" else f"has({kind}, {status})", check)
+    return _of_existing(Described(f"has({kind})" if status == "True" else f"has({kind}, {status})", check))
 
 
+@overload
+def all_of(first: OfExisting, *more: Condition) -> OfExisting: ...
+@overload
+def all_of(first: Condition, *more: Condition) -> Condition: ...
 def all_of(first: Condition, *more: Condition) -> Condition:
     """The condition that all of these are so; they are asked in order until one is not."""
     conditions = (first, *more)
     return Described(_joined("all_of", conditions), lambda obj: all(condition(obj) for condition in conditions))
 
 
+@overload
+def any_of(first: OfExisting, *more: OfExisting) -> OfExisting: ...
+@overload
+def any_of(first: Condition, *more: Condition) -> Condition: ...
 def any_of(first: Condition, *more: Condition) -> Condition:
     """The condition that one of these is so; they are asked in order until one is."""
     conditions = (first, *more)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from datetime import timedelta
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.http.failures import KindNotServedError
@@ -28,15 +28,13 @@ from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.interpreter.contexts import Thread
-from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.core.meta.selectors import fields
-from kubectl_runtime.core.objects.invalid import InvalidObject
-from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.names import Named, object_name
 from kubectl_runtime.core.requests.params import DeleteParams
 from kubectl_runtime.core.requests.rights import foresee
-from kubectl_runtime.runtime.conditions import Condition, is_deleted, name_of
+from kubectl_runtime.runtime.conditions import Condition, OfExisting, is_deleted, name_of
+from kubectl_runtime.runtime.last_seen import last_seen
 from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, Failed, InitDone, RawStep
 from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
@@ -85,9 +83,16 @@ class WaitStopped(WaitError):
     """
 
 
+@overload
+def await_condition(api: Api[K], name: Named, condition: OfExisting, *, timeout: Duration,
+                    stop: StopToken | None = None) -> K: ...
+@overload
+def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: Duration,
+                    stop: StopToken | None = None) -> K | None: ...
 def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: Duration,
                     stop: StopToken | None = None) -> K | None:
-    """Block until `condition` is so of the object `name`; the object then, None when it does not exist.
+    """Block until `condition` is so of the object `name`; the object then, None when it does not exist, which type
+    checkers know to be impossible for `has(...)`, `is_created` and the like.
 
     The condition is asked about the object as it is now, or None, and again at each change, in this thread; breaks of
     the connection, restarts of the server and re-creations of the object are gone through. `name` may be an object of
@@ -170,14 +175,18 @@ def _await(api: Api[K], name: str, condition: Condition, operation: str, deadlin
     steps = trouble.noting(watch_steps(api, config, token, clock=clock))
     events = readers(backoff(steps, token, target, clock=clock), reader_of(api.kind))
     seen: K | None = None
-    looked = False
+    looked, version, changed = False, "", clock.monotonic()
     with closing(one_object(events)) as versions:
         for seen in versions:
             looked = True
+            if version != (version := str(getattr(seen, "resource_version", ""))):
+                changed = clock.monotonic()
             if condition(seen):
                 return seen
     wanted = name_of(condition)
     happened = f"{operation}: {wanted} was not so {deadline.end()}; {last_seen(seen, looked)}"
+    if seen is not None:
+        happened += f", unchanged for {clock.monotonic() - changed:.0f} s"
     if trouble.text:
         happened += f"; {clock.monotonic() - trouble.at:.0f} s before, the watch failed: {trouble.text}"
     kind = WaitTimeout if deadline.is_over else WaitStopped
@@ -263,38 +272,3 @@ class _Deadline:
     def _ring(self) -> None:
         if not self._left.wait(self._span):
             self.token.set(_TIME_IS_UP)
-
-
-def last_seen(obj: Any, looked: bool) -> str:
-    """What was last seen of an object, without its content: of its status the phase, the counts, and the conditions."""
-    if not looked:
-        return "it was never seen, as no list was answered"
-    if obj is None:
-        return "it does not exist"
-    if isinstance(obj, InvalidObject):
-        return f"last seen: {obj.error}"
-    parts = [f"uid {obj.uid}", f"resourceVersion {obj.resource_version}"]
-    if isinstance(obj, Resource):
-        if obj.deletion_timestamp is not None:
-            left = f", waiting for {', '.join(obj.finalizers)}" if obj.finalizers else ""
-            parts.append(f"being deleted since {format_time(obj.deletion_timestamp)}{left}")
-        parts += _status_parts(obj)
-    return f"last seen: {', '.join(parts)}"
-
-
-def _status_parts(obj: Resource) -> list[str]:
-    try:
-        status = obj.get("status")
-    except KubeError as error:
-        return [str(error)]
-    if not isinstance(status, dict):
-        return []
-    parts = [f"generation {obj.generation}"] if "observedGeneration" in status else []
-    parts += [f"{key} {value}" for key, value in status.items()
-              if key == "phase" or (isinstance(value, int) and not isinstance(value, bool))]
-    conditions = status.get("conditions")
-    for entry in conditions if isinstance(conditions, list) else ():
-        if isinstance(entry, dict):
-            why = f" ({entry['reason']})" if entry.get("reason") else ""
-            parts.append(f"{entry.get('type')}={entry.get('status')}{why}")
-    return parts

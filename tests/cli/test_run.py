@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Action, Api, BoundController, Client, Config, Controller, LeaderElection, Manager
+from kubectl_runtime import Action, Api, BoundController, Client, Config, Controller, LeaderElection, Manager, Sharding
 from kubectl_runtime.cli.log_setup import set_up_logs
 from kubectl_runtime.cli.main import main
-from kubectl_runtime.cli.operator import config_of, manager_of
+from kubectl_runtime.cli.operator import config_of, manager_of, tell_of_replicas
 from kubectl_runtime.cli.places import CommandError, Place, UsageError
 from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.cli.run_options import RunOptions, add_options, checked
@@ -50,6 +50,25 @@ def made(client: Client, make: Callable[[Client], Any], *arguments: str) -> Mana
 
 
 # What the options make of a controller
+
+
+@pytest.mark.parametrize(("arguments", "sharding", "in_a_pod", "told"), [
+    ([], None, True, True),
+    ([], None, False, False),
+    ([], Sharding("op", "default"), True, False),
+    (["--leader-elect", LEASE, "op"], None, True, False)])
+def test_in_a_pod_it_is_told_that_each_replica_works_where_nothing_divides_the_work(
+        client: Client, tmp_path: Path, arguments: list[str], sharding: Sharding | None, in_a_pod: bool, told: bool,
+        caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kubectl_runtime")
+    for name in ("token", "ca.crt", "namespace"):
+        (tmp_path / name).write_text("default")
+    pod = Config.incluster(environ={"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"},
+                           folder=tmp_path)
+    manager = made(client, lambda client: Manager(client, sharding=sharding), *arguments)
+    tell_of_replicas(manager, pod if in_a_pod else client.config)
+    assert caplog.messages == ["no election: each replica of this program does all of the work; with --leader-elect "
+                               f"{LEASE} NAME one of them works at a time"] * told
 
 
 @pytest.mark.parametrize(("arguments", "page"), [

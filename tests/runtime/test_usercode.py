@@ -185,4 +185,4 @@ def test_an_item_that_is_nothing_to_reconcile_does_not_end_its_source(caplog: py
         running.wait_until_ready(LIMIT)
         ready.set()
         assert seen.wait(LIMIT)
-    assert "an item of a trigger source raised SystemExit" in caplog.text
+    assert "an item of a trigger source, for which nothing is reconciled, raised SystemExit" in caplog.text

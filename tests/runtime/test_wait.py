@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_type
 
 import pytest
 import requests
@@ -22,6 +22,7 @@ from kubectl_runtime.core.requests.params import DeleteParams
 from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.resources import ConfigMap, Namespace, Pod
 from kubectl_runtime.runtime import conditions
+from kubectl_runtime.runtime.last_seen import last_seen
 from kubectl_runtime.runtime.wait import WaitStopped, WaitTimeout, await_condition, delete_and_finalize
 from kubectl_runtime.testing.clock import SimClock
 
@@ -252,10 +253,63 @@ def test_a_timeout_tells_which_condition_which_object_and_what_was_last_seen(sim
         await_condition(pods, "p", conditions.is_pod_running, timeout=3)
     text = str(caught.value)
     assert text.startswith("await pods default/p: is_pod_running was not so within 3 s; last seen: uid ")
-    assert text.endswith("phase Pending, Ready=False (ContainersNotReady)")
+    assert text.endswith("phase Pending, Ready=False (ContainersNotReady: psst), unchanged for 3 s")
     assert caught.value.condition == "is_pod_running"
     assert caught.value.last_seen.name == "p"
     assert caught.value.last_error == ""
+
+
+@pytest.mark.parametrize(("status", "told"), [
+    ({}, "phase Pending"),
+    ({"conditions": [{"type": "Ready", "status": "False", "message": "a\n b"}]}, "Ready=False (a b)"),
+    ({"conditions": [{"type": "Ready", "status": "False"}]}, "Ready=False"),
+    ({"conditions": [{"type": "Ready", "status": "False", "reason": "Long", "message": "m" * 500}]},
+     f"Ready=False (Long: {'m' * 119}…)")])
+def test_the_conditions_are_told_with_their_messages_cut(simulated: Simulated, status: dict[str, Any], told: str
+                                                         ) -> None:
+    pods = Api.namespaced(simulated.client, Pod, "default")
+    pods.create({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    pods.patch_status("p", Patch.merge({"status": status}))
+    with pytest.raises(WaitTimeout) as caught:
+        await_condition(pods, "p", conditions.has("Ready"), timeout=3)
+    assert str(caught.value).endswith(f"{told}, unchanged for 3 s")
+
+
+def test_a_status_that_nobody_has_written_is_told_where_the_kind_has_one() -> None:
+    assert last_seen(Pod(name="p"), True).endswith(", no status yet")
+    assert "no status" not in last_seen(ConfigMap(name="s"), True)
+
+
+def test_how_long_the_object_has_not_changed_counts_from_its_last_change(simulated: Simulated) -> None:
+    maps = simulated.maps
+    maps.create(ConfigMap(name="a", data={"k": "1"}))
+    began, changed = simulated.clock.monotonic(), list[float]()
+
+    def never(obj: ConfigMap | None) -> bool:
+        if not changed:
+            changed.append(simulated.clock.monotonic())
+            simulated.clock.advance(4)
+            maps.patch("a", Patch.merge({"data": {"k": "2"}}))
+        return False
+
+    with pytest.raises(WaitTimeout) as caught:
+        await_condition(maps, "a", never, timeout=10)
+    assert simulated.clock.monotonic() - began == pytest.approx(10)
+    assert str(caught.value).endswith(", unchanged for 6 s")
+
+
+def test_type_checkers_know_which_conditions_are_of_an_object(simulated: Simulated) -> None:
+    """mypy reads `assert_type`, when it checks the tests."""
+    maps = simulated.maps
+    uid = maps.create(ConfigMap(name="a")).uid
+    created, ready = conditions.is_created, conditions.has("Ready")
+    assert assert_type(await_condition(maps, "a", created, timeout=3), ConfigMap).name == "a"
+    both = conditions.all_of(created, conditions.not_(ready))
+    assert assert_type(await_condition(maps, "a", both, timeout=3), ConfigMap).uid == uid
+    assert assert_type(await_condition(maps, "a", conditions.any_of(ready, created), timeout=3), ConfigMap).uid == uid
+    gone = conditions.any_of(created, conditions.is_deleted(uid))
+    assert assert_type(await_condition(maps, "a", gone, timeout=3), ConfigMap | None) is not None
+    assert assert_type(await_condition(maps, "b", conditions.not_(created), timeout=3), ConfigMap | None) is None
 
 
 def test_a_timeout_tells_what_the_watch_failed_with(simulated: Simulated) -> None:

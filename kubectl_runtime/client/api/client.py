@@ -25,6 +25,7 @@ from kubectl_runtime.client.http.middleware import Answer, Call, Layer
 from kubectl_runtime.client.http.rate_limit import RateLimit
 from kubectl_runtime.client.http.reachability import Reachability
 from kubectl_runtime.client.http.retry import RetryPolicy
+from kubectl_runtime.client.http.run_fence import Fence, fenced_in_runs
 from kubectl_runtime.client.http.send import exchange
 from kubectl_runtime.client.http.stack import Layers, with_layers
 from kubectl_runtime.client.server.refusals import Refusals
@@ -106,8 +107,9 @@ class Client:
         own = stack_of(config, rules, retry or RetryPolicy(), rate_limit, clock, self.observer,
                        self._carriers.use_certificate)
         self._layers = with_layers(own, layers)
-        self._exchange = innermost(exchange(self._carriers.current, config, clock, self.reachability), config, clock,
-                                   self.observer, self.reachability)
+        send = exchange(self._carriers.current, config, clock, self.reachability)
+        send = innermost(send, config, clock, self.observer, self.reachability)
+        self._exchange = fenced_in_runs(self.shared)(send)
         self._send = self._layers.around(self._exchange)
         self._refused = False
         self._discovery: Discovery | None = None
@@ -135,6 +137,11 @@ class Client:
         derived._layers = self._layers.innermost(layer)
         derived._send = derived._layers.around(self._exchange)
         return derived
+
+    @property
+    def fences(self) -> tuple[Fence, ...]:
+        """Its fences, which hold in its controllers' runs for all its relatives. For the library."""
+        return tuple(layer for _, layer in self._layers.entries if isinstance(layer, Fence))
 
     @property
     def default_namespace(self) -> str:

@@ -245,8 +245,10 @@ class Config:
                                   "(automountServiceAccountToken: false?)")
         return cls(cluster_url=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
                    default_namespace=_namespace(folder / "namespace"), ca_file=str(folder / "ca.crt"),
-                   token_file=str(folder / "token"), trust_env=False, origin="the Pod's service account")
+                   token_file=str(folder / "token"), trust_env=False, origin=SERVICE_ACCOUNT_ORIGIN)
 
+
+SERVICE_ACCOUNT_ORIGIN = "the Pod's service account"
 
 _Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, Any] | None
 

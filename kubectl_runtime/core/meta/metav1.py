@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.nearest import did_you_mean
 from kubectl_runtime.core.base.wire import MapKeys, camel
 
@@ -112,8 +113,31 @@ class OwnerReference(FrozenPart, frozen=True, gc=False):
         return self.api_version.rpartition("/")[0]
 
 
-class Condition(FrozenPart, frozen=True):
-    """One entry of `status.conditions`; `status` is `True`, `False` or `Unknown`, as text.
+STATUSES = ("True", "False", "Unknown")
+"""Of a condition."""
+
+
+def check_status(kind: object, status: object) -> None:
+    """Raise RequestError for what is no status of a condition of type `kind`, such as a bool."""
+    if not isinstance(status, str) or status not in STATUSES:
+        raise RequestError(f'Condition {kind}: status={status!r}: it is a text: "True", "False" or "Unknown"')
+
+
+class _ConditionType(_PartType):
+    """Refuses a bool, which is what a program says by mistake. Another text may come from a server, and so from a copy
+    of what it sent: that is for `set_condition` to refuse. Decoding does not come here."""
+
+    if not TYPE_CHECKING:
+
+        def __call__(cls, *args, **fields):
+            if not isinstance(fields.get("status", ""), str):
+                check_status(fields.get("type", ""), fields["status"])
+            return super().__call__(*args, **fields)
+
+
+class Condition(FrozenPart, frozen=True, metaclass=_ConditionType):
+    """One entry of `status.conditions`; `status` is `True`, `False` or `Unknown`, as text. Raises RequestError for
+    a bool, when it is made; `set_condition` does for another text as well.
 
     >>> Condition(type="Ready", status="False", reason="Starting", message="2 of 3 replicas").status
     'False'

@@ -9,7 +9,7 @@ import msgspec
 import msgspec.structs
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
-from kubectl_runtime.core.meta.metav1 import Condition
+from kubectl_runtime.core.meta.metav1 import Condition, check_status
 
 
 def set_condition(
@@ -19,12 +19,14 @@ def set_condition(
 
     `last_transition_time` moves to `now` (the system's time by default; written in whole seconds) only when `status`
     changes, as Kubernetes' API conventions demand: so a reconcile that finds what it found before produces the very
-    same list, and writing it by server-side apply changes nothing.
+    same list, and writing it by server-side apply changes nothing. Raises RequestError for a `condition` whose status
+    is none of Kubernetes' three.
 
     >>> [ready] = set_condition([], Condition(type="Ready", status="True", reason="Served"))
     >>> ready["type"], ready["status"]
     ('Ready', 'True')
     """
+    check_status(condition.type, condition.status)
     kept = list(conditions or ())
     at = next((index for index, old in enumerate(kept) if old.type == condition.type), None)
     since = kept[at].last_transition_time if at is not None and kept[at].status == condition.status else None

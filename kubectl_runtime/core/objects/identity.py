@@ -4,7 +4,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kubectl_runtime.core.base.keys import namespace_or_none
 from kubectl_runtime.core.codec.record import Head
@@ -131,3 +131,20 @@ class Identity:
         except ValueError:
             path = f"$.metadata.{key}"
             raise DecodeError(self.ref, path, f"{path} is no RFC 3339 time") from None
+
+
+def _refusing(name: str, remedy: str) -> Any:
+    def refuse(self: Identity, _: object) -> None:
+        raise AttributeError(f"{name} of a {type(self).__name__} is read-only: {remedy}")
+
+    return refuse
+
+
+if not TYPE_CHECKING:  # type checkers say that these are read-only; Python by itself only that there is no setter
+    for _name in ("name", "namespace", "labels", "annotations", "owner_references", "finalizers", "uid",
+                  "resource_version", "generation", "creation_timestamp", "deletion_timestamp"):
+        setattr(Identity, _name, getattr(Identity, _name).setter(
+            _refusing(_name, f"change metadata.{_name}, which `replace` sends")))
+    for _name in ("name_any", "ref"):
+        setattr(Identity, _name, getattr(Identity, _name).setter(
+            _refusing(_name, "it follows from metadata.name and metadata.namespace")))

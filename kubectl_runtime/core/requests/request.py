@@ -101,7 +101,8 @@ class Place(msgspec.Struct, frozen=True):
         if namespace is not None and not resource.namespaced:
             raise RequestError(f"{resource.kind} is cluster-scoped: it has no namespace; use Api.all")
         if namespace == "":
-            raise RequestError(f"{resource.kind}: the namespace is empty; None (Api.all) means all of them")
+            raise RequestError(f"{resource.kind}: no namespace was given (None or an empty one): name one, or take "
+                               "Api.all, which is of all of them")
         root, plural = kind_root(resource.group, resource.version, resource.plural)
         within = "" if namespace is None else f"/namespaces/{segment(namespace, 'namespace')}"
         force_setattr(self, "_collection", f"{root}{within}/{plural}")

@@ -25,9 +25,11 @@ from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
 from kubectl_runtime.runtime.queue.runs import Execute, begin_write, record_write
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
+from kubectl_runtime.runtime.reconcile.blocked_log import BlockedLog
 from kubectl_runtime.runtime.reconcile.catch_up import CatchUp
 from kubectl_runtime.runtime.reconcile.context import Environment
 from kubectl_runtime.runtime.reconcile.executor import Executor
+from kubectl_runtime.runtime.reconcile.fenced_runs import fenced
 from kubectl_runtime.runtime.reconcile.invoker import Invoker
 from kubectl_runtime.runtime.reconcile.outage_log import OutageLog
 from kubectl_runtime.runtime.reconcile.partition import Listener, only_owned, while_owned
@@ -96,6 +98,7 @@ class Assembly(Generic[K]):
                              then="reconciling" if plan.hold is None else "ready to reconcile")
         self._resync = Resync(plan.resync, self.inbox.trigger_everything, plan.clock, jitter)
         self._outage = OutageLog(self.logger, plan.clock, self.runner.failing, plan.retry_rate)
+        self._blocked = BlockedLog(self.logger, plan.clock, self.runner.held, plan.run_timeout)
         self._plan_pulls()
         self.shutdown.draining.on_set(self._drain)
         self.shutdown.aborted.on_set(self.runner.wake)
@@ -115,6 +118,7 @@ class Assembly(Generic[K]):
                                                self.logger)
         if self.flight is not None:
             execute = self.flight.around(execute)
+        execute = fenced(execute, plan.client)
         return self._timeouts.around(execute)
 
     def _schedule(self) -> Sink:
@@ -172,7 +176,8 @@ class Assembly(Generic[K]):
         kind = "bulk trigger source" if bulk else "trigger source"
         name = f"{kind} {1 + sum(name.startswith(kind) for name in self.pulls)}"
         to_requests = self.inbox.bulk if bulk else self.inbox.external
-        self.pulls[name] = partial(pull, source, to_requests, self.inbox.sink, self.shutdown.draining, self._clock)
+        self.pulls[name] = partial(pull, source, to_requests, self.inbox.sink, self.shutdown.draining, self._clock,
+                                   self.logger)
         return name, self.pulls[name]
 
     def dispatch(self) -> None:
@@ -182,18 +187,20 @@ class Assembly(Generic[K]):
 
     def housekeeping(self) -> float | None:
         """What the dispatcher does besides: the gate's warnings, the resync, the ends of runs whose time is up, a look
-        at how many fail; the seconds until it is due again.
+        at how many fail and at whether all workers are held; the seconds until it is due again.
 
         Raises SyncTimeoutError when the stores have not been complete in time.
         """
-        checks = self.gate.check(), self._resync.check(), self._timeouts.check(), self._outage.check()
+        checks = (self.gate.check(), self._resync.check(), self._timeouts.check(), self._outage.check(),
+                  self._blocked.check())
         return min((wait for wait in checks if wait is not None), default=None)
 
     def _connect(self, planned: Planned, sink: Sink, arrived: Callable[[], None]) -> None:
         place = planned.place
         if self.flight is not None and planned.is_first:  # before all others, so that a run comes after what led to it
             planned.record(self.flight)
-        planned.share.subscribe(place.plan.subscription, sink, arrived, read=place.reader())
+        planned.share.subscribe(place.plan.subscription, sink, arrived, read=place.reader(),
+                                logger=self.logger)
         if self._catch_up is not None and planned.is_first:
             planned.share.when_caught_up(self._catch_up.caught_up)
 
@@ -217,7 +224,7 @@ class Assembly(Generic[K]):
         if plan.stop is not None:
             draining.on_set(partial(plan.stop.set, "the controller stops"))
         self.pulls[name] = partial(pull_stream, plan.stream, plan.subscription, self.inbox.sink, draining, store,
-                                    self._clock)
+                                   self._clock, self.logger)
 
     def _wake(self) -> None:
         self.runner.wake()

@@ -4,6 +4,10 @@
     any other method, while leading                sent; no connection is made for it past the deadline
     any other method, before, between and after    NotLeaderError; nothing was sent
 
+Within a run of an elected controller the same holds for every client that shares the connections of its `ctx.client`,
+so that an Api made outside is no back door (see `client.http.run_fence`). It does not hold for such a client in a
+thread that the run started, nor for one that was made by itself: there it has to be `ctx.client`, or `lock.guard(it)`.
+
 The check is the last thing before an attempt goes to the connection, after retries, credentials and every other layer,
 so that no wait of the library stands between it and the first byte. What is left is a window that no check can close:
 the thread, the process or the whole machine may be stopped right after it, and the bytes may be on their way for as
@@ -18,11 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send
+from kubectl_runtime.client.http.middleware import Call
+from kubectl_runtime.client.http.run_fence import Fence
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import KubeError
-
-READS = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
 class NotLeaderError(KubeError):
@@ -33,20 +36,15 @@ class NotLeaderError(KubeError):
     """
 
 
-def only_while_leading(deadline: Callable[[], float | None], describe: Callable[[], str], clock: Clock) -> Layer:
+def only_while_leading(deadline: Callable[[], float | None], describe: Callable[[], str], clock: Clock) -> Fence:
     """`deadline()`: until when this process leads, on the clock's `boottime`; None when it does not. `describe()` says
     for the error why it does not."""
 
-    def layer(send: Send) -> Send:
-        def guarded(call: Call) -> Answer:
-            if call.request.method not in READS:
-                until = deadline()
-                left = 0.0 if until is None else until - clock.boottime()
-                if left <= 0:
-                    raise NotLeaderError(f"{call.request.operation}: not sent, as {describe()}")
-                call.send_by = clock.monotonic() + left
-            return send(call)
+    def check(call: Call) -> None:
+        until = deadline()
+        left = 0.0 if until is None else until - clock.boottime()
+        if left <= 0:
+            raise NotLeaderError(f"{call.request.operation}: not sent, as {describe()}")
+        call.send_by = clock.monotonic() + left
 
-        return guarded
-
-    return layer
+    return Fence(check)

@@ -139,8 +139,8 @@ class Manager:
         its `bind` was given; what it was told of signals and grace is the manager's business.
 
         With an election and `needs_leader`, its stores fill while the process stands by, its runs begin when it leads,
-        and `ctx.client` refuses writes past the deadline (NotLeaderError; see `elected_client`): an Api that is to
-        write has to be made from that one.
+        and `ctx.client` refuses writes past the deadline (NotLeaderError; see `elected_client`). So does, within a
+        run, the client from outside; a thread that a run starts needs an Api that is made from `ctx.client`.
 
         With a sharding (and `sharded` None or True) it needs no leader: it reconciles the objects of the shards that
         this replica holds, and `ctx.client` refuses a run's writes past the deadline of its shard (see `shard_fence`).

@@ -5,6 +5,8 @@
     quarrel    `TURNS` times in a row within `WITHIN` a write of a key's runs took a field from the same other manager,
                which had taken it back in between
 
+Where two applies of a run have one field manager, each drops what the other one applied: an own loop is told with that.
+
 Each is one WARNING for a key within `SILENCE`, with the JSON paths that differed between the last two versions; the
 last ones are kept for whoever looks.
 
@@ -118,12 +120,16 @@ class LoopDetector:
             trail.before, trail.versions = trail.versions, dict(writes)
         trail.soon = soon
         if len(trail.runs) == RUNS and now - trail.runs[0] <= WITHIN and (writes or soon):
-            paths = []
+            paths, twice = [], None
             if run.writes.last:
                 before, after = run.writes.last[-1]
                 paths = differences(before if _whole(before) else trail.last, after)
+                twice = at_odds_with_itself(trail.last, run.writes.last[0][1], after)
             asked = "it asks to run again at once each time" if soon and not writes else \
                 "each run is triggered by what the one before wrote"
+            if twice is not None:
+                asked += f"; two calls under the field manager {twice!r} take each other's fields: give each one of " \
+                    "its own"
             self._warn(trail, run.request.ref, now, f"runs in a loop: {RUNS} runs within "
                        f"{now - trail.runs[0]:.1f} s, {asked}", paths)
 
@@ -196,10 +202,32 @@ def taken(before: Record, after: Record) -> list[tuple[str, str]]:
             if len(managers) == 1 and path in has and not managers & has[path]]
 
 
-def _owners(record: Record) -> Owners:
+def at_odds_with_itself(first: Record | None, second: Record, third: Record) -> str | None:
+    """The field manager whose apply gave `second`, and dropped by it fields that it has in `first` and `third`, and
+    whose next apply gave `third` and dropped some of `second`; None when there is none. Three versions in a row of one
+    object."""
+    if first is None or not first.ref == second.ref == third.ref:
+        return None
+    before, between, after = _applied(first), _applied(second), _applied(third)
+    return next((manager for manager, has in after.items()
+                 if (before.get(manager, set()) & has) - between.get(manager, set())
+                 and between.get(manager, set()) - has), None)
+
+
+def _applied(record: Record) -> dict[str, set[str]]:
+    """The paths that each manager has applied."""
+    found: dict[str, set[str]] = {}
+    for path, managers in _owners(record, "Apply").items():
+        for manager in managers:
+            found.setdefault(manager, set()).add(path)
+    return found
+
+
+def _owners(record: Record, operation: str | None = None) -> Owners:
     owners: dict[str, set[str]] = {}
     for entry in _metadata(record).get("managedFields") or ():
-        _collect(entry.get("fieldsV1") or {}, "", entry.get("manager") or "", owners)
+        if operation in (None, entry.get("operation")):
+            _collect(entry.get("fieldsV1") or {}, "", entry.get("manager") or "", owners)
     return {path: frozenset(managers) for path, managers in owners.items()}
 
 

@@ -152,6 +152,14 @@ class Runner:
         with self._lock:
             return self._queue.failing, self._queue.held_back
 
+    def held(self) -> tuple[list[Run], int] | None:
+        """While all workers are at work: the runs in progress, in the order they began, and how many keys are due.
+        None while one is free; then it takes no lock."""
+        if self._workers < self._concurrency:
+            return None
+        with self._lock:
+            return sorted(self._queue.running, key=lambda run: run.started), self._queue.due(self._monotonic())
+
     def look(self, most: int) -> QueueLook:
         """What the queue holds and what ran lately, up to `most` rows of each kind. For 30 the lock is held for 50 to
         250 µs, with 100 keys as with 200,000."""

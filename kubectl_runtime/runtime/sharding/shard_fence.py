@@ -10,6 +10,8 @@
                                3.14 can be told to do so for every thread) it is the run's, while that lasts
     a read                     sent
 
+A write by a run is refused through the client from outside as well, not only through `ctx.client`.
+
 Between this check and the first byte at the server is the same window as there, and what it leaves open is left to the
 object's resourceVersion: a blind write (apply, merge patch, delete without preconditions) has no fence inside of it.
 """

@@ -30,7 +30,7 @@ from kubectl_runtime.core.interpreter.forks import renewed_in_children
 from kubectl_runtime.core.objects.partial import FieldsForm
 from kubectl_runtime.runtime.triggers.triggers import Sink, Subscription
 from kubectl_runtime.runtime.triggers.watches import Watch
-from kubectl_runtime.runtime.usercode import guarded, name_of
+from kubectl_runtime.runtime.usercode import GuardedLogger, guarded, name_of
 from kubectl_runtime.runtime.watcher.watch_api import WatchApi, as_configured
 from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, WatchBackoff
 from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, WatcherConfig
@@ -167,9 +167,10 @@ class Share:
         self._registry.start(self._held)
 
     def subscribe(self, subscription: Subscription, sink: Sink, on_complete: Callable[[], None] = lambda: None, *,
-                  read: Callable[[Record], Any] | None = None) -> Callable[[], None]:
+                  read: Callable[[Record], Any] | None = None,
+                  logger: GuardedLogger | None = None) -> Callable[[], None]:
         """As `Watch.subscribe`, until `release`."""
-        unsubscribe = self.watch.subscribe(subscription, sink, on_complete, read=read)
+        unsubscribe = self.watch.subscribe(subscription, sink, on_complete, read=read, logger=logger)
         self._until_release(unsubscribe)
         return unsubscribe
 

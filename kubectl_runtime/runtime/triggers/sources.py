@@ -21,9 +21,12 @@ from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.streams import closing_source
+from kubectl_runtime.runtime.triggers.subscribers import LOST, described_event
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink, Subscription
-from kubectl_runtime.runtime.usercode import guarded, name_of
+from kubectl_runtime.runtime.usercode import GuardedLogger, guarded, guarded_logger, name_of
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, Init, InitApply, InitDone, is_event
+
+log = guarded_logger(__name__)
 
 POLL = 0.05
 """Seconds a queue is waited for before the stop token is looked at again."""
@@ -51,10 +54,10 @@ def check_source(source: object) -> None:
 
 
 def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopToken,
-         clock: Clock = SYSTEM_CLOCK) -> None:
+         clock: Clock = SYSTEM_CLOCK, logger: GuardedLogger = log) -> None:
     """Pass what comes out of `source` to `sink` until it ends or `stop` is set. The body of the source's thread.
 
-    An item that is nothing to reconcile is reported, and the next one follows.
+    An item that is nothing to reconcile is reported to `logger`, and the next one follows.
     """
 
     def requests_of(item: Any) -> list[ReconcileRequest]:
@@ -62,19 +65,19 @@ def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopT
 
     def pass_on() -> None:
         with closing_source(source if isinstance(source, Iterable) else ()):
-            for item in _items(source, stop, clock):
+            for item in _items(source, stop, clock, logger):
                 if stop.is_set():
                     return
                 requests: list[ReconcileRequest] = guard.call([], "", requests_of, item)
                 if requests:
                     sink(requests)
 
-    guard = Guard("an item of a trigger source", clock=clock)
+    guard = Guard("an item of a trigger source, for which nothing is reconciled,", logger, clock)
     guarded(None, f"the end of a trigger source, a {type(source).__qualname__},", pass_on)
 
 
 def pull_stream(stream: Iterable[Any], subscription: Subscription, sink: Sink, stop: StopToken,
-                store: Store[Any] | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+                store: Store[Any] | None = None, clock: Clock = SYSTEM_CLOCK, logger: GuardedLogger = log) -> None:
     """Pass what follows from the objects or events of `stream` to `sink` until `stop` is set. The body of its thread.
 
     `store`: the one that the stream's reflector keeps, if it has one; an object that is not in it any more counts as
@@ -94,18 +97,22 @@ def pull_stream(stream: Iterable[Any], subscription: Subscription, sink: Sink, s
                 if store is not None and _is_raw(event, store):
                     missing.append(event)
                     return
-                requests: list[ReconcileRequest] = guard.call([], "", requests_of, event)
+                requests: list[ReconcileRequest] = guard.call([], _lost, requests_of, event)
                 if requests:
                     sink(requests)
 
     missing: list[Event[Any]] = []
-    guard = Guard(name_of(subscription), clock=clock)
+    guard = Guard(name_of(subscription), logger, clock)
     guarded(None, "the given stream", pass_on)
     if missing:
         raise RequestError("the given stream has not been through a reflector, so its store stays empty: pass "
                            f"reflector(writer, events); what came was {type(missing[0]).__name__}")
     if not stop.is_set():
         raise RuntimeError("the given stream ended, so nothing would be noticed any more")
+
+
+def _lost(event: Event[Any]) -> str:
+    return f"{described_event(event)} ({LOST})"
 
 
 def _is_raw(event: Event[Any], store: Store[Any]) -> bool:
@@ -117,11 +124,11 @@ def _as_event(obj: Any, store: Store[Any] | None) -> Event[Any]:
     return Delete(obj) if store is not None and store.is_ready and obj.ref not in store else Apply(obj)
 
 
-def _items(source: TriggerSource, stop: StopToken, clock: Clock) -> Iterator[Any]:
+def _items(source: TriggerSource, stop: StopToken, clock: Clock, logger: GuardedLogger) -> Iterator[Any]:
     """What comes out of a source. One that raises is reported and asked again, later each time in a row: a generator
     is at its end then, others may go on."""
     step = iter(source).__next__ if isinstance(source, Iterable) else partial(_from_queue, source, stop)
-    guard, failures = Guard(f"a trigger source, a {type(source).__qualname__},", clock=clock), 0
+    guard, failures = Guard(f"a trigger source, a {type(source).__qualname__},", logger, clock), 0
     while not stop.is_set():
         try:
             item = step()

@@ -20,13 +20,15 @@ from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.runtime.triggers.triggers import OfHeads, ReconcileRequest, Sink, Subscription
-from kubectl_runtime.runtime.usercode import guarded_logger, name_of
+from kubectl_runtime.runtime.usercode import GuardedLogger, guarded_logger, name_of
 from kubectl_runtime.runtime.watcher.event import INIT, Event, obj_of, with_obj
 
 log = guarded_logger(__name__)
 
 SLOW_SECONDS = 0.1
 """User code in a watch's thread that takes longer is logged by name."""
+
+LOST = "nothing more is reconciled because of this event"
 
 CHUNK = 500
 """Events after which the requests made so far are passed on: a long list must not keep the first ones waiting."""
@@ -36,8 +38,9 @@ class Subscriber:
     """Delivers what a watch sees to one subscription, in order. Safe to use from any thread."""
 
     def __init__(self, subscription: Subscription, sink: Sink, read: Callable[[Record], Any], clock: Clock,
-                 stop: StopToken, on_complete: Callable[[], None]) -> None:
-        """`on_complete` is for the watch to call, when a list is complete."""
+                 stop: StopToken, on_complete: Callable[[], None], logger: GuardedLogger | None = None) -> None:
+        """`on_complete` is for the watch to call, when a list is complete. `logger`: the one of the controller that the
+        subscription triggers; then the log says what it costs that something raised."""
         self._on_complete = on_complete
         self._subscription = subscription.requests if isinstance(subscription, OfHeads) else subscription
         self._sink = sink
@@ -45,8 +48,10 @@ class Subscriber:
         self._clock = clock
         self._stop = stop
         self._name = name_of(subscription)
-        self._guard = Guard(self._name, clock=clock)
-        self._sink_guard = Guard(f"the sink of {self._name}", clock=clock)
+        self._log = logger or log
+        self._lost = "" if logger is None else f" ({LOST})"
+        self._guard = Guard(self._name, self._log, clock)
+        self._sink_guard = Guard(f"the sink of {self._name}", self._log, clock)
         self._lock = threading.Lock()
         self._queue: deque[Sequence[Event[Record]]] = deque()
         self._delivering = True
@@ -113,16 +118,17 @@ class Subscriber:
                 requests.extend(subscription(with_obj(change, read)))
             finally:
                 if (ended := monotonic()) - began > SLOW_SECONDS:
-                    log.warning("%s took %.0f ms for %s: what a watch calls must not block, or its events come late",
-                                self._name, (ended - began) * 1000, _described(change))
+                    self._log.warning("%s took %.0f ms for %s: what a watch calls must not block, or its "
+                                      "events come late", self._name, (ended - began) * 1000, described_event(change))
                     ended = monotonic()
                 began = ended
         return True
 
     def _given(self, *_: object) -> str:
-        return _described(self._current)
+        return described_event(self._current) + self._lost
 
 
-def _described(change: Event[Record]) -> str:
+def described_event(change: Event[Any]) -> str:
+    """An event in the words of the log: `Apply of ` and the ref of its object."""
     obj = obj_of(change)
     return type(change).__name__ if obj is None else f"{type(change).__name__} of {obj.ref}"

@@ -38,7 +38,7 @@ from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
 from kubectl_runtime.runtime.triggers.subscribers import Subscriber
 from kubectl_runtime.runtime.triggers.triggers import Sink, Subscription
 from kubectl_runtime.runtime.triggers.watched_writes import WatchedWrites
-from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.usercode import GuardedLogger, described, guarded_logger
 from kubectl_runtime.runtime.watcher.event import INIT_DONE, Apply, Event, Failed, Init
 from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
 from kubectl_runtime.runtime.watcher.readers import Modifier, reader_of, validated
@@ -131,21 +131,21 @@ class Watch(Generic[K]):
         """Whether the watch has ended for good."""
         return self._state.phase is Phase.STOPPED
 
-    def subscribe(self, subscription: Subscription, sink: Sink,
-                  on_complete: Callable[[], None] = lambda: None, *,
-                  read: Callable[[Record], Any] | None = None) -> Callable[[], None]:
+    def subscribe(self, subscription: Subscription, sink: Sink, on_complete: Callable[[], None] = lambda: None, *,
+                  read: Callable[[Record], Any] | None = None,
+                  logger: GuardedLogger | None = None) -> Callable[[], None]:
         """From now on pass what the watch sees through `subscription` and the requests to `sink`; returns how to end
         that.
 
         What is stored already is passed through before this returns, by the calling thread. `on_complete` is called
         whenever the store holds a complete list, and now if it does already. It must neither block nor raise.
-        `read` makes what `subscription` gets of a record, if not objects of the Api's class. Raises RequestError when
-        the watch has stopped: nothing would ever come.
+        `read` makes what `subscription` gets of a record, if not objects of the Api's class; `logger` as `Subscriber`
+        says. Raises RequestError when the watch has stopped: nothing would ever come.
         """
         if self.stopped:
             why = self.stored.ended or "its token was set"
             raise RequestError(f"{self.target}: the watch has stopped ({why}), so nothing can be subscribed to")
-        subscriber = Subscriber(subscription, sink, read or self._read, self._clock, self.stop, on_complete)
+        subscriber = Subscriber(subscription, sink, read or self._read, self._clock, self.stop, on_complete, logger)
         ready, records = self._writer.attach(subscriber)
         subscriber.begin([*map(Apply, records), INIT_DONE] if ready else [])
         if ready:

@@ -1,7 +1,14 @@
 from __future__ import annotations
 
+import copy
+import pickle
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import msgspec
+import pytest
+
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.metav1 import Condition
 from kubectl_runtime.core.objects.conditions import set_condition
 
@@ -40,3 +47,18 @@ def test_conditions_of_other_types_stay_in_place():
     found = set_condition([other, ready("True", THEN)], ready("False"), now=LATER)
     assert [entry["type"] for entry in found] == ["Synced", "Ready"]
     assert found[0] == {"type": "Synced", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize("status", [True, False, None, 1])
+def test_a_status_that_is_no_text_is_refused_where_it_is_made(status: Any) -> None:
+    with pytest.raises(RequestError, match=rf'Condition Ready: status={status}: .* "True", "False" or "Unknown"'):
+        Condition(type="Ready", status=status)
+
+
+@pytest.mark.parametrize("status", ["true", "", "Yes"])
+def test_a_text_that_is_no_status_is_refused_where_it_is_set_and_copied_where_a_server_sent_it(status: str) -> None:
+    sent = msgspec.json.decode(msgspec.json.encode({"type": "Ready", "status": status}), type=Condition)
+    assert copy.deepcopy(sent) == sent == pickle.loads(pickle.dumps(sent))
+    assert set_condition([sent], Condition(type="Synced", status="True"))[0]["type"] == "Ready", "somebody else's"
+    with pytest.raises(RequestError, match=r'"True", "False" or "Unknown"'):
+        set_condition([], sent)

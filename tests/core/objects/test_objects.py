@@ -381,3 +381,20 @@ def test_a_name_as_on_the_wire_is_answered_with_the_attribute() -> None:
         obj.resourceVersion  # type: ignore[attr-defined]  # noqa: B018 - reading it is the test
     with pytest.raises(AttributeError, match=r"declares no attribute 'sizes'.*obj\['sizes'\]"):
         obj.sizes  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["name", "namespace", "labels", "annotations", "owner_references", "finalizers", "uid",
+                                  "resource_version", "generation", "creation_timestamp", "deletion_timestamp"])
+def test_what_an_object_says_of_itself_is_changed_in_its_metadata(name: str) -> None:
+    obj: Any = Widget(name="a")
+    with pytest.raises(AttributeError, match=rf"^{name} of a Widget is read-only: change metadata\.{name}, which"):
+        setattr(obj, name, "x")
+    setattr(obj.metadata, name, getattr(obj.metadata, name))  # so there is one
+    assert obj.name == "a"
+
+
+def test_what_follows_from_the_metadata_is_read_only() -> None:
+    obj: Any = Widget(name="a")
+    for name in ("ref", "name_any"):
+        with pytest.raises(AttributeError, match=r"follows from metadata\.name"):
+            setattr(obj, name, "x")

@@ -363,3 +363,8 @@ def test_no_repr_shows_a_body() -> None:
 def test_values_that_json_cannot_carry_are_refused() -> None:
     with pytest.raises(RequestError, match="not a JSON value"):
         build.create(PLACE, {"metadata": {"name": "a"}, "data": object()})
+
+
+def test_a_place_without_a_namespace_says_what_to_take() -> None:
+    with pytest.raises(RequestError, match=r"Pod: no namespace was given .*: name one, or take Api\.all, which"):
+        Place(PODS, "")

@@ -29,6 +29,7 @@ from kubectl_runtime.runtime.triggers.triggers import EVERYTHING
 from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, InitApply
 from kubectl_runtime.runtime.watcher.readers import reader_of
 from kubectl_runtime.runtime.watcher.watcher import watcher
+from kubectl_runtime.testing.asking import eventually
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
@@ -562,3 +563,25 @@ def test_what_is_no_mapper_is_refused_when_it_is_given(cluster: FakeCluster, map
         Controller(cluster.api(Parent)).watches(cluster.api(Child), mapper)
     with pytest.raises(RequestError, match='on="object" or on="event"'):
         Controller(cluster.api(Parent)).watches(cluster.api(Child), one_argument, on="both")  # type: ignore[call-overload]
+
+
+def test_what_raises_in_place_of_a_trigger_is_in_the_controllers_log_with_what_it_costs(
+        caplog: pytest.LogCaptureFixture) -> None:
+    def mapper(obj: Child) -> list[ObjectRef]:
+        raise ValueError("no")
+
+    class Odd:
+        @property
+        def ref(self) -> ObjectRef:
+            raise ValueError("no")
+
+    cluster = FakeCluster(SimClock())
+    cluster.put(Child, "b")
+    controller = Controller(cluster.api(Parent), name="shop").watches(cluster.api(Child), mapper)
+    with controller.reconcile_on([Odd()]).start(lambda obj, ctx: Action.await_change()):
+        told = eventually(lambda: sorted((record.name, record.getMessage()) for record in caplog.records
+                                         if "raised ValueError" in record.getMessage()), lambda lines: len(lines) == 2)
+    assert {name for name, _ in told} == {"kubectl_runtime.controller.shop"}
+    assert told[0][1] == "an item of a trigger source, for which nothing is reconciled, raised ValueError"
+    assert told[1][1].endswith(".mapper, given Apply of Child.v1.test.example/b.default (nothing more is reconciled "
+                               "because of this event), raised ValueError")

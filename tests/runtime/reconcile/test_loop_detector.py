@@ -12,7 +12,7 @@ from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.reconcile.loop_detector import differences, taken
+from kubectl_runtime.runtime.reconcile.loop_detector import at_odds_with_itself, differences, taken
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import Child, FakeCluster, Parent
 
@@ -99,6 +99,25 @@ def test_two_managers_that_take_a_field_from_each_other_are_named_with_the_path(
     assert "spec.value" in lines[0]
 
 
+@pytest.mark.parametrize(("second", "said"), [("me", True), ("me-too", False)])
+def test_two_applies_of_a_run_under_one_manager_are_named_as_the_cause(
+        second: str, said: bool, caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        if world.runs < 60:
+            world.write(Parent, "a", 2 * world.runs, managers={"phase": "me"})
+            world.write(Parent, "a", 2 * world.runs + 1, managers={"conditions": second})
+        return Action.await_change()
+
+    world.start(reconcile)
+    world.simulation.settle(30)
+    line, = warnings(caplog)
+    assert "runs in a loop" in line
+    assert ("; two calls under the field manager 'me' take each other's fields: give each one of its own; what differed"
+            in line) is said
+
+
 def test_a_controller_that_comes_to_rest_is_not_named(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
 
@@ -170,6 +189,18 @@ def test_a_field_is_taken_when_its_only_manager_lost_it_to_another() -> None:
     shared = record({}, entry("one", {"f:spec": {"f:a": {}}}), entry("two", {"f:spec": {"f:a": {}}}))
     assert taken(record({}, entry("one", {"f:spec": {"f:a": {}}})), shared) == []
     assert taken(before, record({})) == []
+
+
+def test_a_manager_is_at_odds_with_itself_when_each_apply_drops_what_the_one_before_set() -> None:
+    one = record({}, entry("me", {"f:status": {"f:a": {}}}))
+    other = record({}, entry("me", {"f:status": {"f:b": {}}}))
+    both = record({}, entry("me", {"f:status": {"f:a": {}, "f:b": {}}}))
+    updated = record({}, {**entry("me", {"f:status": {"f:b": {}}}), "operation": "Update"})
+    assert at_odds_with_itself(one, other, one) == "me"
+    assert at_odds_with_itself(both, other, one) == "me"
+    for versions in ((None, other, one), (one, one, one), (one, both, one), (other, other, one), (one, updated, one),
+                     (record({}, name="b"), other, one)):
+        assert at_odds_with_itself(*versions) is None
 
 
 def test_five_controllers_in_an_hour_of_faults_are_never_named(caplog: pytest.LogCaptureFixture) -> None:
