@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import os
 
-from kubectl_runtime import Client, Manager
+from kubectl_runtime import Admission, AdmissionRequest, Client, Denied, Manager, SelfSigned, WebhookServer
 from kubectl_runtime.resources import Pod
-from kubectl_runtime.runtime.webhooks import SelfSigned, WebhookServer
-from kubectl_runtime.webhooks import Admission, AdmissionRequest, Denied, application
+from kubectl_runtime.webhooks import application
 
 TEAM = "demo.kubectl-runtime.dev/team"
 

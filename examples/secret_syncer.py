@@ -26,13 +26,14 @@ from kubectl_runtime import (
     FinalizingReconciler,
     KubeError,
     ListParams,
+    ListType,
     ObjectRef,
     PartialObjectMeta,
+    PrinterColumn,
+    Rule,
     Store,
     status,
 )
-from kubectl_runtime.crd.customresource import PrinterColumn
-from kubectl_runtime.crd.marks import ListType, Rule
 from kubectl_runtime.resources import Secret
 
 MANAGER, OWNER = "secret-syncer", "demo.kubectl-runtime.dev/sync-uid"

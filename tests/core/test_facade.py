@@ -19,6 +19,7 @@ def test_type_checkers_see_the_same_names() -> None:
     block = next(node for node in tree.body if isinstance(node, ast.If))
     declared = {alias.asname for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert declared == set(kubectl_runtime.__all__)
+    assert kubectl_runtime.__all__ == sorted(kubectl_runtime._HOME)
 
 
 def test_help_begins_with_a_table_of_contents() -> None:
