@@ -3,7 +3,7 @@
     Api.all(client, Pod)                        every namespace, or a cluster-scoped kind; reads, lists, watches
     Api.namespaced(client, Pod, "default")      one namespace
     Api.default_namespaced(client, Pod)         the namespace of the client's configuration
-    Api.namespaces(client, Pod, ["a", "b"])     several, for controllers (see client/api/namespaces.py)
+    Api.namespaces(client, Pod, ["a", "b"])     several, for controllers (see `Namespaces`)
 
 Options are keywords, or one prepared value (`params`), not both.
 """
@@ -153,11 +153,11 @@ class Api(KindVerbs[K]):
             raise
 
     def entry(self, name: Named, *, timeout: Duration | None = None) -> Entry[K]:
-        """The object `name`, or the place where it will be: `api.entry("a").or_insert(make)`, see entry.py. One get."""
+        """An `Entry` for the object `name`, which may not exist yet: `api.entry("a").or_insert(make)`. One get."""
         return Entry(self, object_name(self.place, name), self.get_opt(name, timeout=timeout))
 
     def list(self, params: ListParams | None = None, *, timeout: Duration | None = None) -> ObjectList[K]:
-        """Read one page: everything, unless `params` has a limit. `pages` and `list_all` follow the pages."""
+        """Read all objects in one answer. With a limit in `params` it reads one page: `pages` and `list_all` go on."""
         meta, records = self.list_page(params, timeout=timeout)
         return ObjectList([self._object(record) for record in records], meta)
 
@@ -184,11 +184,11 @@ class Api(KindVerbs[K]):
 
     def watch(self, params: WatchParams | None = None, resource_version: str | None = None,
               stop: StopToken | None = None, *, timeout: Duration | None = None) -> Generator[WatchEvent[K]]:
-        """The events of one watch request, which opens when the first is asked for; `runtime.watcher` recovers.
-        `event.obj` is None for an ERROR (410 mostly: list anew), and for a BOOKMARK, which `params` have to ask for.
-        `resource_version`: where to begin, usually a list's; None begins with an ADDED for each object. Ends when the
-        connection does (after 290 s, or as `params` say), or `stop` is set. `timeout`: for its opening. Raises
-        RequestTimeout for a dead connection.
+        """The events of one watch request, sent when the first event is asked for. `watcher` goes on when it ends.
+        `event.obj` is None for an ERROR (mostly 410: list again) and for a BOOKMARK, which `params` have to ask for.
+        `resource_version`: where to begin, usually that of a list. None begins with an ADDED for each object. It ends
+        with the connection (after 290 s, or as `params` say), or when `stop` is set. `timeout` is for the opening.
+        Raises RequestTimeout for a dead connection.
         """
         params = params_or_default(params, WatchParams)
         try:
@@ -206,9 +206,9 @@ class Api(KindVerbs[K]):
 
     def open_watch(self, params: WatchParams | None = None, resource_version: str | None = None,
                    stop: StopToken | None = None, *, timeout: Duration | None = None) -> WatchStream:
-        """As `watch`, but open on return, and batches of records: what watchers read. See client/watch.py.
+        """As `watch`, but it is open on return and yields batches of records: what watchers read.
 
-        A failure is not retried: watchers wait as their own backoff says, and show what they wait for.
+        A failure is not retried: watchers have a backoff of their own.
         """
         params = params_or_default(params, WatchParams)
         lasting = WATCH_TIMEOUT if params.timeout is None else seconds(params.timeout)

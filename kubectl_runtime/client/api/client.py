@@ -74,11 +74,12 @@ class Client:
         - `session`: a requests.Session of the program's own, whose adapters, proxies and TLS settings count.
         - `retry`: which failures are tried again (default: `RetryPolicy()`).
         - `rate_limit`: how fast this client may call (default: as fast as it likes).
-        - `layers`: middleware of the program's own: a list next to the connection, the first outermost, or a function
-          that puts it anywhere in the `Stack`.
-        - `workers`: how many threads will call at once; a Controller raises it.
-        - `observer`: told of attempts, retries, writes and credentials, and of what this client's controllers do.
-        - `own_writes`: how the stores of this client read what it wrote; a Controller may say otherwise.
+        - `layers`: middleware of yours. A list of layers is called for each attempt, in the order of the list, right
+          before it is sent. To put layers anywhere else give a function from `Stack` to `Stack`.
+        - `workers`: how many threads call at the same time; a Controller raises it.
+        - `observer`: is told of attempts, retries, writes and credentials, and of what this client's controllers do.
+        - `own_writes`: what stores show after a write, until the watch shows it; see `OwnWrites`. A Controller may have
+          its own value.
         - `use_session_send`: send through `Session.send`, for mocks of it. `clock`: for tests.
 
         Raises ConfigError, RequestError (headers, `own_writes`) and AuthError for what cannot work, TypeError for an
@@ -126,10 +127,9 @@ class Client:
         return self._root
 
     def with_layer(self, layer: Layer) -> Self:
-        """A client like this one, each of whose attempts passes `layer` last, after all others, right before it is
-        sent.
+        """A client like this one, with one more layer: it calls `layer` for each attempt, after all other layers.
 
-        Connections, credentials, warnings, `on_write` and the watches of stores are shared: closing one closes both.
+        Both share connections, credentials, warnings, `on_write` and the watches of stores. Closing one closes both.
         """
         derived = copy.copy(self)
         derived._layers = self._layers.innermost(layer)
