@@ -28,6 +28,16 @@ def test_help_begins_with_a_table_of_contents() -> None:
     assert sorted(" ".join(table).replace(",", "").split()) == kubectl_runtime.__all__
 
 
+def test_an_image_may_leave_the_embedded_server_out() -> None:
+    """As the guide To a cluster says: the facade and `kubectl-runtime run` do without it and the test kit."""
+    code = ("import sys; sys.modules.update({'kubectl_runtime.apiserver': None, 'kubectl_runtime.testing': None}); "
+            "import kubectl_runtime as facade; [getattr(facade, name) for name in facade.__all__]; "
+            "from kubectl_runtime.cli.main import main; main(['run', 'absent_module:main'])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "absent_module" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_importing_the_package_imports_nothing_heavy() -> None:
     code = "import sys, kubectl_runtime; print(*(m for m in ('msgspec', 'requests', 'kubernetes') if m in sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

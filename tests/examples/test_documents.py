@@ -120,6 +120,14 @@ def test_what_the_facade_has_is_imported_from_there() -> None:
     assert {each for each in found if each[1] in kubectl_runtime.__all__} == set()
 
 
+def test_the_package_is_installed_from_the_clone() -> None:
+    """It is on no index: a name there would be somebody else's package, or none."""
+    ours = re.compile(r"(-q )?(PATH_OF_THE_CLONE|'PATH_OF_THE_CLONE\[[\w,]+\]'|-e \.|-e '\.\[[\w,]+\]')[`.:,;) ]?")
+    wrong = [(path.name, said) for path in [*DOCUMENTS, *PROGRAMS]
+             for said in re.findall(r"pip install (.{,60})", path.read_text(encoding="utf-8")) if not ours.match(said)]
+    assert wrong == []
+
+
 def saved(guide: Path, folder: Path) -> list[str]:
     """The names of the guide's files, which are written into the folder."""
     names = []
