@@ -55,10 +55,10 @@ SPARE_CONNECTIONS = 4
 
 
 class Client:
-    """The way to one API server: connections, credentials, retries and middleware.
+    """A connection to one API server, with credentials, retries and middleware. An `Api` reads and writes through it.
 
-    A context manager; `close` it when it is no longer needed. Safe to use from any thread, also in a forked child,
-    which makes connections of its own. Making one opens no connection. `Api` gives it verbs.
+    Use it in a `with` block, or `close` it when it is no longer needed. Safe to use from any thread, also in a forked
+    child, which makes connections of its own. Making one opens no connection.
 
     >>> with Client(Config(cluster_url=server.url)) as own:
     ...     Api.namespaced(own, ConfigMap, "default").get("settings").data["color"]
@@ -201,8 +201,8 @@ class Client:
             raise unexpected_answer(request, answer.status, answer.headers, answer.body) or error from None
 
     def on_write(self, observer: WriteObserver) -> Callable[[], None]:
-        """Have `observer` called with each `Write` that the server answered, before the writing verb returns, in its
-        thread.
+        """Call `observer` with each `Write` that the server answered, in the thread that wrote, before the verb
+        returns.
 
         Returns a function that takes it back. Dry runs are not reported. Observers must be short; their exceptions are
         logged.
@@ -210,9 +210,9 @@ class Client:
         return self._writes.add(observer)
 
     def on_answer(self, observer: Callable[[Exchanged], None]) -> Callable[[], None]:
-        """Have `observer` called with each call that was answered, also by an error, or got no answer, before it
-        returns or raises, in its thread; streams when they are open. Returns and rules as for `on_write`. What it is
-        shown holds whatever was sent and answered, Secrets included."""
+        """Call `observer` after each call, also one that failed or got no answer, in its thread, before the call
+        returns or raises. For a stream it is called when the stream is open. Returns and rules as for `on_write`. It
+        sees everything that was sent and answered, Secrets included."""
         return self._exchanges.add(observer)
 
     @property
@@ -280,7 +280,7 @@ class Client:
         self._carriers.close()
 
     def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have `callback` called when the client is closed (now, if it is); returns a function that takes it back."""
+        """Call `callback` when the client is closed (now, if it is); returns a function that takes it back."""
         return self._carriers.closing.on_set(callback)
 
     def __enter__(self) -> Self:

@@ -116,7 +116,7 @@ class Running(WellBeing, Generic[K]):
         return self._is_elsewhere or self._shutdown.draining.wait(None if timeout is None else seconds(timeout))
 
     def on_stop(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have `callback` called when the controller begins to stop, for whatever reason (now, if it does); returns a
+        """Call `callback` when the controller begins to stop, for whatever reason (now, if it does); returns a
         function that takes it back. It has to be short: it runs in the thread that begins the stop."""
         return self._shutdown.draining.on_set(callback)
 
@@ -152,8 +152,8 @@ class Running(WellBeing, Generic[K]):
         """End the controller: no new runs, and at most `timeout` seconds for those in progress. Returns the objects
         whose runs are stuck.
 
-        Blocks until everything has ended or the time is over, and then at most a second for the last lines of the log;
-        see the module. Later calls return the same. Does nothing in the child of a fork, where nothing of it runs.
+        Blocks until everything has ended or the time is over, and then at most a second for the last lines of the log.
+        Later calls return the same. Does nothing in the child of a fork, where nothing of it runs.
         """
         if self._is_elsewhere:
             return []

@@ -119,7 +119,7 @@ class Store(Generic[K]):
                     clock.wait(state.condition, left)
 
     def when_ready(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called once when the store is complete, by the thread that completes it; now, if it is.
+        """Call `callback` once when the store is complete, by the thread that completes it; now, if it is.
 
         It must neither block nor raise.
         """
