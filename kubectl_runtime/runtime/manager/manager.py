@@ -41,13 +41,12 @@ D = TypeVar("D")
 
 
 class Manager:
-    """Several controllers and other work in one process, with one client: one start, one end, health, metrics and
-    election.
+    """Runs several controllers and other work in one process, with one start, one end, health, metrics and election.
 
     `add` takes a controller and its reconciler, `add_runnable` a function that gets a StopToken. `run` blocks until a
     signal or the first fatal error, which it raises; `start` does not block. With `leader` controllers run only while
-    this process leads; `serve` is where `/healthz`, `/readyz` and `/metrics` are (None: nowhere); `grace` seconds are
-    left for the end. It runs once. Safe to use from any thread; what is added later starts at once.
+    this process leads. `serve` is the address of `/healthz`, `/readyz` and `/metrics` (None: no server). The end may
+    take `grace` seconds. A manager runs once. Safe to use from any thread; what you add while it runs starts at once.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
     ...     return Action.await_change()
