@@ -163,7 +163,7 @@ class Observer:
         """A request to this webhook is being answered, in this thread."""
 
     def webhook_answered(self, webhook: str, code: int, seconds: float) -> None:
-        """The request of this thread was answered with HTTP status `code`. It took `seconds`. A denial has status 200."""
+        """The request of this thread was answered with HTTP status `code`, after `seconds`. A denial has status 200."""
 
     def _bound(self, method: str, subject: str) -> Hearer:
         """`method` about this controller or watch alone: what takes the values that follow its name. For those of the

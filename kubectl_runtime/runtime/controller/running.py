@@ -55,8 +55,8 @@ K = TypeVar("K")
 class Running(WellBeing, Generic[K]):
     """A controller that runs, made by `Controller.start`: its store, its state, and its end.
 
-    As a context manager it stops at its end. `wait_until_ready` blocks until all stores are complete; `trigger(obj)`
-    and `trigger_all()` ask for runs; `stop(timeout)` ends it gracefully and returns the objects whose runs did not end.
+    The end of a `with` block stops it. `wait_until_ready` blocks until all stores are complete. `trigger(obj)` and
+    `trigger_all()` ask for runs. `stop(timeout)` ends it gracefully and returns the objects whose runs did not end.
     Safe to use from any thread.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
