@@ -3,17 +3,16 @@
     cd examples && kubectl-runtime run admission:main --dev          on an API server of its own, for kubectl to try
     SERVICE=shop/pod-policy kubectl-runtime run admission:main       in a Pod behind the Service of that name
 
-It makes its own certificates, applies its configurations, and is ready when the API server trusts it. A cluster that
-is to stay usable without it asks it in namespaces with a label only, as here.
+It makes its own certificates, applies its configurations, and is ready when the API server trusts it. It is asked only
+in namespaces with a label, so that the cluster stays usable while it does not run.
 """
 from __future__ import annotations
 
 import os
 
-from kubectl_runtime import Client, Manager
+from kubectl_runtime import Admission, AdmissionRequest, Client, Denied, Manager, SelfSigned, WebhookServer
 from kubectl_runtime.resources import Pod
-from kubectl_runtime.runtime.webhooks import SelfSigned, WebhookServer
-from kubectl_runtime.webhooks import Admission, AdmissionRequest, Denied, application
+from kubectl_runtime.webhooks import application
 
 TEAM = "demo.kubectl-runtime.dev/team"
 
@@ -27,7 +26,7 @@ class PodPolicy(Admission[Pod], name="pods.policy.kubectl-runtime.dev", failure_
         old = {container.name for container in request.old.spec.containers} if request.old else set()
         for container in request.object.spec.containers:
             limits = (container.resources.limits or {}) if container.resources else {}
-            if "memory" not in limits and container.name not in old:  # what runs already is not held up
+            if "memory" not in limits and container.name not in old:  # do not stop what runs already
                 raise Denied(f"container {container.name} has no limit of memory: spec.containers[].resources.limits")
             name, _, tag = (container.image or "").rpartition("/")[2].partition(":")
             if tag in ("", "latest"):

@@ -3,8 +3,8 @@
     cd examples && kubectl-runtime crd database_operator:Database | kubectl apply --server-side -f -     once, at first
     python examples/database_operator.py DIRECTORY                                    until Ctrl-C or SIGTERM
 
-What is in the cluster goes with the Database that owns it. The folder stands for what no cluster can delete (a bucket,
-a DNS record, an account): a finalizer keeps the Database until its folder is gone.
+Kubernetes deletes what the Database owns in the cluster. The folder stands for what no cluster can delete, such as a
+bucket, a DNS record or an account: a finalizer keeps the Database until its folder is deleted.
 """
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     python examples/configmapgen_controller.py --crd | kubectl apply --server-side -f -     once, before the next
     python examples/elected_replicas.py & python examples/elected_replicas.py &             stop the first, and look
 
-A Lease decides who works. The others have everything in their stores already, and begin when it has run out, at once
-when it is given back. `kubectl get lease configmapgen -o yaml` shows who it is.
+A Lease decides which replica works. The others fill their stores and wait. One of them begins when the Lease is given
+back or has run out. `kubectl get lease configmapgen -o yaml` shows the holder.
 """
 from __future__ import annotations
 

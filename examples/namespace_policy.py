@@ -3,10 +3,10 @@
     cd examples && kubectl-runtime crd namespace_policy:NamespacePolicy | kubectl apply --server-side -f -      once
     python examples/namespace_policy.py                                                until Ctrl-C or SIGTERM
 
-A namespace that comes gets its copy, one that is no longer selected loses it, and a copy that somebody changes or
-deletes comes back; a NetworkPolicy of that name that somebody else made stays theirs. The copies are owned by the
-policy: a cluster-scoped object may own objects in any namespace. A finalizer keeps the policy until the last copy is
-gone, so that nothing is in force that nobody can see the source of.
+A new namespace gets its copy, and a namespace that is no longer selected loses it. A copy that somebody changes or
+deletes is restored. A NetworkPolicy of that name that somebody else made is left alone. The policy owns the copies: a
+cluster-scoped object may own objects in any namespace. A finalizer keeps the policy until the last copy is deleted, so
+that no rule is in force whose source nobody can find.
 """
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class CopyPolicies(FinalizingReconciler[NamespacePolicy]):
         self.policies = ctx.store(NamespacePolicy)
         selector = Selector.from_label_selector(obj.spec.namespace_selector)
         selected = {namespace.name for namespace in ctx.store(Namespace).filter(selector)
-                    if namespace.deletion_timestamp is None}  # what goes takes nothing new
+                    if namespace.deletion_timestamp is None}  # the others refuse new objects
         for copy in ctx.store(NetworkPolicy).filter(lambda copy: copy.labels.get(SOURCE) == obj.uid):
             if copy.namespace not in selected:
                 Api.namespaced(ctx.client, NetworkPolicy, copy.namespace).delete_collection(selection=copies_of(obj))

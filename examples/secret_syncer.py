@@ -3,9 +3,9 @@
     cd examples && kubectl-runtime crd secret_syncer:SecretSync | kubectl apply --server-side -f -      once
     python examples/secret_syncer.py                                                until Ctrl-C or SIGTERM
 
-Copies follow the source, come back when they are changed or deleted, and go when they are not wanted any more. Owner
-references do not reach into other namespaces: labels say whose a copy is, and a finalizer keeps the SecretSync until
-the last one is gone. Secrets are watched by metadata alone, so no content is kept in memory.
+Copies follow the source. They are restored when somebody changes or deletes them, and deleted when nobody wants them
+any more. Owner references do not reach into other namespaces: labels name the SecretSync of a copy, and a finalizer
+keeps it until the last copy is deleted. Of Secrets only metadata is watched, so memory holds no content.
 """
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from kubectl_runtime import (
     FinalizingReconciler,
     KubeError,
     ListParams,
+    ListType,
     ObjectRef,
     PartialObjectMeta,
+    PrinterColumn,
+    Rule,
     Store,
     status,
 )
-from kubectl_runtime.crd.customresource import PrinterColumn
-from kubectl_runtime.crd.marks import ListType, Rule
 from kubectl_runtime.resources import Secret
 
 MANAGER, OWNER = "secret-syncer", "demo.kubectl-runtime.dev/sync-uid"

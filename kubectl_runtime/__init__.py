@@ -424,7 +424,34 @@ _HOME = {
 _MODULES = frozenset({"conditions", "logs", "predicates", "status"})
 """Those that are modules themselves."""
 
-__all__ = sorted(_HOME)  # noqa: PLE0605 - computed from the one table above
+# Written out for `from kubectl_runtime import *`: type checkers cannot read a computed list.
+__all__ = [  # noqa: RUF022 - in the order of `sorted`, several names a line
+    "Action", "Admission", "AdmissionRequest", "AdmissionReview", "Api", "ApiError", "ApiGroup", "ApiResource", "Apply",
+    "AttachParams", "AttachedProcess", "AuthError", "BoundController", "Client", "CompletedExec", "Condition", "Config",
+    "ConfigError", "ConflictBackoff", "Context", "Controller", "ControllerError", "Conversion", "ConversionError",
+    "ConversionReview", "CustomResource", "DebugPage", "DecodeError", "Delete", "DeleteParams", "Denied", "Discovery",
+    "DiscoveryError", "DowngradeError", "DrainError", "DrainReport", "DynamicObject", "EVERYTHING", "EmbeddedResource",
+    "Entry", "Event", "Everything", "Failed", "FieldSchema", "FinalizingReconciler", "FrozenPart", "GetParams",
+    "GoDuration", "GroupVersionKind", "GroupVersionResource", "HealthServer", "Impersonation", "Init", "InitApply",
+    "InitDone", "InitialListStrategy", "InvalidObject", "KeyBackoff", "KindNotServedError", "KubeError",
+    "LabelSelector", "LeaderElection", "LeadershipLost", "ListMeta", "ListParams", "ListSemantic", "ListType",
+    "LogParams", "LogStream", "Manager", "ManifestError", "ManifestOutcome", "ManifestReport", "ManifestsFailed",
+    "MapKeys", "MapType", "Metrics", "MissingRights", "Namespaces", "NotConfiguredError", "NotLeaderError", "Object",
+    "ObjectEvent", "ObjectList", "ObjectMeta", "ObjectRef", "Observer", "OneOf", "OwnWrites", "OwnerReference", "Part",
+    "PartialObjectError", "PartialObjectMeta", "PartialView", "Patch", "PatchParams", "Phase", "PodOutcome",
+    "PortForward", "PostParams", "Preconditions", "Predicate", "PreserveUnknownFields", "PrinterColumn", "Quantity",
+    "RateLimit", "ReconcileRequest", "Reconciler", "Recorder", "RequestError", "RequestTimeout", "Resource",
+    "RetryPolicy", "Rule", "RunReport", "RunResult", "Running", "ScaleSubresource", "Scope", "Selector", "SelfSigned",
+    "ServedKind", "ServiceAccountToken", "Sharding", "Stack", "Status", "StopToken", "Store", "StoreNotReady",
+    "SupportsReconcile", "SyncTimeoutError", "TemplateMeta", "TerminalError", "TransportError", "UnexpectedAnswer",
+    "Validator", "WaitStopped", "WaitTimeout", "WatchBackoff", "WatchParams", "WatchState", "WatchedStore",
+    "WatcherConfig", "WebhookServer", "WriteBackError", "applied_objects", "apply_crd", "apply_manifests",
+    "apply_webhooks", "await_condition", "child_name", "conditions", "create_or_update", "delete_and_finalize",
+    "delete_manifests", "diff_manifests", "drain", "dynamic", "elect", "ensure_queryable", "fetch", "finalizer", "logs",
+    "merge_crds", "metadata_watcher", "pointer", "predicate_filter", "predicates", "reflector", "retry_on_conflict",
+    "rules", "set_condition", "status", "store", "strip_managed_fields", "together", "touched_objects",
+    "version_generation", "version_priority", "watch_object", "watch_store", "watcher",
+]
 
 
 def __getattr__(name: str) -> Any:

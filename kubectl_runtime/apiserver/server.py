@@ -55,11 +55,12 @@ class ApiServer:
                  record: bool = True) -> None:
         """Nothing is started or bound yet.
 
-        `port` 0 takes a free one, which restarts keep. `controllers` are names of `controllers.controller_catalog`, or
-        ``*`` for all; the default are those without which deletions do not end. With ``kubelet`` Pods run, as
-        `kubelet.rules` say. `compaction_interval` is in seconds on the clock; history
-        reaches back between one and two of it. `seed` makes uids, generated names and what the server's own fault
-        script leaves to chance reproducible. `record` keeps requests for `requests`.
+        `port` 0 takes a free one, which restarts keep. `controllers`: a list of ``garbage-collector``, ``namespace``
+        (these two are the default: without them deletions do not end), ``serviceaccount``, ``deployment``,
+        ``replicaset``, ``job``, ``kubelet`` (Pods run, as `kubelet.rules` say), ``ttl-after-finished``,
+        ``root-ca-certificate-publisher``; ``*`` for all. `compaction_interval`: seconds on the clock; history reaches
+        back between one and two of it. `seed` makes uids, generated names and the server's own faults reproducible.
+        `record` keeps requests for `requests`.
 
         `tokens` are the users by bearer token (a `User` or a name), or the path of a token file; without them, and
         without RBAC, everybody is an administrator. `authorization_mode` "RBAC" enforces the Roles and bindings in

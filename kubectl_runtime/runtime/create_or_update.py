@@ -23,13 +23,13 @@ Outcome = Literal["created", "updated", "unchanged"]
 
 def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, params: PostParams | None = None,
                      stop: StopToken | None = None) -> tuple[R, Outcome]:
-    """Have `change` called with the object `name`, or with a new one that has only its name, and write what it made of
-    it; the object as it is afterwards, and what was done. Nothing is sent when `change` changed nothing.
+    """Read the object `name`, let `change(obj)` change it, and write it; create it if it does not exist.
 
-    When somebody else was faster, or created the object meanwhile, it is read and changed anew, 5 times in all: so
-    `change` may be called more than once, and must look only at its argument. It blocks for those calls. Raises
-    RequestError when `change` touches name or namespace, or returns another object instead of changing the one that it
-    is given, and what `Api` and `change` raise. The status of kinds that have a subresource for it is not written.
+    Returns the object as it is afterwards and `created`, `updated` or `unchanged`. When `change` changed nothing, it
+    sends nothing. A new object has only its name. If somebody else wrote or created the object meanwhile, it reads and
+    changes it again, at most 5 times. So `change` may be called more than once and must depend on its argument only. It
+    blocks for those calls. Raises RequestError when `change` touches name or namespace, or returns another object, and
+    what `Api` and `change` raise. A status that has a subresource is not written.
 
     >>> def change(obj: ConfigMap) -> None:
     ...     obj.data["color"] = "red"

@@ -128,10 +128,11 @@ class DrainError(KubeError):
 def drain(client: Client, node: str, *, timeout: Duration | None, ignore_daemonsets: bool = False,
           delete_emptydir_data: bool = False, force: bool = False, grace_period_seconds: int | None = None,
           pod_selector: LabelSelection | None = None, stop: StopToken | None = None) -> DrainReport:
-    """Cordon `node` and evict its Pods; what became of them, when all are gone that may go.
+    """Cordon `node`, evict its Pods, and block until they are gone. Returns what became of each.
 
-    Blocks until then, for `timeout` at most (None: for ever). `ignore_daemonsets`, `delete_emptydir_data`, `force`: the
-    module's table. `grace_period_seconds`: in place of each Pod's own. `pod_selector`: only these Pods. Raises
+    `timeout`: the longest time (None: for ever). As for `kubectl drain`, some Pods are refused unless you allow it:
+    those of a DaemonSet (`ignore_daemonsets` leaves them), with emptyDir volumes (`delete_emptydir_data`), and without
+    a controller (`force`). `grace_period_seconds`: in place of each Pod's own. `pod_selector`: only these Pods. Raises
     DrainError, with a report, when a Pod is refused, when an eviction failed, when the time is up, and when `stop` is
     set; ApiError for a Node that is not there. Safe from any thread.
 

@@ -99,15 +99,18 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
               cleanup: Callable[[F], Action]) -> Action:
     """Reconcile `obj` by `apply`, or by `cleanup` when it is being deleted, under the finalizer `name`.
 
-    `api` is one of the kind, in the namespace of `obj` or in all; `name` is yours alone, such as
-    `databases.example.com/cleanup`; what is called should use the object that it is given, which may be newer than
-    `obj`. `cleanup` returns `Action.await_change()` when everything is cleaned up, and `Action.requeue(seconds)` to
-    keep the object and be called again then. See the module for what is guaranteed.
+    `api` is an Api of the kind, in the namespace of `obj` or in all. `name` is yours alone, such as
+    `databases.example.com/cleanup`. `apply` and `cleanup` should use the object that they are given: it may be newer
+    than `obj`. `cleanup` returns `Action.await_change()` when everything is cleaned up. `Action.requeue(seconds)` keeps
+    the object and calls `cleanup` again after that time. Both may be called again at any time, and `cleanup` also for
+    an object that `apply` never saw. As long as nobody else removes the finalizer, the object stays until `cleanup` is
+    done.
 
-    Returns what was returned, or `Action.await_change()` when there was nothing to call. Blocks for the requests and
-    the call; from any thread. Raises what is called raises; ApiError (a conflict when the finalizers keep changing),
-    TransportError; RequestError, before any request, for a name that the server would refuse, an object that was never
-    on the server, an Api of another kind or namespace; TypeError when `cleanup` returns no Action.
+    Returns what `apply` or `cleanup` returned, or `Action.await_change()` when there was nothing to call. Blocks for
+    the requests and the call; safe from any thread. Raises what these two raise; ApiError (a conflict when the
+    finalizers keep changing), TransportError; RequestError, before any request, for a name that the server would
+    refuse, an object that was never on the server, an Api of another kind or namespace; TypeError when `cleanup`
+    returns no Action.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> finalizer(maps, "example.com/cleanup", maps.get("settings"),
@@ -142,8 +145,10 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
 class FinalizingReconciler(Reconciler[F], Generic[F]):
     """A reconciler in two halves, `apply` and `cleanup`, held together by the finalizer `finalizer_name`.
 
-    It is `finalizer` with the controller's own client and kind, in whatever form the controller watches it. A class
-    whose `finalizer_name` the server would refuse is a RequestError, and so is an instance of one that has none.
+    `apply` is called while the object exists, `cleanup` when somebody deleted it; see `finalizer` for the guarantees.
+    It uses the controller's client and kind. It also works in a controller that watches only metadata, or only some
+    fields (`with_fields`). A `finalizer_name` that the server would refuse raises RequestError when the class is made,
+    a missing one when an instance is made.
 
     >>> class Databases(FinalizingReconciler[ConfigMap]):
     ...     finalizer_name = "databases.example.com/cleanup"

@@ -51,15 +51,15 @@ Not for ever, since a server that is restored from a backup begins to count its 
 
 
 def apply_condition(api: Api[K], obj: K, condition: Condition, *, field_manager: str, force: bool = False) -> bool:
-    """Make `condition` the one of its type in `obj`'s status; whether anything was sent.
+    """Put `condition` into `obj`'s status, in place of the one of its type. Returns whether anything was sent.
 
-    Nothing is sent when its status, reason, message and observedGeneration are there already. lastTransitionTime is
-    kept as long as the status is, and set to the clock's time when it changes; what `condition` says of it does not
-    count. Conditions of other types are not touched, whoever wrote them: their list has to be one by type
-    (`Annotated[list[Condition], MapKeys("type")]` in a class of your own). `api` is of the object's namespace.
+    Nothing is sent when the same status, reason, message and observedGeneration are there already. lastTransitionTime
+    changes only with the status, to the clock's time; the time in `condition` is ignored. Conditions of other types
+    stay as they are. For that the list must be keyed by type: `Annotated[list[Condition], MapKeys("type")]` in a class
+    of your own. `api` is an Api of the object's namespace.
 
-    `obj` may be old, from a store. It is read anew (verb get) only if the manager has applied more of the status than
-    this condition, or `obj` does not tell, having lost its managedFields.
+    `obj` may be old, from a store. It is read again (verb get) only if the manager has applied more of the status than
+    this condition, or if `obj` has lost its managedFields.
     """
     if not condition.type or not condition.status:
         raise RequestError(f"{obj.ref}: a condition needs a type and a status: Condition(type='Ready', status='True')")
@@ -84,9 +84,10 @@ def apply_condition(api: Api[K], obj: K, condition: Condition, *, field_manager:
 def apply_if_changed(api: Api[K], obj: K, new_status: Any, *, field_manager: str, force: bool = False) -> K:
     """Apply `new_status`, all that `field_manager` has to say in `obj`'s status; the object as it is afterwards.
 
-    `new_status`: a map under the wire's keys, or the Struct or dataclass that the kind's class declares, of which what
-    equals its class's default is left out. When the manager has applied exactly this before and it still stands,
-    nothing is sent and the object is returned as it is known; likewise when it is gone. Nothing is read.
+    `new_status`: a dict with the keys of the API, or the Struct or dataclass that the kind's class declares. Of the
+    latter, values that equal the class's default are left out. Nothing is sent when `obj` shows that the manager has
+    applied just this; then the object is returned as this client knows it. An object that does not exist any more is no
+    error: `obj` is returned. No read is made before the write.
     """
     wanted = to_plain(new_status, omit=Omit.NOTHING if isinstance(new_status, Mapping) else Omit.DEFAULTS)
     if not isinstance(wanted, dict):

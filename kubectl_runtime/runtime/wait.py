@@ -91,12 +91,12 @@ def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: 
                     stop: StopToken | None = None) -> K | None: ...
 def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: Duration,
                     stop: StopToken | None = None) -> K | None:
-    """Block until `condition` is so of the object `name`; the object then, None when it does not exist, which type
-    checkers know to be impossible for `has(...)`, `is_created` and the like.
+    """Block until `condition(obj)` is true for the object `name`. Returns that object, or None if it does not exist;
+    type checkers know that it exists for `has(...)`, `is_created` and the like.
 
-    The condition is asked about the object as it is now, or None, and again at each change, in this thread; breaks of
-    the connection, restarts of the server and re-creations of the object are gone through. `name` may be an object of
-    that name; `timeout`: seconds or `timedelta`. Raises WaitTimeout, WaitStopped when `stop` is set, RequestError for
+    `condition` is called in this thread, with the object or None, at once and after each change. Lost connections,
+    restarts of the server and a deleted and re-created object do not end the wait. `name` may be an object of that
+    name; `timeout`: seconds or `timedelta`. Raises WaitTimeout, WaitStopped when `stop` is set, RequestError for
     what cannot work (a namespaced kind without a namespace, no name, a timeout that is no positive time), and whatever
     `condition` raises: DecodeError for an object that does not decode. Needs the verbs list and watch. Safe from any
     thread.
@@ -115,13 +115,13 @@ def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: 
 
 def delete_and_finalize(api: Api[Any], name: Named, params: DeleteParams | None = None, *, timeout: Duration,
                         stop: StopToken | None = None) -> None:
-    """Delete the object `name` and block until that very object is gone: its finalizers are done, its grace period is
-    over. A namesake that somebody creates meanwhile counts as gone.
+    """Delete the object `name` and block until it is gone: its finalizers are done and its grace period is over.
 
-    An object that does not exist is gone already, and no error: after an answer that was lost nobody could tell the two
-    apart. `timeout` counts from the call; the deletion itself is an ordinary call, which ends within the client's own
-    deadline. Raises ApiError when the deletion is refused or the kind is not served, RequestError for a dry run, and as
-    `await_condition`, whose text names the finalizers that are left. Needs the verbs delete, list and watch.
+    If somebody creates a new object of this name meanwhile, the old one counts as gone. An object that does not exist
+    is no error: after a lost answer nobody could tell the two apart. `timeout` counts from the call; the deletion
+    itself is an ordinary call, which ends within the client's own deadline. Raises ApiError when the deletion is
+    refused or the kind is not served, RequestError for a dry run, and as `await_condition`, whose text names the
+    finalizers that are left. Needs the verbs delete, list and watch.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> delete_and_finalize(maps, "settings", timeout=10)

@@ -139,7 +139,7 @@ class Simulation:
         self._controllers, self._resume, self._recorders = [], {}, []
 
     def add(self, actor: Callable[[], object]) -> None:
-        """Have `actor` called now and then by `step`, as something that can always happen."""
+        """Let `step` call `actor` now and then, as something that can always happen."""
         self._world.append(actor)
 
     def add_recorder(self, recorder: Recorder) -> None:

@@ -58,9 +58,9 @@ class Denied(KubeError):
 class Admission(Generic[K]):
     """An admission webhook for one kind: `validate` refuses by raising Denied, `mutate` returns the changed object.
 
-    Define one or both; class attributes and keywords say for which operations it is called and what happens when it is
-    not there (`webhooks.options`); subclasses keep those of their base. One instance serves all requests at once, from
-    any thread. Other exceptions are logged and answered as an error of the webhook's.
+    Define one of them or both. Class keywords such as `operations` and `failure_policy` say for which operations it is
+    called and what happens when it does not answer. Subclasses keep those of their base. One instance serves all
+    requests at once, from any thread. Other exceptions are logged and answered as an error of the webhook.
 
     >>> from kubectl_runtime import webhooks
     >>> class Quota(Admission[Pod]):

@@ -119,8 +119,8 @@ class AdmissionRequest(Generic[K]):
         return self.review.sub_resource
 
     def warn(self, text: str) -> None:
-        """Have the person see `text` besides the answer, whatever that is. At most 120 characters are asked for; the
-        server shows 4096 of all warnings together. Line breaks become blanks, since it would drop the text for them.
+        """Show `text` to the person who sent the request, beside the answer. Keep it below 120 characters; the server
+        shows 4096 of all warnings together. Line breaks become blanks, because the server would drop the text for them.
         Raises RequestError for anything but a text.
         """
         said = _BREAKS.sub(" ", _text("a warning", text)).strip()
@@ -128,7 +128,7 @@ class AdmissionRequest(Generic[K]):
             self._warnings.append(said)
 
     def audit(self, key: str, value: str) -> None:
-        """Have the audit log say so; the server puts the webhook's name before the key."""
+        """Write `key` and `value` into the audit log. The server puts the webhook's name before the key."""
         self._audit[_text("the key of an audit annotation", key)] = _text("an audit annotation", value)
 
     def warnings(self) -> tuple[str, ...]:

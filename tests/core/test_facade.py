@@ -19,12 +19,23 @@ def test_type_checkers_see_the_same_names() -> None:
     block = next(node for node in tree.body if isinstance(node, ast.If))
     declared = {alias.asname for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert declared == set(kubectl_runtime.__all__)
+    assert kubectl_runtime.__all__ == sorted(kubectl_runtime._HOME)
 
 
 def test_help_begins_with_a_table_of_contents() -> None:
     """Each name stands in one group, and nothing else does."""
     table = [line[36:] for line in (kubectl_runtime.__doc__ or "").splitlines() if line.startswith("    ")]
     assert sorted(" ".join(table).replace(",", "").split()) == kubectl_runtime.__all__
+
+
+def test_an_image_may_leave_the_embedded_server_out() -> None:
+    """As the guide To a cluster says: the facade and `kubectl-runtime run` do without it and the test kit."""
+    code = ("import sys; sys.modules.update({'kubectl_runtime.apiserver': None, 'kubectl_runtime.testing': None}); "
+            "import kubectl_runtime as facade; [getattr(facade, name) for name in facade.__all__]; "
+            "from kubectl_runtime.cli.main import main; main(['run', 'absent_module:main'])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "absent_module" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import kubectl_runtime
 from kubectl_runtime.cli.main import _COMMANDS as COMMANDS
 from kubectl_runtime.cli.main import _parser as command_line
 from tests.examples.programs import LIMIT, ROOT, blocks, environment
@@ -94,6 +95,37 @@ def test_each_guide_is_in_the_index() -> None:
 @pytest.mark.parametrize("path", sorted(GUIDES.rglob("*.md")), ids=lambda path: path.name)
 def test_a_guide_is_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= LONGEST
+
+
+DEEPER = {
+    "kubectl_runtime.resources.": "one module for each API version: the parts of the kinds are too many for one list",
+    "kubectl_runtime.runtime.observe.tracing": "needs the extra `tracing`, and no name of the facade needs an extra",
+}
+"""The modules below `kubectl_runtime.ROOM` that a reader may have to import, by their beginning, with the reason."""
+PROGRAMS = [*ROOT.glob("examples/**/*.py")]
+IMPORT = re.compile(r"(?:from|import) +(kubectl_runtime(?:\.\w+)+)")
+
+
+def test_nobody_who_reads_has_to_import_from_the_inside() -> None:
+    """A name has one obvious import: from `kubectl_runtime`, or from one of its rooms."""
+    found = {(path.name, module) for path in [*DOCUMENTS, *PROGRAMS] if not path.is_relative_to(ROOT / "tests")
+             for module in IMPORT.findall(path.read_text(encoding="utf-8")) if module.count(".") > 1}
+    assert {each for each in found if not each[1].startswith(tuple(DEEPER))} == set()
+
+
+def test_what_the_facade_has_is_imported_from_there() -> None:
+    rooms = re.compile(r"from kubectl_runtime\.(?!resources|testing)\w+ import ([\w, ]+)")
+    found = {(path.name, name) for path in [*DOCUMENTS, *PROGRAMS]
+             for names in rooms.findall(path.read_text(encoding="utf-8")) for name in names.split(", ")}
+    assert {each for each in found if each[1] in kubectl_runtime.__all__} == set()
+
+
+def test_the_package_is_installed_from_the_clone() -> None:
+    """It is on no index: a name there would be somebody else's package, or none."""
+    ours = re.compile(r"(-q )?(PATH_OF_THE_CLONE|'PATH_OF_THE_CLONE\[[\w,]+\]'|-e \.|-e '\.\[[\w,]+\]')[`.:,;) ]?")
+    wrong = [(path.name, said) for path in [*DOCUMENTS, *PROGRAMS]
+             for said in re.findall(r"pip install (.{,60})", path.read_text(encoding="utf-8")) if not ours.match(said)]
+    assert wrong == []
 
 
 def saved(guide: Path, folder: Path) -> list[str]:

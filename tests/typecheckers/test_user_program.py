@@ -67,5 +67,12 @@ def test_every_mistake_of_a_program_is_found_and_no_other_line(checker: Callable
 
 
 @pytest.mark.timeout(LIMIT + 10)
+def test_a_star_brings_the_names(checker: Callable[..., Errors], tmp_path: Path) -> None:
+    program = tmp_path / "star.py"
+    program.write_text('from kubectl_runtime import *\n\nAction.requeue(5)\nAction.requeue("5 s")  # mistake\n')
+    assert checker(program) == {"star.py": {4}}
+
+
+@pytest.mark.timeout(LIMIT + 10)
 def test_the_examples_raise_no_false_alarm(checker: Callable[..., Errors]) -> None:
     assert checker(*EXAMPLES) == {}

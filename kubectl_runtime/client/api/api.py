@@ -3,7 +3,7 @@
     Api.all(client, Pod)                        every namespace, or a cluster-scoped kind; reads, lists, watches
     Api.namespaced(client, Pod, "default")      one namespace
     Api.default_namespaced(client, Pod)         the namespace of the client's configuration
-    Api.namespaces(client, Pod, ["a", "b"])     several, for controllers (see client/api/namespaces.py)
+    Api.namespaces(client, Pod, ["a", "b"])     several, for controllers (see `Namespaces`)
 
 Options are keywords, or one prepared value (`params`), not both.
 """
@@ -154,18 +154,18 @@ class Api(ListVerbs[K], KindVerbs[K]):
             raise
 
     def entry(self, name: Named, *, timeout: Duration | None = None) -> Entry[K]:
-        """The object `name`, or the place where it will be: `api.entry("a").or_insert(make)`, see entry.py. One get."""
+        """An `Entry` for the object `name`, which may not exist yet: `api.entry("a").or_insert(make)`. One get."""
         return Entry(self, object_name(self.place, name), self.get_opt(name, timeout=timeout))
 
     def watch(self, params: WatchParams | None = None, resource_version: str | None = None,
               stop: StopToken | None = None, *, label_selector: LabelSelection | None = None,
               field_selector: FieldSelection | None = None, bookmarks: bool | None = None,
               send_initial_events: bool = False, timeout: Duration | None = None) -> Generator[WatchEvent[K]]:
-        """The events of one watch request, which opens when the first is asked for; `runtime.watcher` recovers.
-        `event.obj` is None for an ERROR (410 mostly: list anew), and for a BOOKMARK, which has to be asked for.
-        `resource_version`: where to begin, usually a list's; None begins with an ADDED for each object. Ends when the
-        connection does (after 290 s, or as `params` say), or `stop` is set. `timeout`: for its opening. Raises
-        RequestTimeout for a dead connection.
+        """The events of one watch request, sent when the first event is asked for. `watcher` goes on when it ends.
+        `event.obj` is None for an ERROR (mostly 410: list again) and for a BOOKMARK, which has to be asked for.
+        `resource_version`: where to begin, usually that of a list. None begins with an ADDED for each object. It ends
+        with the connection (after 290 s, or as `params` say), or when `stop` is set. `timeout` is for the opening.
+        Raises RequestTimeout for a dead connection.
         """
         params = chosen_of_said(params, WatchParams, {
             "label_selector": label_selector, "field_selector": field_selector, "bookmarks": bookmarks,
@@ -185,9 +185,9 @@ class Api(ListVerbs[K], KindVerbs[K]):
 
     def open_watch(self, params: WatchParams | None = None, resource_version: str | None = None,
                    stop: StopToken | None = None, *, timeout: Duration | None = None) -> WatchStream:
-        """As `watch`, but open on return, and batches of records: what watchers read. See client/watch.py.
+        """As `watch`, but it is open on return and yields batches of records: what watchers read.
 
-        A failure is not retried: watchers wait as their own backoff says, and show what they wait for.
+        A failure is not retried: watchers have a backoff of their own.
         """
         params = params_or_default(params, WatchParams)
         lasting = WATCH_TIMEOUT if params.timeout is None else seconds(params.timeout)

@@ -56,10 +56,10 @@ SPARE_CONNECTIONS = 4
 
 
 class Client:
-    """The way to one API server: connections, credentials, retries and middleware.
+    """A connection to one API server, with credentials, retries and middleware. An `Api` reads and writes through it.
 
-    A context manager; `close` it when it is no longer needed. Safe to use from any thread, also in a forked child,
-    which makes connections of its own. Making one opens no connection. `Api` gives it verbs.
+    Use it in a `with` block, or `close` it when it is no longer needed. Safe to use from any thread, also in a forked
+    child, which makes connections of its own. Making one opens no connection.
 
     >>> with Client(Config(cluster_url=server.url)) as own:
     ...     Api.namespaced(own, ConfigMap, "default").get("settings").data["color"]
@@ -75,11 +75,12 @@ class Client:
         - `session`: a requests.Session of the program's own, whose adapters, proxies and TLS settings count.
         - `retry`: which failures are tried again (default: `RetryPolicy()`).
         - `rate_limit`: how fast this client may call (default: as fast as it likes).
-        - `layers`: middleware of the program's own: a list next to the connection, the first outermost, or a function
-          that puts it anywhere in the `Stack`.
-        - `workers`: how many threads will call at once; a Controller raises it.
-        - `observer`: told of attempts, retries, writes and credentials, and of what this client's controllers do.
-        - `own_writes`: how the stores of this client read what it wrote; a Controller may say otherwise.
+        - `layers`: middleware of yours. A list of layers is called for each attempt, in the order of the list, right
+          before it is sent. To put layers anywhere else give a function from `Stack` to `Stack`.
+        - `workers`: how many threads call at the same time; a Controller raises it.
+        - `observer`: is told of attempts, retries, writes and credentials, and of what this client's controllers do.
+        - `own_writes`: what stores show after a write, until the watch shows it; see `OwnWrites`. A Controller may have
+          its own value.
         - `use_session_send`: send through `Session.send`, for mocks of it. `clock`: for tests.
 
         Raises ConfigError, RequestError (headers, `own_writes`) and AuthError for what cannot work, TypeError for an
@@ -128,10 +129,9 @@ class Client:
         return self._root
 
     def with_layer(self, layer: Layer) -> Self:
-        """A client like this one, each of whose attempts passes `layer` last, after all others, right before it is
-        sent.
+        """A client like this one, with one more layer: it calls `layer` for each attempt, after all other layers.
 
-        Connections, credentials, warnings, `on_write` and the watches of stores are shared: closing one closes both.
+        Both share connections, credentials, warnings, `on_write` and the watches of stores. Closing one closes both.
         """
         derived = copy.copy(self)
         derived._layers = self._layers.innermost(layer)
@@ -208,8 +208,8 @@ class Client:
             raise unexpected_answer(request, answer.status, answer.headers, answer.body) or error from None
 
     def on_write(self, observer: WriteObserver) -> Callable[[], None]:
-        """Have `observer` called with each `Write` that the server answered, before the writing verb returns, in its
-        thread.
+        """Call `observer` with each `Write` that the server answered, in the thread that wrote, before the verb
+        returns.
 
         Returns a function that takes it back. Dry runs are not reported. Observers must be short; their exceptions are
         logged.
@@ -217,9 +217,9 @@ class Client:
         return self._writes.add(observer)
 
     def on_answer(self, observer: Callable[[Exchanged], None]) -> Callable[[], None]:
-        """Have `observer` called with each call that was answered, also by an error, or got no answer, before it
-        returns or raises, in its thread; streams when they are open. Returns and rules as for `on_write`. What it is
-        shown holds whatever was sent and answered, Secrets included."""
+        """Call `observer` after each call, also one that failed or got no answer, in its thread, before the call
+        returns or raises. For a stream it is called when the stream is open. Returns and rules as for `on_write`. It
+        sees everything that was sent and answered, Secrets included."""
         return self._exchanges.add(observer)
 
     @property
@@ -287,7 +287,7 @@ class Client:
         self._carriers.close()
 
     def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have `callback` called when the client is closed (now, if it is); returns a function that takes it back."""
+        """Call `callback` when the client is closed (now, if it is); returns a function that takes it back."""
         return self._carriers.closing.on_set(callback)
 
     def __enter__(self) -> Self:

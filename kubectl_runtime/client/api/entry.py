@@ -29,8 +29,9 @@ K = TypeVar("K")
 
 
 class Entry(Generic[K]):
-    """One object by its name, changed as it is found or made if it is not there: `Api.entry` makes it, after Rust's map
-    entries. For one thread; `commit` blocks for one call.
+    """One object by its name, which may not exist yet: change it or make it, then `commit`. Made by `Api.entry`.
+
+    It is named after the entries of Rust's maps. For one thread; `commit` blocks for one call.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> entry = maps.entry("counter").or_insert(lambda: ConfigMap(data={"n": "0"}))
@@ -83,7 +84,7 @@ class Entry(Generic[K]):
         call at most.
 
         Raises RequestError when there is no object, or when its name or namespace was changed, or a generateName set;
-        ApiError as the module's table says.
+        ApiError (`is_conflict`) when somebody changed the object meanwhile, or created it (`is_already_exists`).
         """
         params = chosen(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                         dry_run=dry_run)

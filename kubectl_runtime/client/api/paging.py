@@ -83,7 +83,7 @@ class ListVerbs(ApiBase[K]):
              field_selector: FieldSelection | None = None, limit: int | None = None,
              continue_token: str | None = None, resource_version: str | None = None,
              resource_version_match: VersionMatch | None = None, timeout: Duration | None = None) -> ObjectList[K]:
-        """Read one page: everything, unless there is a `limit`. `pages` and `list_all` follow the pages.
+        """Read all objects in one answer. With a `limit` it reads one page: `pages` and `list_all` go on.
 
         Selectors are text, a mapping, or a `Selector`: `label_selector={"app": "web"}`.
         """

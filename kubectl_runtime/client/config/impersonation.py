@@ -10,7 +10,7 @@ from kubectl_runtime.core.base.errors import RequestError
 
 @dataclass(frozen=True)
 class Impersonation:
-    """Whom to act as: sent as `Impersonate-*` headers; needs the right to impersonate. Raises RequestError, which names
+    """Whom to act as, sent as `Impersonate-*` headers; needs the right to impersonate. Raises RequestError, which names
     the field, for groups, a uid or extra without a user, for what no header can carry as it is, and for a value of
     another type, above all a text where several values belong.
 

@@ -52,7 +52,7 @@ class Failure(msgspec.Struct, frozen=True):
 class RetryPolicy:
     """Which failures are retried, and after what wait. Immutable; durations are seconds or `timedelta`.
 
-    The defaults are those of the library's table of defaults: 0.2 s doubling up to 10 s, at most 8 retries.
+    The default: wait 0.2 s, doubling up to 10 s, and retry at most 8 times.
     `RetryPolicy.never()` retries nothing.
 
     >>> patient = Client(Config(cluster_url=server.url), retry=RetryPolicy(retries=20, maximum=30))
@@ -80,7 +80,7 @@ class RetryPolicy:
     def next(self, attempt: int, failure: Failure, *, repeatable: bool = True) -> float | None:
         """Seconds to wait after the failed attempt number `attempt` (the first is 0), or None: do not try again.
 
-        `repeatable`: the call does no harm when the server carries it out twice (the table's left column).
+        `repeatable`: the call does no harm when the server carries it out twice, as a GET or a PUT.
         """
         if attempt >= self.retries or not _may_retry(failure, repeatable):
             return None

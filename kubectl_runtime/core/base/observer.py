@@ -61,12 +61,12 @@ class RunResult(StrEnum):
 
 
 class Observer:
-    """What the library says of itself while it works: override the methods you want, and give it to a client as
-    `observer=`.
+    """The base of objects that hear what the library does. Override the methods you want, and give an instance to a
+    client as `observer=`.
 
-    `watch` is what a watch is called in logs (`pods in namespace a`), `controller` a controller's name, `host` the
-    server's host and port. Methods are called from the thread where it happens and must be short; what they raise is
-    logged. The base class does nothing. `Metrics` is one; `together` makes one of several.
+    `watch` is the name of a watch in logs (`pods in namespace a`), `controller` the name of a controller, `host` the
+    server's host and port. A method is called in the thread where something happens, and must be short. An exception
+    that it raises is logged. The base class does nothing. `Metrics` is an observer; `together` makes one of several.
 
     >>> class Attempts(Observer):
     ...     def request_attempted(self, host, method, verb, resource, code, seconds):
@@ -81,91 +81,89 @@ class Observer:
     # Watches
 
     def watch_phase_changed(self, watch: str, phase: str, now: float) -> None:
-        """A watch began to be `listing`, `watching`, `waiting` (after a failure) or is `stopped` for good."""
+        """A watch entered a phase: `listing`, `watching`, `waiting` (after a failure) or `stopped` (for good)."""
 
     def watch_failed(self, watch: str, error: BaseException, failures: int, delay: float) -> None:
-        """An attempt failed, the `failures`-th in a row; the next one follows after `delay`."""
+        """An attempt of a watch failed. `failures` counts those in a row; the next one is after `delay` seconds."""
 
     def list_completed(self, watch: str, objects: int, relists: int, seconds: float) -> None:
-        """A list is complete and stored, `seconds` after its first request; `relists` were complete before it."""
+        """A list is complete and stored. It took `seconds`; `relists` lists of this watch were complete before it."""
 
     def frame_arrived(self, watch: str, events: int, now: float) -> None:
-        """Something came on an open watch: what is silent for long does not work any more. Bookmarks are events."""
+        """An open watch received `events`, bookmarks included. A watch that is silent for long is broken."""
 
     # Stores
 
     def store_changed(self, watch: str, objects: int) -> None:
-        """Changes were written to the store of this watch, which now holds so many objects."""
+        """Changes were written to the store of this watch. It now holds so many `objects`."""
 
     # Queues
 
     def keys_triggered(self, controller: str, requests: int, depth: int, now: float) -> None:
-        """A batch of requests came to the queue, where `depth` keys are due now and wait for their run. Keys that wait
-        for their time (backoff, requeue, debounce), for the retry brake, or for a run of their own to end, are not
-        among these."""
+        """A batch of requests came to the queue. `depth` keys are due now and wait for a worker. Keys do not count
+        while they wait for a time (backoff, requeue, debounce), for the retry brake, or for their own run to end."""
 
     def keys_dropped(self, controller: str, keys: int) -> None:
-        """The shutdown began: so many keys that were due will not run; those that wait for their time are not
-        counted."""
+        """The shutdown began. So many due `keys` will not run. Keys that wait for a time do not count."""
 
     def retry_scheduled(self, controller: str, key: Key, failures: int, delay: float) -> None:
-        """A run failed, the `failures`-th of its key in a row; the next follows after `delay`, on a change sooner.
-        A conflict that is retried quietly, and a run that a trigger made, do not raise that number. Comes after its
-        `run_ended`."""
+        """A run failed. The next run of its key follows after `delay` seconds, or earlier when something changes.
+
+        `failures` counts failures in a row. A conflict that is retried quietly does not count, and neither does a run
+        that a change started during the backoff. Called after `run_ended`."""
 
     # Runs
 
     def controller_started(self, controller: str, concurrency: int) -> None:
-        """A controller begins, with so many runs at once at most; the first ones when its stores are complete."""
+        """A controller started. At most `concurrency` runs happen at once, none before its stores are complete."""
 
     def run_started(self, controller: str, key: Key, reason: str, waited: float, depth: int, now: float) -> None:
-        """A run begins, in this thread. Its key was taken out of the queue at `now`, `waited` after it became due, and
-        left `depth` behind (as in `keys_triggered`)."""
+        """A run begins in this thread. At `now` its key left the queue, `waited` seconds after it became due. `depth`
+        keys stay there (as in `keys_triggered`)."""
 
     def run_ended(self, controller: str, key: Key, result: RunResult, seconds: float,
                   error: BaseException | None) -> None:
-        """The run of this thread ended, `seconds` after the `now` of its start. `error` is what the reconciler raised,
-        or what is wrong with the object."""
+        """The run of this thread ended. It took `seconds`. `error` is what the reconciler raised, or what is wrong with
+        the object."""
 
     def controller_stopped(self, controller: str, stuck: int) -> None:
-        """A controller has ended; so many of its runs had not within the grace period."""
+        """A controller has ended. `stuck` runs did not end within the grace period."""
 
     # Clients
 
     def request_attempted(self, host: str, method: str, verb: str, resource: str, code: int, seconds: float) -> None:
-        """One attempt at a request ended: an answer with this status, or none (0). For a stream: its head is there.
+        """One attempt at a request ended. `code` is the HTTP status, or 0 (no answer). A stream counts when it opens.
 
-        `verb` is Kubernetes's (`list`); `resource` is `deployments.apps`, empty for what is about no kind.
+        `verb` is that of Kubernetes (`list`). `resource` is such as `deployments.apps`, and empty without a kind.
         """
 
     def request_retried(self, host: str, verb: str, resource: str, code: int, attempt: int, delay: float) -> None:
-        """The `attempt`-th attempt of a call failed, with this status or without an answer (0), in a way that allows
-        another, which follows after `delay`."""
+        """Attempt number `attempt` of a call failed and is retried after `delay` seconds. `code` is the HTTP status, 0
+        without an answer."""
 
     def object_written(self, resource: str, key: Key, verb: str, resource_version: str) -> None:
-        """A write was answered, in the thread that made it: a run's own writes come between its start and its end.
-        Dry runs are not told; the version is empty when the answer was not an object."""
+        """The server answered a write. Called in the thread that wrote, so a run's writes come between its start and
+        its end. Dry runs do not count. The version is empty when the answer was not an object."""
 
     def credentials_refreshed(self, host: str, seconds: float, error: BaseException | None) -> None:
-        """A call had to get its credentials anew, of a plugin, a provider or a file, and they came after so many
-        seconds; or it got none, for `error`. Nothing here carries any."""
+        """A call had to get new credentials from a plugin, a provider or a file. It took `seconds`. `error` says why it
+        got none. The credentials themselves are not passed."""
 
     # Elections
 
     def leadership_changed(self, election: str, leading: bool) -> None:
-        """This process became the leader, or is it no more. `election` is the Lease: `namespace/name`."""
+        """This process became the leader, or lost the leadership. `election` is the Lease: `namespace/name`."""
 
     # Webhooks
 
     def webhooks_served(self, webhooks: tuple[str, ...]) -> None:
-        """A webhook server begins; these are its webhooks, called after their paths: `/quota/validate`."""
+        """A webhook server started with these webhooks, named by their paths: `/quota/validate`."""
 
     def webhook_began(self, webhook: str) -> None:
         """A request to this webhook is being answered, in this thread."""
 
     def webhook_answered(self, webhook: str, code: int, seconds: float) -> None:
-        """The request of this thread was answered, with this HTTP status, `seconds` after it began. What a webhook
-        denies is answered with 200."""
+        """The request of this thread was answered with HTTP status `code`, after `seconds`. A denial has status 200."""
 
     def _bound(self, method: str, subject: str) -> Hearer:
         """`method` about this controller or watch alone: what takes the values that follow its name. For those of the
@@ -200,7 +198,7 @@ class _Together(Observer):
 
 
 def together(*observers: Observer) -> Observer:
-    """One observer that tells each of these, in this order. What one of them raises is logged, and the next is told;
+    """Make one observer that calls each of these, in this order. If one raises, that is logged and the next is called;
     only a KeyboardInterrupt in the main thread passes. Raises TypeError for anything but an Observer.
 
     >>> class Retries(Observer):

@@ -90,7 +90,7 @@ class FirstOf(StopToken):
         """Do nothing: it has no lock."""
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have `callback` called when one of the tokens is set (now, if one is); returns a function that takes it back.
+        """Call `callback` when one of the tokens is set (now, if one is); returns a function that takes it back.
         It may be called once for each token that is set."""
         each = [token.on_set(callback) for token in self._tokens]
 

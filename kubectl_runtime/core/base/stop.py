@@ -87,7 +87,7 @@ class StopToken:
             return self._stopped
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have `callback` called when the token is set (now, if it is); returns a function that takes it back."""
+        """Call `callback` when the token is set (now, if it is); returns a function that takes it back."""
         key = object()
         with self._lock:  # the condition's own; each call that waits for the network comes here twice
             stopped = self._stopped

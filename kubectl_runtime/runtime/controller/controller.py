@@ -3,7 +3,7 @@
     Controller(api)              reconcile the objects of `api`
       .owns(api)                 ... also when something of `api` changes that names them as its owner
       .watches(api, mapper)      ... also when something of `api` changes for which `mapper` names them
-      .owns_stream, .watches_stream    the same, of streams that the program makes
+      .owns_stream, .watches_stream    the same, for streams of your own
       .reconcile_on(source)      ... also when an iterable or queue of objects or refs says so
       .reconcile_all_on(source)  ... all of them, for each item of an iterable or queue
       .shutdown_on_signal()      stop on SIGINT and SIGTERM
@@ -73,11 +73,13 @@ D = TypeVar("D")
 
 
 class Controller(Watched[K]):
-    """Reconciles the objects of an Api: watches them, and calls a reconciler for each that may have to be looked at.
+    """Reconciles the objects of an Api: it watches them, and calls your reconciler for each one that changed.
 
-    One key never runs twice at once; a key that fails waits alone, with exponential backoff. The methods that set it up
-    (`owns`, `watches`, `reconcile_on`, `shutdown_on_signal`, …) change it and return it, so that they can be chained;
-    they are for one thread. Nothing is watched before `run`, which blocks until the end, or `start`, which does not.
+    A reconciler is a function `(obj, ctx)` that returns an `Action`, or an object with such a method `reconcile`, as a
+    `Reconciler` has. Give it to `run`, which blocks until the end, or to `start`, which does not; before that nothing
+    is watched. Two runs for one object never overlap. An object whose run fails waits, with exponential backoff; the
+    others go on. The methods that set it up (`owns`, `watches`, `shutdown_on_signal`, …) change the controller and
+    return it, so you can chain them. Call them in one thread.
 
     >>> def reconcile(obj: Deployment, ctx: Context[None]) -> Action:
     ...     seen.append(obj.name)
@@ -97,25 +99,26 @@ class Controller(Watched[K]):
                  executor: Executor | None = None, retry_rate: float | None = RETRY_RATE,
                  run_timeout: Duration | None = None, own_writes: OwnWrites | None = None,
                  record: str | Path | None = None) -> None:
-        """Reconcile the objects of `api`, at most `concurrency` at once and each at most once.
+        """Reconcile the objects of `api`, at most `concurrency` of them at the same time.
 
-        - `watch`, `watch_backoff`: how the objects are listed and watched, and how long a watch waits after a failure.
-        - `predicate`: which changes of the objects lead to a run (see `predicates`; default: all).
-        - `modify`: changes each object before it is stored, `strip_managed_fields` for instance.
-        - `debounce`: a changed object waits for so much quiet, but at most `max_wait` (default: ten times that).
-        - `backoff`: how long a failing object waits. `retry_rate`: how many retries a second begin while runs fail, all
-          objects together (None: as many as are due).
-        - `resync`: also run every object whenever so much time has passed, more or less a tenth (default: never).
-        - `run_timeout`: after so much time `ctx.stop` of a run is set (default: never).
-        - `sync_timeout`: end with SyncTimeoutError when the stores are not complete after so much time (default: wait,
-          and warn every 30 s).
-        - `on_gone(ref, ctx)`: is run for a key of which there is no object, after its deletion was seen or when
-          something asks for it (default: nothing is).
-        - `name`: for logs, metrics and threads (default: the kind in lower case).
-        - `observer`: told of its watches, stores, queue and runs (default: the client's).
-        - `executor`: a pool of threads to run in, which is not shut down (default: daemon threads of our own).
-        - `own_writes`: how its stores read what this process wrote (default: the client's).
-        - `record`: a file for what it sees and does, for `kubectl-runtime replay` (default: nothing is recorded).
+        - `watch`: how to list and watch: selectors, page size. `watch_backoff`: the wait after a watch failed.
+        - `predicate`: which changes lead to a run (see `predicates`). Default: all changes.
+        - `modify`: a function that removes what you do not need from each object before the store keeps it, such as
+          `strip_managed_fields`. It changes what you read, never the object on the server.
+        - `debounce`: run when an object has not changed for this long, after `max_wait` (ten times that) in any case.
+        - `backoff`: the wait after a failed run of an object. `retry_rate`: the most retries a second of all objects
+          together, while runs fail. None: no limit.
+        - `resync`: run every object again after this time, give or take a tenth. Default: never.
+        - `run_timeout`: a run that takes longer finds `ctx.stop` set. Default: no limit.
+        - `sync_timeout`: the first lists may take so long, then SyncTimeoutError. Default: no limit; warns after 30 s.
+        - `on_gone(ref, ctx)`: called in place of the reconciler when the object does not exist, as after its deletion.
+        - `name`: in logs, metrics and thread names. Default: the kind in lower case.
+        - `observer`: is told of watches, stores, queue and runs. Default: the client's.
+        - `executor`: your own thread pool; you shut it down. Default: daemon threads of the controller.
+        - `own_writes`: what the stores show after this process wrote and before the watch shows it. OVERLAY: the answer
+          to the write. WAIT: the old state; the object runs again when the watch has caught up. OFF: the old state.
+          Default: the client's.
+        - `record`: a file that records what it sees and does, for `kubectl-runtime replay`. Default: none.
 
         Durations are seconds or `timedelta`. Raises RequestError for an argument that cannot be used, TypeError for an
         observer that is not an Observer.
@@ -146,13 +149,13 @@ class Controller(Watched[K]):
                    name: str | None = None, sync_timeout: Duration | None = None,
                    observer: Observer | None = None, executor: Executor | None = None,
                    retry_rate: float | None = RETRY_RATE, run_timeout: Duration | None = None) -> Controller[K]:
-        """Reconcile the objects of `store`, whenever `stream` says that one changed.
+        """Reconcile the objects of `store` whenever `stream` says that one of them changed.
 
-        `stream` is a `reflector`'s, which keeps `store`, or what filters make of it: events, or objects; the controller
-        pulls and closes it in a thread of its own, and ends with an error when it ends, or when it has not been through
-        a reflector. An object that is not in the store any more counts as deleted. `stop` is the token that ends it:
-        the controller sets it when it stops. A stream can be used once, and so can the controller. `observer` is told
-        of its queue and runs.
+        `stream` comes from a `reflector`, which fills `store`, directly or through filters. It yields events or
+        objects. The controller reads it in a thread of its own and closes it. The controller ends with an error when
+        the stream ends, or when the stream did not pass a reflector. An object that is no longer in the store counts as
+        deleted. `stop` is the token that ends the stream: the controller sets it when it stops. A stream can be used
+        once, and so can this controller. `observer` is told of queue and runs.
         """
         self: Controller[K] = cls.__new__(cls)
         main = MainStream(stream, trigger_self(store.resource), stop, store)
@@ -166,8 +169,8 @@ class Controller(Watched[K]):
 
     @property
     def store(self) -> Store[K]:
-        """The objects that the controller reconciles: for mappers, and for whoever looks at them from outside. There
-        before the start, when it is not complete (see `Store`), and the same in each life of the controller."""
+        """The objects that the controller reconciles, for mappers and for code outside. It exists before the start but
+        is complete only later (see `Store.wait_until_ready`). A controller that starts again keeps it."""
         store = self._plan.main.store
         assert store is not None
         return store
@@ -192,9 +195,9 @@ class Controller(Watched[K]):
         return self
 
     def on_result(self, callback: ResultCallback) -> Self:
-        """Have `callback(report)` called after each run of the reconciler, in the run's thread: see `RunReport`.
+        """Call `callback(report)` after each run of the reconciler, in the run's thread: see `RunReport`.
 
-        It must be safe for several threads. What it raises is logged.
+        It must be safe for several threads. An exception that it raises is logged.
         """
         check_callback("on_result", callback, "report")
         self._plan = replace(self._plan, on_result=callback)
@@ -226,10 +229,10 @@ class Controller(Watched[K]):
     def start(self, reconciler: Any, *, error_policy: ErrorPolicy[K] | None = None, context: Any = None) -> Running[K]:
         """Begin to reconcile in threads of its own, and return at once.
 
-        `reconciler` is a `Reconciler` or a function `(obj, ctx)` that returns an `Action`; `error_policy` a function
-        `(obj, error, ctx)` that does (default: per-object exponential backoff). `context` becomes `ctx.data`, whose
-        type the reconciler's annotation says. Raises RequestError for anything else, and for an executor
-        without threads.
+        `reconciler` is a function `(obj, ctx)` that returns an `Action`, or an object with such a method `reconcile`,
+        as a `Reconciler` has. `error_policy(obj, error, ctx)` is called when it raises, and returns an `Action`.
+        Default: exponential backoff for this object. `context` is any value of yours: runs find it in `ctx.data`.
+        Raises RequestError for anything else, and for an executor without threads.
         """
         return self._launch(reconciler, error_policy, context, signal_thread=True)
 
@@ -243,9 +246,9 @@ class Controller(Watched[K]):
 
     def bind(self, reconciler: Any, *, error_policy: ErrorPolicy[K] | None = None,
              context: Any = None) -> BoundController[K]:
-        """This controller and its reconciler in one value, to be run by somebody else. Arguments as for `start`.
+        """Put this controller and its reconciler into one value that a Manager or the command line can run.
 
-        Raises RequestError as `start`, but for what only the start finds.
+        Arguments and RequestError as for `start`. What only the start can find is raised there.
         """
         check_functions(*functions_of(reconciler, error_policy), context)
         return BoundController(self, reconciler, error_policy, context)
@@ -270,8 +273,8 @@ class Controller(Watched[K]):
 
 @dataclass(frozen=True)
 class BoundController(Generic[K]):
-    """A controller with its reconciler, made by `Controller.bind`: whoever runs it need not know what it is. What is
-    changed in the controller until it runs, counts.
+    """A controller with its reconciler, made by `Controller.bind`. A Manager or the command line can run it. Changes of
+    the controller count until it starts or a Manager takes it.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
     ...     return Action.requeue(300)

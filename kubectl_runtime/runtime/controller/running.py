@@ -55,8 +55,8 @@ K = TypeVar("K")
 class Running(WellBeing, Generic[K]):
     """A controller that runs, made by `Controller.start`: its store, its state, and its end.
 
-    As a context manager it stops at its end. `wait_until_ready` blocks until all stores are complete; `trigger(obj)`
-    and `trigger_all()` ask for runs; `stop(timeout)` ends it gracefully and returns the objects whose runs did not end.
+    The end of a `with` block stops it. `wait_until_ready` blocks until all stores are complete. `trigger(obj)` and
+    `trigger_all()` ask for runs. `stop(timeout)` ends it gracefully and returns the objects whose runs did not end.
     Safe to use from any thread.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
@@ -116,7 +116,7 @@ class Running(WellBeing, Generic[K]):
         return self._is_elsewhere or self._shutdown.draining.wait(None if timeout is None else seconds(timeout))
 
     def on_stop(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have `callback` called when the controller begins to stop, for whatever reason (now, if it does); returns a
+        """Call `callback` when the controller begins to stop, for whatever reason (now, if it does); returns a
         function that takes it back. It has to be short: it runs in the thread that begins the stop."""
         return self._shutdown.draining.on_set(callback)
 
@@ -152,8 +152,8 @@ class Running(WellBeing, Generic[K]):
         """End the controller: no new runs, and at most `timeout` seconds for those in progress. Returns the objects
         whose runs are stuck.
 
-        Blocks until everything has ended or the time is over, and then at most a second for the last lines of the log;
-        see the module. Later calls return the same. Does nothing in the child of a fork, where nothing of it runs.
+        Blocks until everything has ended or the time is over, and then at most a second for the last lines of the log.
+        Later calls return the same. Does nothing in the child of a fork, where nothing of it runs.
         """
         if self._is_elsewhere:
             return []

@@ -44,10 +44,10 @@ _JOIN_SECONDS = 2.0
 
 
 def elect(client: Client, election: LeaderElection) -> LeaderLock:
-    """Stand for `election` in the block of a `with`: the lock says whether this process leads.
+    """Take part in `election` inside a `with` block. The lock that it gives says whether this process leads.
 
-    Leaving the block says that the work has ended; then the Lease is released, if it is still this process's own. Needs
-    the verbs get, create and update on leases. `client` is only used, not closed.
+    The end of the block means that the work has ended. Then the Lease is released, if this process still holds it. It
+    needs the verbs get, create and update on leases. It does not close `client`.
 
     >>> with elect(client, LeaderElection("my-program", "default")) as lock:
     ...     lock.wait(timeout=10), lock.is_leader

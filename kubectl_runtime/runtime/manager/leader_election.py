@@ -38,13 +38,14 @@ class LeaderElection:
     """How one of several processes is chosen: `LeaderElection("my-operator")`. Durations are seconds or `timedelta`.
 
     `name` of the Lease, in `namespace` (default: the client's own, which in a cluster is the Pod's). `identity`: what
-    the Lease calls this process; by default the host's name and a random part. An identity of your own has to differ
-    between the replicas: whoever finds its own name in the Lease takes itself for the holder. `release`: give the Lease
-    back when the work has ended, so that another begins at once and not when it has run out.
+    the Lease calls this process; by default the host's name and a random part. Your own identities must differ between
+    the replicas: a process that finds its own name in the Lease believes that it holds it. `release`: give the Lease
+    back when the work has ended. Then another replica begins at once and need not wait until the Lease runs out.
 
     `on_started()`, `on_stopped()` and `on_new_leader(identity)` are called in order, in a thread of their own, and must
     be short; what they raise is logged. `on_stopped` is called once for each `on_started`. They are for logs and
-    metrics: work that needs the Lease belongs behind `lock.wait()`, or into a `Manager`.
+    metrics. Do not put work there that only the leader may do: give it to a `Manager`, or write it after `lock.wait()`
+    in `with elect(client, election) as lock:`.
 
     Raises RequestError for names that no Lease can have and for times that do not fit together.
 

@@ -41,13 +41,12 @@ D = TypeVar("D")
 
 
 class Manager:
-    """Several controllers and other work in one process, with one client: one start, one end, health, metrics and
-    election.
+    """Runs several controllers and other work in one process, with one start, one end, health, metrics and election.
 
     `add` takes a controller and its reconciler, `add_runnable` a function that gets a StopToken. `run` blocks until a
     signal or the first fatal error, which it raises; `start` does not block. With `leader` controllers run only while
-    this process leads; `serve` is where `/healthz`, `/readyz` and `/metrics` are (None: nowhere); `grace` seconds are
-    left for the end. It runs once. Safe to use from any thread; what is added later starts at once.
+    this process leads. `serve` is the address of `/healthz`, `/readyz` and `/metrics` (None: no server). The end may
+    take `grace` seconds. A manager runs once. Safe to use from any thread; what you add while it runs starts at once.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
     ...     return Action.await_change()
@@ -60,15 +59,15 @@ class Manager:
     def __init__(self, client: Client, *, leader: LeaderElection | None = None,
                  sharding: Sharding | None = None, serve: str | None = SERVE, debug: DebugPage | None = DEBUG,
                  grace: Duration = 25) -> None:
-        """Nothing is started, and nothing is asked, before `run` or `start`.
+        """Make a manager. It starts nothing and sends no request before `run` or `start`.
 
-        - `client`: for the Leases, and for what is added; it is not closed.
-        - `leader`: the Lease that decides when work begins (default: at once). `sharding`: its controllers share their
-          objects with those of other replicas.
-        - `serve`: `HOST:PORT` for `/healthz`, `/readyz` and, where the client was made with `observer=Metrics()`,
-          `/metrics`; None serves nothing. `debug`: who may look at `/debug` there, and how closely (default: this host
-          only); None: nobody.
-        - `grace`: seconds for the whole end, less than the 30 s that a Pod has.
+        - `client`: for the Leases; its observer serves `/metrics`. The manager does not close it.
+        - `leader`: the Lease that decides when work begins. Default: work begins at once.
+        - `sharding`: the controllers of all replicas share the objects.
+        - `serve`: `HOST:PORT` for `/healthz` and `/readyz`, and for `/metrics` if the client has `observer=Metrics()`.
+          None: serve nothing.
+        - `debug`: who may look at the page `/debug` there, and what it shows. Default: this host only. None: no page.
+        - `grace`: seconds for the whole end. Keep it below the 30 s that Kubernetes gives a Pod.
 
         Raises RequestError for an argument that cannot be used.
         """
@@ -135,16 +134,19 @@ class Manager:
     def add(self, controller: Any, reconciler: Any = None, *, context: Any = None,
             error_policy: ErrorPolicy[Any] | None = None, needs_leader: bool = True,
             sharded: bool | None = None) -> Manager:
-        """Run `controller`, as it is set up now, with these arguments, which are those of its `start`, or those that
-        its `bind` was given; what it was told of signals and grace is the manager's business.
+        """Run `controller` with `reconciler` when the manager runs, or at once if it runs already. Returns the manager.
 
-        With an election and `needs_leader`, its stores fill while the process stands by, its runs begin when it leads,
-        and `ctx.client` refuses writes past the deadline (NotLeaderError; see `elected_client`). So does, within a
-        run, the client from outside; a thread that a run starts needs an Api that is made from `ctx.client`.
+        `reconciler`, `context` and `error_policy` are those of `Controller.start`. A `BoundController` has them already
+        and is given alone. Later changes of the controller do not count. Signals and grace are the manager's: what the
+        controller says of them is ignored.
 
-        With a sharding (and `sharded` None or True) it needs no leader: it reconciles the objects of the shards that
-        this replica holds, and `ctx.client` refuses a run's writes past the deadline of its shard (see `shard_fence`).
-        With `sharded=False` it is as without a sharding. Its watches hold all objects in any case.
+        With an election and `needs_leader`: the stores fill while the process stands by, and runs begin when it leads.
+        After the deadline of the Lease `ctx.client` refuses writes with NotLeaderError, and within a run the client
+        from outside does so, too. A thread that a run starts needs an Api that is made from `ctx.client`.
+
+        With a sharding, unless `sharded=False`: no leader is needed. The controller reconciles the objects of the
+        shards that this replica holds. `ctx.client` refuses a run's writes after the deadline of its shard. The watches
+        still hold all objects.
 
         Raises RequestError as `Controller.start` does, for a reconciler beside a bound controller, `sharded=True`
         without a sharding, and when a name is taken or the stop has begun.
@@ -169,9 +171,9 @@ class Manager:
         return self
 
     def add_runnable(self, fn: Callable[[StopToken], object], name: str, *, needs_leader: bool = True) -> Manager:
-        """Call `fn(stop)` in a thread of its own: it blocks until `stop` is set, then returns within the grace period.
+        """Call `fn(stop)` in a thread of its own. It works until `stop` is set, then returns within the grace period.
 
-        One that returns before has done its work; one that raises ends the manager with that error. With an election
+        It may return earlier, when its work is done. If it raises, the manager ends with that error. With an election
         and `needs_leader` it is called when this process leads. Raises as `add`.
         """
         if not callable(fn):
@@ -181,16 +183,17 @@ class Manager:
         return self
 
     def add_check(self, name: str, fn: Callable[[], object]) -> Manager:
-        """Ask `fn` whenever readiness is asked for: it fails when it raises or returns False. It must be quick and safe
-        for several threads. `/readyz?verbose` lists it by its `name`. Raises RequestError for a name that is taken, has
-        a slash, or is one of the manager's own: `ping`, `manager`, `controller ...`, `store ...`."""
+        """Call `fn` for each question whether the process is ready. It says no by raising, or by returning False. It
+        must be quick and safe for several threads. `/readyz?verbose` lists it by its `name`. Raises RequestError for a
+        name that is taken, has a slash, or is one of the manager's own: `ping`, `manager`, `controller ...`,
+        `store ...`."""
         self._checks.add(name, fn)
         return self
 
     def add_server(self, server: Server) -> Manager:
-        """Have `server`, a WebhookServer say, started before everything else, after those that were added before it,
-        and stopped last. One that has `why_not_ready`, as that has, is asked whenever readiness is. Raises RequestError
-        after the start, and for a second server of the same name."""
+        """Run `server`, for instance a WebhookServer. Servers start before everything else, in the order they were
+        added, and stop last. A server with `why_not_ready`, as a WebhookServer has, becomes part of readiness. Raises
+        RequestError after the start, and for a second server of the same name."""
         if self._started:
             raise RequestError(f"{server.name} cannot be added: this manager was started, and servers start first")
         if hasattr(server, "why_not_ready"):

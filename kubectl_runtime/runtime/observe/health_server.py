@@ -101,13 +101,13 @@ class HealthServer:
         return self._address.port if listener is None else listener.server_port
 
     def add_check(self, name: str, check: Check) -> None:
-        """Add a check of readiness: one more question for `/readyz`, also asked alone at `/readyz/NAME`. `check` raises
-        or returns False when something is wrong. Raises RequestError when the name is taken or has a slash."""
+        """Add a check of readiness to `/readyz`; `/readyz/NAME` asks it alone. `check` raises or returns False when
+        something is wrong. Raises RequestError when the name is taken or has a slash."""
         self._ready.add(name, check)
 
     def add_live_check(self, name: str, check: Check) -> None:
-        """Add a check of liveness, for `/healthz`: only for what a restart of the process heals, since the kubelet
-        restarts it. As `add_check`."""
+        """Add a check of liveness to `/healthz`. When it fails, the kubelet restarts the process; so check only what a
+        restart repairs. As `add_check`."""
         self._live.add(name, check)
 
     def watch(self, running: Watched) -> None:
@@ -136,9 +136,9 @@ class HealthServer:
         log.info("%s listens at port %d", self.name, self.port)
 
     def stop(self, timeout: Duration = 5) -> None:
-        """Accept nobody any more, let those who are served finish, and end; at most `timeout` seconds, then they are
-        cut. Returns at once when it does not run; later calls do nothing. In the child of a fork it only lets go of the
-        parent's socket."""
+        """Stop listening, finish the requests in progress, and end. After `timeout` seconds it breaks them off.
+        Returns at once when it does not run; later calls do nothing. In the child of a fork it only closes its copy of
+        the parent's socket."""
         deadline = time.monotonic() + seconds(timeout)
         self._stopping.set()
         with self._change:

@@ -12,10 +12,10 @@
     an election          leader_election_master_status                client-go           client_series
     webhooks             controller_runtime_webhook_*                 controller-runtime  webhook_series
 
-Dashboards made for controllers in Go work as they are; `dashboard()` has one with what is ours as well. No label holds
-the name of an object, so the number of series does not grow with a cluster. What happens is counted under one short
-lock a controller or watch, runs without one; everything else is left to the scrape, which shows each of them as it was
-at one moment.
+Dashboards made for controllers in Go work as they are; `Metrics.dashboard()` is one with what is ours as well. No label
+holds the name of an object, so the number of series does not grow with a cluster. What happens is counted under one
+short lock for each controller or watch, runs without one; everything else is left to the scrape, which shows each of
+them as it was at one moment.
 
 Where runs are traced (see `Tracing`), the durations of runs and requests have exemplars: traces of such a value, for
 scrapers that ask for OpenMetrics.
@@ -98,6 +98,11 @@ class Metrics(Observer):
         """A WSGI application, prometheus-client's own, that answers any GET with all metrics of the registry."""
         made: WSGIApplication = make_wsgi_app(self.registry)
         return made
+
+    @staticmethod
+    def dashboard() -> str:
+        """A dashboard for Grafana, as JSON, with every family of metrics: `Dashboards > New > Import`."""
+        return files(__package__).joinpath("dashboard.json").read_text()
 
     # What prometheus-client asks
 
@@ -221,8 +226,3 @@ def _trace_id() -> str:
     """Of the trace of this thread's run, if it has one that is kept."""
     trace = this_trace.get()
     return "" if trace is None or not trace.sampled or trace.over else trace.trace_id
-
-
-def dashboard() -> str:
-    """A dashboard for Grafana, as JSON: `Dashboards > New > Import`."""
-    return files(__package__).joinpath("dashboard.json").read_text()

@@ -88,11 +88,10 @@ class Context(Generic[T_co]):
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is: 1, plus one for each time in a row that this key has failed at its first run or at a
-        retry of the backoff.
+        """Which attempt this is: 1 at first, and one more after each failed run.
 
-        A success starts over, and so does another generation or uid of the object. A trigger during the backoff runs at
-        once and does not; if that run fails, it does not count.
+        A successful run sets it back to 1. So does a new generation or uid of the object. One kind of failure does not
+        count: a change may start a run before the backoff is over, and if that run fails, the number stays.
         """
         return self._run.failures + 1
 
@@ -111,8 +110,8 @@ class Context(Generic[T_co]):
 
     @property
     def stop(self) -> StopToken:
-        """Set when this run should end at once: at its `run_timeout`, near the end of the grace period, at a second
-        stop.
+        """A token that is set when this run should end at once: after its `run_timeout`, near the end of the grace
+        period, or at a second stop.
 
         Wait with `ctx.stop.wait(seconds)`. A run that ignores it is reported as stuck.
         """
@@ -137,16 +136,18 @@ class Context(Generic[T_co]):
     def store(self, kind: HasApiResource | ApiResource) -> Store[Any]: ...
 
     def store(self, kind: Any) -> Store[Any]:
-        """The store of a kind that this controller watches (metadata only for `owns`), or of a class of views that it
-        watches: `ctx.store(View)` for `api.with_fields(View)`, typed as such. Raises RequestError for others.
+        """The store of a kind that this controller watches: `ctx.store(ConfigMap)`. `owns` keeps only metadata.
+
+        A controller may also watch only some fields of a kind: `.watches(api.with_fields(View), …)`, where `View` is
+        your subclass of `PartialView`. Its store is `ctx.store(View)`. Raises RequestError for what is not watched.
         """
         return self._environment.store_of(kind)
 
     def record(self, reason: str, note: str, *, warning: bool = False) -> None:
-        """Tell people what happened to the object to reconcile, as an Event that `kubectl describe` shows.
+        """Publish an Event about the object to reconcile: `kubectl describe` shows it.
 
-        `reason` is one word in CamelCase, such as `BackupFailed`; `note` a sentence. What repeats is one Event with a
-        count. Never blocks, never raises: see `Recorder`, also for the rights that it needs.
+        `reason` is one word in CamelCase, such as `BackupFailed`. `note` is a sentence. Repetitions are counted in one
+        Event. It never blocks and never raises. See `Recorder`, also for the rights that it needs.
         """
         self._environment.recorder.publish(Reference.at(self.ref, self._uid), reason, note, warning=warning)
 
@@ -164,7 +165,8 @@ class Context(Generic[T_co]):
 
     @property
     def logger(self) -> ReconcileLogger:
-        """Logs with the object and the run's id in front; the fields of the run (see `runtime.logs`) are `extra`."""
+        """A logger that puts the object and the run's id in front of each message. See `kubectl_runtime.logs` for the
+        fields that a record has."""
         if self._logger is None:
             self._logger = ReconcileLogger(self._environment.logger, run_fields(self))
         return self._logger

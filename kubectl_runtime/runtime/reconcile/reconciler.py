@@ -43,9 +43,10 @@ Reconciles: TypeAlias = SupportsReconcile[K, D] | Callable[[K, Context[D]], Acti
 
 
 class Reconciler(ABC, Generic[K]):
-    """Brings the world to what an object asks for. One instance serves all workers at once.
+    """The base of your reconcilers: `reconcile` makes the cluster, and what lies outside, as an object asks.
 
-    State that belongs to one object belongs into the cluster; state of the instance must be safe for several threads.
+    One instance serves all workers at once. Keep no state of an object in it: write that into the cluster. Other state
+    of the instance must be safe for several threads.
 
     >>> class Greet(Reconciler[Namespace]):
     ...     def reconcile(self, obj: Namespace, ctx: Context[None]) -> Action:

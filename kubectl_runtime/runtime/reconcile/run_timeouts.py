@@ -51,7 +51,7 @@ class RunStop(StopToken):
         return self._aborted.wait(left if timeout is None else min(timeout, left)) or self.is_set()
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have `callback` called when the run should end; returns a function that takes it back. It may be called
+        """Call `callback` when the run should end; returns a function that takes it back. It may be called
         twice, at its time and at the shutdown."""
         if self._left() <= 0:
             self.expire()

@@ -219,10 +219,10 @@ class Reflector:
 
 def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,
               relist_triggers: bool = False) -> Generator[Event[K]]:
-    """The store is written in passing; yields what each event changed, with fresh readers.
+    """Write each of `events` into a store, and yield what it changed, with fresh readers.
 
-    `events` carry readers, as those of `watcher` do; a `Failed` among them is passed on, and told to who waits for the
-    store in vain. Closes `events` when it is closed; whoever waits for the store then is told that nothing will come.
+    `events` come from `watcher`, or look like those. A `Failed` among them is yielded too; whoever waits for the store
+    sees it when the wait times out. Closing this closes `events`. A wait for the store then ends with StoreNotReady.
 
     >>> stop = StopToken()
     >>> reader, writer = store(ConfigMap)

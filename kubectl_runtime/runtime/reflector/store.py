@@ -119,7 +119,7 @@ class Store(Generic[K]):
                     clock.wait(state.condition, left)
 
     def when_ready(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called once when the store is complete, by the thread that completes it; now, if it is.
+        """Call `callback` once when the store is complete, by the thread that completes it; now, if it is.
 
         It must neither block nor raise.
         """
@@ -131,7 +131,7 @@ class Store(Generic[K]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nobody feeds it any more, so that it grows old."""
+        """Whether its watch has ended, so that it gets no changes any more."""
         return any(state.ended is not None for state in self._states)
 
     @property
@@ -194,7 +194,7 @@ class Store(Generic[K]):
         return next(self._matching(self.records(), predicate), None)
 
     def filter(self, wanted: Callable[[K], bool] | LabelSelection) -> Objects[K]:
-        """The objects for which a function is true, or whose labels a selector matches (see `core.selectors`).
+        """The objects for which a function is true, or whose labels a selector matches (see `Selector.of`).
 
         Raises RequestError for what is neither.
         """

@@ -159,7 +159,7 @@ class StoreWriter(Generic[K]):
             return self.state.overlay.count
 
     def when_caught_up(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have `callback` called whenever the watch has shown a write of this process, by its thread; returns how to
+        """Call `callback` whenever the watch has shown a write of this process, by its thread; returns how to
         end that. It must neither block nor raise."""
         with self.state.condition:
             self._on_caught_up = (*self._on_caught_up, callback)

@@ -29,11 +29,11 @@ _WORD = 4
 class Sharding:
     """How replicas share the work: `Sharding("my-operator", shards=16)`. Durations are seconds or `timedelta`.
 
-    `name` of the group, in `namespace` (default: the client's own, which in a cluster is the Pod's): all replicas that
-    share have the same. `shards`: into how many parts the objects are divided; several times the number of replicas,
-    so that each gets about as much. To change it, start replicas with the new number beside the old ones: they take
-    nothing until the last replica with the old number has gone. `identity`, `lease`, `renew_deadline` and `retry` are
-    those of a `LeaderElection`, for each shard's Lease.
+    All replicas that share have the same `name` and `namespace` (default: the client's own, which in a cluster is the
+    Pod's). `shards` is the number of parts of the objects: take several times the number of replicas, then each
+    replica gets about the same share. To change it, start replicas with the new number beside the old ones. They take
+    nothing until the last replica with the old number has ended. Each shard has a Lease: `identity`, `lease`,
+    `renew_deadline` and `retry` are those of a `LeaderElection`.
 
     Needs the verbs get, list, create, update and delete on leases. Raises RequestError for a name that is no label
     value, a number of shards outside of 1 to 256, and times that do not fit together.

@@ -68,7 +68,7 @@ class Predicate(Generic[K]):
         object.__setattr__(self, "_guard", Guard(f"predicate {self.name}"))
 
     def passes(self, event: ObjectEvent[K]) -> bool:
-        """Whether `event` is worth a run. Raises nothing (see the module)."""
+        """Whether `event` is worth a run. Raises nothing: what its function raises is logged, and the event passes."""
         if isinstance(event.obj, InvalidObject):
             return True
         if isinstance(event.old, InvalidObject):

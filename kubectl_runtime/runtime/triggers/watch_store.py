@@ -109,7 +109,7 @@ class WatchedStore(Store[K]):
         return bool(self._clock.monotonic() - state.last_event > seconds(max_age))
 
     def subscribe(self, function: Callable[[Event[K]], object]) -> Callable[[], None]:
-        """Have `function` called with each event from now on; returns how to end that.
+        """Call `function` with each event from now on. Returns a function that ends this.
 
         It first gets, before this returns, an `Apply` of every stored object and `InitDone`, if there is a complete
         list; then `Apply` and `Delete` of each change and `InitDone` after each list, by the watch's thread. It must

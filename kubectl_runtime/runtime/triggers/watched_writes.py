@@ -67,7 +67,7 @@ class WatchedWrites:
         self._writer.wrote(ref.key, own)
 
     def when_caught_up(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have `callback` called whenever the watch has shown a write of this process; returns how to end that. It is
+        """Call `callback` whenever the watch has shown a write of this process; returns how to end that. It is
         called by the watch's thread, and must neither block nor raise."""
         return self._writer.when_caught_up(callback)
 

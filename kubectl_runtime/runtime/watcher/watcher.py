@@ -82,7 +82,7 @@ def watcher(api: WatchApi[K], config: WatcherConfig = ..., stop: StopToken | Non
 def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
             backoff: WatchBackoff | None = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
             rng: random.Random | None = None) -> Generator[Event[K]] | Generator[Event[K] | Failed]:
-    """Everything that exists, then everything that changes, until `stop` is set (None: until it is closed).
+    """Yield everything that exists, then everything that changes, until `stop` is set (None: until it is closed).
 
     With `backoff=None` failures come out as `Failed` and nothing is waited for or logged: the consumer has to pace it.
     (While nobody answers at all, the watcher itself waits, with the other watches of its client.) `rng` draws the

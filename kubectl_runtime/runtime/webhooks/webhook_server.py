@@ -60,12 +60,13 @@ _DEFINITIONS = CustomResourceDefinition.api_resource.plural
 
 
 class WebhookServer:
-    """An HTTPS server for a webhook application, with certificates that renew themselves, or files that are followed.
+    """An HTTPS server for webhooks. It renews its own certificate, or reads certificate files again when they change.
 
-    `app` is what `webhooks.application` made, or any WSGI application. `certificates`: a folder with tls.crt and
-    tls.key, or `SelfSigned()`; with a `client` its authority is written into the webhook configurations and CRDs that
-    name it. `start` does not block; as a context manager it listens within the block; `Manager.add_server` runs it in
-    a manager. Bodies, times and connections are bounded. Safe to use from any thread.
+    `app` is what `kubectl_runtime.webhooks.application` made, or any WSGI application. `certificates`: a folder with
+    tls.crt and tls.key, or `SelfSigned()`. With `SelfSigned` and a `client` it writes its authority into the webhook
+    configurations and CRDs that name it. `start` does not block. In a `with` block it listens until the end of the
+    block. `Manager.add_server` runs it in a manager. Sizes of requests, times and connections are limited. Safe to use
+    from any thread.
 
     >>> from kubectl_runtime import webhooks
     >>> class Quota(Admission[Pod]):
@@ -212,8 +213,8 @@ class WebhookServer:
             self._add_thread(f"{self.name} setup", lambda: setup.run(self._end))
 
     def stop(self, timeout: Duration = 5) -> None:
-        """Accept nobody any more, let the answers under way finish, and end; at most `timeout` seconds, then they are
-        cut. Later calls do nothing. In the child of a fork it only lets go of the parent's socket."""
+        """Stop listening, finish the answers in progress, and end. After `timeout` seconds it breaks them off. Later
+        calls do nothing. In the child of a fork it only closes its copy of the parent's socket."""
         deadline = time.monotonic() + seconds(timeout)
         self._end.set("stop() was called")
         with self._change:

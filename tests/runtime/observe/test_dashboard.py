@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.runtime.observe.metrics import FAMILIES, dashboard
+from kubectl_runtime.runtime.observe.metrics import FAMILIES, Metrics
 from tests.runtime.observe.scrapes import samples
 from tests.runtime.observe.test_metrics import busy
 
-BOARD: dict[str, Any] = json.loads(dashboard())
+BOARD: dict[str, Any] = json.loads(Metrics.dashboard())
 TARGETS = [(panel["title"], target["expr"]) for panel in BOARD["panels"] for target in panel.get("targets", ())]
 VARIABLES = [variable["definition"] for variable in BOARD["templating"]["list"] if variable["type"] == "query"]
 OF_PROMETHEUS = {"job", "instance", "namespace", "pod"}
