@@ -10,6 +10,7 @@ import enum
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -97,6 +98,15 @@ def test_every_member_says_what_it_does() -> None:
     silent = [f"{name}.{member}" for name, member in members()
               if not inspect.getdoc(getattr(getattr(kubectl_runtime, name), member, None))]
     assert silent == []
+
+
+def test_help_sends_nobody_to_a_source_file() -> None:
+    """Whoever reads `help()` sees names to import, not the files and the tables of modules behind them."""
+    texts = {name: inspect.getdoc(getattr(kubectl_runtime, name)) or "" for name in NAMES}
+    texts |= {f"{name}.{member}": inspect.getdoc(getattr(getattr(kubectl_runtime, name), member)) or ""
+              for name, member in [*members(), *((name, "__init__") for name in NAMES)]}
+    elsewhere = re.compile(r"\w/?\w+\.py\b|\b[Ss]ee the module|the module's table")
+    assert [name for name, text in texts.items() if elsewhere.search(text)] == []
 
 
 # Below the facade: what its signatures return, what subclasses and the library's own rooms are made of

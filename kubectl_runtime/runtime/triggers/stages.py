@@ -61,10 +61,11 @@ def modify(events: Iterable[Event[K]], change: Callable[[K], object]) -> Generat
 
 def predicate_filter(stream: Iterable[T], predicate: Predicate[Any], *, ttl: Duration = TTL,
                      clock: Clock = SYSTEM_CLOCK) -> Generator[T]:
-    """The objects, or the events, that `predicate` lets pass. It keeps the last state of each object, bounded as
-    `PredicateCache` says; in a controller `predicate=` keeps nothing.
+    """Yield the objects, or the events, that `predicate` lets pass.
 
-    Deletions cannot be told from changes in a stream of objects: filter the events if they matter.
+    It remembers the last state of up to a million objects. An object that was not seen for `ttl` passes again. (In a
+    controller `predicate=` compares with the store and remembers nothing.) A stream of objects does not show which of
+    them are deleted: filter a stream of events if that matters.
 
     >>> changes = [ConfigMap(name="a", labels={"v": "1"}), ConfigMap(name="a", labels={"v": "1"})]
     >>> [obj.name for obj in predicate_filter(changes, predicates.labels)]
