@@ -27,7 +27,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                        help="the Service through which the API server calls it (port 443 by default)")
     where.add_argument("--url", type=_target(Target.url), dest="target", metavar="URL",
                        help="https://HOST:PORT of a server outside of the cluster")
-    parser.add_argument("--name", help="the configurations' name (default: that of the Service, or the module)")
+    parser.add_argument("--name", help="the configurations' name, the same as WebhookServer(configuration=NAME) in "
+                        "the program, if it says one: under two names each webhook is called twice (default: that of "
+                        "the Service, or the module)")
     parser.add_argument("--ca-file", type=Path, metavar="FILE", help="PEM: whom the API server is to trust (default: "
                         "left to the server itself, or to cert-manager)")
     parser.add_argument("--annotation", action="append", default=[], type=_annotation, metavar="KEY=VALUE",
@@ -63,6 +65,11 @@ def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
         found = configurations(app, name, target, ca_bundle=ca_bundle, annotations=dict(options.annotation))
     except RequestError as error:
         raise CommandError(str(error)) from None
+    if not options.name:
+        of = "Service" if target.name else "module"
+        print(f"note: the configurations are called {name}, as the {of} is. Where the program applies its own, under "
+              "the name in WebhookServer(configuration=NAME), say --name NAME: under two names each webhook is called "
+              "twice", file=sys.stderr)
     for mount, handler in app.handlers.items():
         if getattr(handler, "crd_name", "") is None:
             print(f"note: {mount} is not in it: its versions are named by texts, so nobody knows of which definition",

@@ -86,6 +86,16 @@ def test_names_trust_and_annotations_are_said_on_the_command_line(capsys: pytest
     assert named["metadata"] == {"name": "my-hooks"}
 
 
+@pytest.mark.parametrize(("where", "named"), [
+    (["--service", "shop/hooks"], "are called hooks, as the Service is"),
+    (["--url", "https://a:1"], "are called my-hooks, as the module is")])
+def test_a_name_that_was_chosen_is_told(where: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["webhooks", "my_hooks:app", *where]) == 0
+    assert f"note: the configurations {named}. Where the program applies its own" in capsys.readouterr().err
+    assert main(["webhooks", "my_hooks:app", *where, "--name", "shop"]) == 0
+    assert "are called" not in capsys.readouterr().err
+
+
 def test_a_conversion_that_nobody_knows_the_definition_of_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["webhooks", "my_hooks:texts", "--service", "shop/hooks"]) == 0
     shown = capsys.readouterr()

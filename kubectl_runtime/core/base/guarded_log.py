@@ -33,6 +33,16 @@ class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
             _tell_stderr(f"a log handler of {self.logger.name} raised", error)
 
 
+class HousekeepingLogger(GuardedLogger):
+    """Logs as DEBUG what others log as INFO: for what the library does of its own accord. Safe to use from any
+    thread."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log a message, if the level that it gets here is enabled."""
+        super().log(logging.DEBUG if level == logging.INFO else level, msg, *args,
+                    **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
+
+
 def guarded_logger(name: str) -> GuardedLogger:
     """The logger called `name`, which never raises: a handler that does costs its line, and nothing else."""
     return GuardedLogger(logging.getLogger(name))

@@ -4,12 +4,14 @@
 """
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.client.api.writes import OwnWrites
+from kubectl_runtime.core.base.guarded_log import HousekeepingLogger
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource
 from kubectl_runtime.runtime.controller.gone import with_gone
 from kubectl_runtime.runtime.controller.plan import MainStream, Plan, StreamPlan, WatchPlan
@@ -43,11 +45,17 @@ from kubectl_runtime.runtime.triggers.shared_watches import Share
 from kubectl_runtime.runtime.triggers.sources import TriggerSource, pull, pull_stream
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink
 from kubectl_runtime.runtime.triggers.watches import Watch
-from kubectl_runtime.runtime.usercode import guarded_logger
+from kubectl_runtime.runtime.usercode import GuardedLogger, guarded_logger
 
 K = TypeVar("K")
 
 GIVEN_STREAM = "the given stream"
+
+
+def _logger_of(plan: Plan) -> GuardedLogger:
+    if plan.housekeeping:
+        return HousekeepingLogger(logging.getLogger(f"kubectl_runtime.housekeeping.{plan.name}"))
+    return guarded_logger(f"kubectl_runtime.controller.{plan.name}")
 
 
 class Assembly(Generic[K]):
@@ -58,7 +66,7 @@ class Assembly(Generic[K]):
                  rng: random.Random | None = None) -> None:
         """`on_bug(what, error)` hears of defects of the library; `rng` draws all jitter."""
         self.plan = plan
-        self.logger = guarded_logger(f"kubectl_runtime.controller.{plan.name}")
+        self.logger = _logger_of(plan)
         self._clock = plan.clock
         self.shutdown = Shutdown(plan.clock)
         jitter = rng or random.Random()

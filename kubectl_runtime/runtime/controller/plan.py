@@ -103,6 +103,8 @@ class Plan:
     own_writes: OwnWrites = OwnWrites.OVERLAY
     record: Path | None = None
     """Where a flight recorder writes; None: nowhere."""
+    housekeeping: bool = False
+    """Whether it is the library's own: its start and end are told at DEBUG, by a logger that says so."""
 
 
 def clock_of(client: Client) -> Clock:

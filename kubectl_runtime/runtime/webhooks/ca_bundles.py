@@ -16,6 +16,7 @@ import binascii
 import time
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -107,7 +108,10 @@ class CaBundles:
             api: Any = Api.all(self._client, kind)
             name = f"webhook-ca-{port}-{kind.api_resource.plural}"
             controller: Controller[Any] = Controller(api, watch=WatcherConfig(fields=Caller), concurrency=1, name=name)
-            self._running.append(controller.start(partial(self._keep, api)))
+            running: Running[Any] = Running(replace(controller.plan(), housekeeping=True), partial(self._keep, api),
+                                            None, None)
+            running.launch(signal_thread=False)
+            self._running.append(running)
 
     def renewed(self) -> None:
         """The authorities have changed: look at everything again."""

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -270,3 +271,15 @@ def test_the_manager_of_a_bundle_has_a_name_of_its_own(client: Client) -> None:
         until(lambda: not server.why_not_ready)
         managers = {entry["manager"] for entry in callers.get("owned").to_dict()["metadata"]["managedFields"]}
         assert managers == {"helm", ca_bundles.MANAGER}
+
+
+def test_the_housekeeping_is_told_as_the_librarys_own_and_only_to_who_looks_closely(
+        client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "kubectl_runtime")
+    with serving(client) as server:
+        until(lambda: not server.why_not_ready)
+    told = [record for record in caplog.records if "webhook-ca-" in record.name]
+    assert {record.name.rpartition(".webhook-ca-")[0] for record in told} == {"kubectl_runtime.housekeeping"}
+    assert {record.levelname for record in told} == {"DEBUG"}
+    assert {record.getMessage().partition(":")[0] for record in told} >= {"starting", "stopping", "stopped"}
+    assert {record.filename for record in told} >= {"running.py", "sync_gate.py"}
