@@ -11,8 +11,8 @@
                                                     subscribers, triggers, predicates, stages, sources, inbox
     queue          which key runs when              scheduler, work_queue (both decide), key_backoff,
                                                     worker_policy, runs
-    reconcile      runs it                          runner, executor, invoker, catch_up; reconciler, action,
-                                                    context (the user's)
+    reconcile      runs it                          runner, executor, invoker, catch_up, fenced_runs; blocked_log;
+                                                    reconciler, action, context (the user's)
     flight         keeps it for later               flight_recorder, ring_file, flight_lines, withheld
     controller     puts all that together           controller, plan, assembly, running, well_being, foreground,
                                                     sync_gate, signals

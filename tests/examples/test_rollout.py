@@ -60,7 +60,8 @@ def test_a_rollout_that_does_not_end_is_named_with_what_was_last_seen(tmp_path: 
     assert program.lines[0] == "web gets shop:2"
     assert program.lines[-1].startswith("error: await deployments.apps default/web: is_deployment_completed was not so "
                                         "within 1 s; last seen: uid ")
-    assert "Available=False (MinimumReplicasUnavailable), Progressing=True" in program.lines[-1]
+    assert "Available=False (MinimumReplicasUnavailable: " in program.lines[-1]
+    assert "), Progressing=True (" in program.lines[-1]
 
 
 def test_without_anything_to_do_it_says_what_it_needs() -> None:

@@ -102,6 +102,8 @@ class Invoker:
 
     def _failed(self, obj: Any, error: BaseException, ctx: Context[Any], run: Run) -> Outcome:
         pass_interrupt(error)
+        if self._environment.data is None and isinstance(error, AttributeError):
+            _note_missing_context(error)
         quiet = conflicted(run, error, self._environment.rng) if _is_conflict(error) else None
         if quiet is not None:
             return quiet
@@ -152,6 +154,16 @@ def _is_conflict(error: BaseException) -> bool:
     if not isinstance(error, ApiError) or not error.is_conflict:
         return False
     return not any(cause.reason in (OWNED, TERMINATING) for cause in error.status.causes)
+
+
+def _note_missing_context(error: AttributeError) -> None:
+    """Where something was read from None in code that also reads a `data`: that there is none is part of the error."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if error.obj is None and error.name is not None and trace is not None and \
+            "data" in trace.tb_frame.f_code.co_names:
+        error.add_note("ctx.data is None, as no context= was given: start, run, bind and Manager.add take it")
 
 
 def _is_terminal(error: BaseException, ctx: Context[Any]) -> bool:

@@ -440,3 +440,29 @@ def test_a_retry_of_a_bulk_run_stays_in_its_class() -> None:
     world.cluster.put(Parent, "new")
     world.simulation.settle()
     assert "new" in order[:12]
+
+
+@pytest.mark.parametrize(("context", "notes"), [
+    (None, ["ctx.data is None, as no context= was given: start, run, bind and Manager.add take it"]), ("given", [])])
+def test_what_is_read_of_a_context_that_was_not_given_fails_with_that(context: Any, notes: list[str]) -> None:
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        return Action.requeue(ctx.data.interval)
+
+    simulation, reports = Simulation(3), list[RunReport]()
+    cluster = FakeCluster(simulation.clock)
+    cluster.put(Parent, "a")
+    simulation.start(Controller(cluster.api(Parent)).on_result(reports.append), answer, context=context)
+    simulation.settle()
+    assert isinstance(reports[0].error, AttributeError)
+    assert getattr(reports[0].error, "__notes__", []) == notes
+
+
+def test_what_is_read_of_another_none_has_no_note() -> None:
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        nothing: Any = None
+        return Action.requeue(nothing.interval)
+
+    world = World(answer)
+    world.put()
+    world.settle()
+    assert not hasattr(world.reports[0].error, "__notes__")
