@@ -14,7 +14,7 @@ import pytest
 
 from kubectl_runtime import Api, Client
 from kubectl_runtime.resources import ConfigMap, Lease
-from kubectl_runtime.testing import ApiServer
+from kubectl_runtime.testing import ApiServer, eventually
 from tests.examples.programs import LIMIT, Program
 
 OPERATOR = """
@@ -76,8 +76,8 @@ def test_it_works_until_a_signal_with_health_and_metrics(folder: Path, client: C
         program.until("marked a")
         assert get(port, "/healthz") == "ok"
         assert get(port, "/readyz") == "ok"
-        assert re.search(r'controller_runtime_reconcile_total\{controller="configmap",result="success"\} [1-9]',
-                         get(port, "/metrics"))
+        counted = re.compile(r'controller_runtime_reconcile_total\{controller="configmap",result="success"\} [1-9]')
+        assert eventually(lambda: counted.search(get(port, "/metrics")))  # a moment after the run's own line
         program.send(signal.SIGTERM)
         assert program.end() == 0, program.text
     assert "Traceback" not in program.text
