@@ -109,7 +109,7 @@ def _whole_chunks(data: bytes, position: int, pieces: list[bytes]) -> int:
         position = after + 2
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=64)
 def _plain_size(line: bytes) -> int:
     """What a size line with its CR LF says; 0 when it is none, is not plain, or says so.
 
