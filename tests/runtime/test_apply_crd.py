@@ -119,7 +119,7 @@ def test_a_stop_ends_the_wait_for_discovery(client: Client, server: ApiServer, c
 
 def test_a_kind_that_another_definition_has_taken_is_told(client: Client) -> None:
     apply_crd(client, Gadget)
-    with pytest.raises(WaitTimeout, match=r"is_crd_established was not so within .*NamesAccepted=False \(\w+: .*already in use\)"):
+    with pytest.raises(WaitTimeout, match=r"is_crd_established .*NamesAccepted=False \(\w+: .*already in use\)"):
         apply_crd(client, Rival, timeout=5)
 
 

@@ -71,9 +71,10 @@ def kind_root(group: str, version: str, plural: str) -> tuple[str, str]:
     return root, segment(plural, "plural")
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def encoded_query(query: tuple[tuple[str, str], ...]) -> str:
-    """As it follows the `?`. A program sends few different ones, but for the tokens of its pages."""
+    """As it follows the `?`. A program sends few different ones, but for the tokens of its pages and the versions of
+    its watches, which are not worth remembering."""
     return urlencode(query, quote_via=quote)
 
 
