@@ -151,9 +151,11 @@ def main(pods: Api[Pod]) -> None:
 def complaints(program: str, folder: Path) -> str:
     """What a type checker has to say of it. An `ignore` that is not needed would be an error as well."""
     pytest.importorskip("mypy", reason="mypy comes with the extra 'lint'")
-    (folder / "program.py").write_text(program)
-    done = subprocess.run([sys.executable, "-m", "mypy", "--strict",
-                           "program.py"], cwd=folder, capture_output=True, text=True, check=False)
+    # A name of its own: mypy takes a file of the same size and second for the one that it has seen.
+    name = f"program{len(list(folder.glob('*.py')))}.py"
+    (folder / name).write_text(program)
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", name], cwd=folder, capture_output=True, text=True,
+                          check=False)
     return done.stdout if done.returncode else ""
 
 
