@@ -75,26 +75,29 @@ _Depth = tuple[float, int]
 """When the queue was looked at, and how many keys were due."""
 
 
-class _Begun(msgspec.Struct, gc=False):
-    """When a run began, how long its key had waited, and how many keys were still due then; whether that is among what
-    was counted."""
+class _Run(msgspec.Struct, gc=False):
+    """One run: an object that the garbage collector does not see, as there are hundreds of them at a time."""
 
     at: float
-    waited: float
+    """When it began."""
+    waited: float | None
+    """How long its key was due before that; None for one whose beginning was told to the parent of a fork."""
     depth: int
+    """How many keys were still due then."""
+    result: RunResult = RunResult.SUCCESS
+    seconds: float = 0.0
+    traced: str = ""
+    panic: bool = False
+    timeout: bool = False
     counted: bool = False
-
-
-_Ended = tuple[_Begun | None, RunResult, float, str, tuple[bool, bool] | None]
-"""How it began, its result, seconds, trace, and after an error whether that was a panic or a timeout."""
 
 
 class ControllerSeries:
     """What is counted of one controller. Safe to use from any thread.
 
-    A run takes no lock: it leaves a row where it begins and one where it ends, which a scrape counts, or whoever leaves
-    the `MANY`-th; that is a quarter of the work of counting each by itself. It stands in `running` until it stands
-    among the ended ones, and a moment longer: then it says whether it was counted, so that a scrape sees it once.
+    A run takes no lock: what is told of it is kept until a scrape counts it, or whoever ends the `MANY`-th; that is a
+    quarter of the work of counting each by itself. It stands in `_running` until it stands in `_ended`, and a moment
+    longer: then it says whether it was counted, so that a scrape sees it once.
     """
 
     def __init__(self, name: str) -> None:
@@ -104,8 +107,8 @@ class ControllerSeries:
         self.terminal = self.panics = self.timeouts = self.skipped = 0
         self.waited, self.took, self.delays = Histogram(WORK_QUEUE), Histogram(RUN), Histogram(BACKOFF)
         self.adds = self.retries = self.dropped = self.stuck = self.lives = self.concurrency = 0
-        self._running: dict[Key, _Begun] = {}
-        self._ended: deque[_Ended] = deque()
+        self._running: dict[Key, _Run] = {}
+        self._ended: deque[_Run] = deque()
         self._depth: _Depth = (float("-inf"), 0)
 
     def started(self, concurrency: int) -> None:
@@ -145,16 +148,22 @@ class ControllerSeries:
 
     def run_started(self, key: Key, reason: str, waited: float, depth: int, now: float) -> None:  # noqa: ARG002
         """A run of `key` began at `now`, `waited` seconds after the key was due, and left `depth` due keys."""
-        self._running[key] = _Begun(now, waited, depth)
+        self._running[key] = _Run(now, waited, depth)
 
     def run_ended(self, key: Key, result: RunResult, seconds: float, error: BaseException | None) -> None:
         """The run of `key` has ended after so many seconds, with this result and error."""
-        running, trace = self._running, this_trace.get()
+        running, ended, trace = self._running, self._ended, this_trace.get()
+        run = running.get(key) or _Run(float("-inf"), None, 0)
+        run.result, run.seconds = result, seconds
         # Whoever traces the run may have been told of its end before, so that it is over.
-        traced = trace.trace_id if trace is not None and trace.sampled and trace.run == (self.name, key) else ""
-        self._ended.append((running.get(key), result, seconds, traced, None if error is None else _kind(error)))
+        if trace is not None and trace.sampled and trace.run == (self.name, key):
+            run.traced = trace.trace_id
+        if error is not None:
+            run.panic = not isinstance(error, Exception) or isinstance(error, MemoryError)
+            run.timeout = isinstance(error, TimeoutError | RequestTimeout)
+        ended.append(run)
         running.pop(key, None)
-        if len(self._ended) >= MANY and self.lock.acquire(blocking=False):
+        if len(ended) >= MANY and self.lock.acquire(blocking=False):
             try:
                 self._count()
             finally:
@@ -167,30 +176,27 @@ class ControllerSeries:
         self._running.clear()
 
     def _count(self) -> None:
-        """Under the lock: count the rows of those that have ended."""
+        """Under the lock: count those that have ended."""
         ended = [self._ended.popleft() for _ in range(len(self._ended))]  # meanwhile others may come
-        begun = [row[0] for row in ended if row[0] is not None]
-        for one in begun:
-            one.counted = True
-            if one.at >= self._depth[0]:
-                self._depth = one.at, one.depth
-        self.waited.add_all([one.waited for one in begun])
-        self.took.add_all([row[2] for row in ended if row[1] is not _SKIPPED])
-        for result, count in Counter([row[1] for row in ended]).items():
-            if result is _SKIPPED:
-                self.skipped += count
-                continue
+        for run in ended:
+            run.counted = True
+            if run.at >= self._depth[0]:
+                self._depth = run.at, run.depth
+        self.waited.add_all([run.waited for run in ended if run.waited is not None])
+        worked = [run for run in ended if run.result is not _SKIPPED]
+        self.skipped += len(ended) - len(worked)
+        self.took.add_all([run.seconds for run in worked])
+        for result, count in Counter([run.result for run in worked]).items():
             self.results[_COUNTED_AS[result]] += count
             if result is _REQUEUE_AFTER:
                 self.adds += count
             elif result is _TERMINAL:
                 self.terminal += count
-        for _, result, seconds, traced, kind in ended:
-            if traced and result is not _SKIPPED:
-                self.took.show(seconds, traced)
-            if kind is not None and result is not _SKIPPED:
-                self.panics += kind[0]
-                self.timeouts += kind[1]
+        for run in worked:
+            if run.traced:
+                self.took.show(run.seconds, run.traced)
+            self.panics += run.panic
+            self.timeouts += run.timeout
 
     def values(self, now: float) -> Iterator[tuple[Family, Row]]:
         """All series, as they are at this moment."""
@@ -198,16 +204,16 @@ class ControllerSeries:
         with self.lock:
             running = [*self._running.copy().values()]  # before the ended ones are counted: none is missed
             self._count()
-            running = [begun for begun in running if not begun.counted]
+            running = [run for run in running if not run.counted]
             results = dict(self.results)
             waited, took, delays = self.waited.copy(), self.took.copy(), self.delays.copy()
             plain = {TERMINAL: self.terminal, PANICS: self.panics, TIMEOUTS: self.timeouts, SKIPPED: self.skipped,
                      CONCURRENCY: self.concurrency, UP: self.lives, DROPPED: self.dropped, STUCK: self.stuck}
             queue = {ADDS: self.adds, RETRIES: self.retries}
-            looks = (self._depth, *((begun.at, begun.depth) for begun in running))
+            looks = (self._depth, *((run.at, run.depth) for run in running))
             depth = max(reversed(looks), key=itemgetter(0))[1]  # of several of one time the last
-        waited.add_all([begun.waited for begun in running])
-        ages = [max(0.0, now - begun.at) for begun in running]
+        waited.add_all([run.waited for run in running if run.waited is not None])
+        ages = [max(0.0, now - run.at) for run in running]
         plain |= {ACTIVE: len(running), ERRORS: results["error"]}
         queue_values: dict[Family, float | Histogram] = {
             **queue, WAITED: waited, WORKED: took, UNFINISHED: sum(ages), LONGEST: max(ages, default=0.0)}
@@ -220,8 +226,3 @@ class ControllerSeries:
         for family, value in queue_values.items():
             yield family, ((name, name), value)
         yield DEPTH, ((name, name, ""), depth)
-
-
-def _kind(error: BaseException) -> tuple[bool, bool]:
-    return (not isinstance(error, Exception) or isinstance(error, MemoryError),
-            isinstance(error, TimeoutError | RequestTimeout))
