@@ -33,8 +33,8 @@ log = guarded_logger(__name__)
 
 PIECE = 1 << 19
 """The most bytes that one read takes. Each read lets other threads run, so under a flood of events larger pieces mean
-fewer switches between the watch and the workers: with 256 KiB the whole pipeline was a quarter faster than with 64, with
-512 a twentieth more."""
+fewer switches between the watch and the workers: with 256 KiB the whole pipeline was a quarter faster than with 64,
+with 512 a twentieth more."""
 
 
 class ByteStream:
