@@ -3,29 +3,16 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kubectl_runtime import Action, Api, Client, Context, Controller, LeaderElection, Manager, NotLeaderError, elect
-from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.testing import eventually
+from kubectl_runtime.testing import ApiServer, eventually
 
 LIMIT = 20
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        yield running
-
-
-@pytest.fixture
-def client(server: ApiServer) -> Iterator[Client]:
-    with server.client() as made:
-        yield made
 
 
 def maps(client: Client) -> Api[ConfigMap]:
@@ -46,22 +33,23 @@ def in_thread(target: Callable[[], Any]) -> None:
     thread.join(LIMIT)
 
 
-def test_an_outer_client_writes_in_a_run_only_while_this_process_leads(server: ApiServer, client: Client) -> None:
-    maps(client).create({"metadata": {"name": "it"}})
-    lock, said, done = elect(client, LeaderElection("outer", identity="me")), dict[str, str](), threading.Event()
+def test_an_outer_client_writes_in_a_run_only_while_this_process_leads(kube_apiserver: ApiServer,
+                                                                       kube_client: Client) -> None:
+    maps(kube_client).create({"metadata": {"name": "it"}})
+    lock, said, done = elect(kube_client, LeaderElection("outer", identity="me")), dict[str, str](), threading.Event()
 
     def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
         if obj.name == "it" and not done.is_set():
-            said["leading"] = written(client, "leading")
+            said["leading"] = written(kube_client, "leading")
             lock.close()
-            said["outer"] = written(client, "outer")
-            said["derived"] = written(client.with_layer(lambda send: send), "derived")
+            said["outer"] = written(kube_client, "outer")
+            said["derived"] = written(kube_client.with_layer(lambda send: send), "derived")
             copied = contextvars.copy_context()
-            in_thread(lambda: said.update(copied=copied.run(written, client, "copied")))
-            said["read"] = maps(client).get("it").name or ""
-            with server.client() as another:
+            in_thread(lambda: said.update(copied=copied.run(written, kube_client, "copied")))
+            said["read"] = maps(kube_client).get("it").name or ""
+            with kube_apiserver.client() as another:
                 said["another"] = written(another, "another")
-            contextvars.Context().run(lambda: said.update(elsewhere=written(client, "elsewhere")))
+            contextvars.Context().run(lambda: said.update(elsewhere=written(kube_client, "elsewhere")))
             done.set()
         return Action.await_change()
 
@@ -73,23 +61,23 @@ def test_an_outer_client_writes_in_a_run_only_while_this_process_leads(server: A
     assert refused == ["outer", "derived", "copied"]
     assert {name: said[name] for name in said.keys() - refused} == {
         "leading": "leading", "read": "it", "another": "another", "elsewhere": "elsewhere"}
-    assert written(client, "after") == "after", "outside of runs it is the program's own affair"
+    assert written(kube_client, "after") == "after", "outside of runs it is the program's own affair"
 
 
 @pytest.mark.parametrize("needs_leader", [True, False])
-def test_a_managers_elected_controllers_are_fenced_and_no_others(client: Client, needs_leader: bool) -> None:
-    maps(client).create({"metadata": {"name": "it"}})
+def test_a_managers_elected_controllers_are_fenced_and_no_others(kube_client: Client, needs_leader: bool) -> None:
+    maps(kube_client).create({"metadata": {"name": "it"}})
     begun, over, said = threading.Event(), threading.Event(), list[str]()
 
     def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
         if obj.name == "it":
             begun.set()
             over.wait(LIMIT)
-            said.append(written(client, "late"))
+            said.append(written(kube_client, "late"))
         return Action.await_change()
 
-    manager = Manager(client, leader=LeaderElection("managed", identity="me"), serve=None)
-    running = manager.add(Controller(maps(client)), reconcile, needs_leader=needs_leader).start()
+    manager = Manager(kube_client, leader=LeaderElection("managed", identity="me"), serve=None)
+    running = manager.add(Controller(maps(kube_client)), reconcile, needs_leader=needs_leader).start()
     assert begun.wait(LIMIT)
     lock = running._candidacy._lock
     assert lock is not None
