@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubectl_runtime.core.meta.metav1 import STATUSES
+
 _NAME = r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])"
 
 CONDITION: dict[str, Any] = {
@@ -14,7 +16,7 @@ CONDITION: dict[str, Any] = {
     "properties": {
         "type": {"type": "string", "maxLength": 316, "pattern": f"^{_NAME}$",
                  "description": "What it is about, such as Ready, or example.com/Synced."},
-        "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+        "status": {"type": "string", "enum": [*STATUSES]},
         "reason": {"type": "string", "maxLength": 1024, "pattern": "^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?)?$",
                    "description": "Why, in one word, for programs."},
         "message": {"type": "string", "maxLength": 32768, "description": "Why, for people."},

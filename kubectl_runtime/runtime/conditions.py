@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Never, Protocol, TypeAlias, cast, overload
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.meta.metav1 import STATUSES
 from kubectl_runtime.runtime.parts import condition_of, items_of, mapping, number_of, part_of
 
 Condition: TypeAlias = Callable[[Any], bool]
@@ -139,7 +140,7 @@ def has(kind: str, status: str = "True") -> OfExisting:
     """`status.conditions` has an entry of type `kind` with this status ("True", "False" or "Unknown", as text): what
     `kubectl wait --for=condition=Ready` waits for. As there, an entry that tells by observedGeneration that it is about
     an earlier spec does not count. Raises RequestError for another status, and for a type that is not text."""
-    if not (isinstance(kind, str) and kind and status in ("True", "False", "Unknown")):
+    if not (isinstance(kind, str) and kind and status in STATUSES):
         raise RequestError('has needs the type of a condition, and its status as the text "True", "False" or '
                            f'"Unknown": has("Ready"), has("Ready", "False"); not has({kind!r}, {status!r})')
 
