@@ -132,8 +132,7 @@ class TakenWatches:
         if (store := plan.store) is not None:
             store.shows(*states)
         elif kind not in self._stores or (whole and kind in self._partial):
-            store = Store(plan.api.resource, served[0].chosen.reader(), *states,
-                          own_writes=self._plan.own_writes is OwnWrites.OVERLAY)
+            store = self._made(plan, served[0].chosen, states)
         else:
             return
         self._fed.append(store)
@@ -146,7 +145,10 @@ class TakenWatches:
             return
         store = plan.store
         if store is None:
-            store = Store(plan.api.resource, place.reader(), *states,
-                          own_writes=self._plan.own_writes is OwnWrites.OVERLAY)
+            store = self._made(plan, place, states)
             self._fed.append(store)
         self._views[view] = store
+
+    def _made(self, plan: WatchPlan, place: Place, states: Sequence[StoreState]) -> Store[Any]:
+        return Store(plan.api.resource, place.reader(), *states,
+                     own_writes=self._plan.own_writes is OwnWrites.OVERLAY)
