@@ -137,10 +137,10 @@ def _size_causes(count: int, least: int | None, most: int | None, what: str, pat
 def _list_causes(items: list[Any], node: Node, old: Any, path: str) -> Iterator[Cause]:
     keys = node.get("x-kubernetes-list-map-keys") or ()
     before = {_identity(item, keys): item for item in old} if keys and isinstance(old, list) else {}
-    below = node.get("items") or {}
+    each = node.get("items") or {}
     for index, item in enumerate(items):
         was = before.get(_identity(item, keys), NOTHING) if before else NOTHING
-        yield from _causes(item, below, was, f"{path}[{index}]")
+        yield from _causes(item, each, was, f"{path}[{index}]")
     yield from _size_causes(len(items), node.get("minItems"), node.get("maxItems"), "items", path)
     if node.get("x-kubernetes-list-type") in ("map", "set") and breaks_list_type(items, node):
         yield _LIST_TYPE_BROKEN
@@ -156,9 +156,9 @@ def _object_causes(value: dict[str, Any], node: Node, old: Any, path: str) -> It
     properties, extra = node.get("properties") or {}, node.get("additionalProperties")
     before = old if isinstance(old, dict) else {}
     for name, child in value.items():
-        below = properties.get(name, extra)
-        if isinstance(below, dict):
-            yield from _causes(child, below, before.get(name, NOTHING), prefix + name)
+        inner = properties.get(name, extra)
+        if isinstance(inner, dict):
+            yield from _causes(child, inner, before.get(name, NOTHING), prefix + name)
     for name in node.get("required") or ():
         if name not in value:
             yield causes.required(prefix + name)
@@ -225,6 +225,6 @@ def _checks(value: Any, node: Node) -> int:
         return count + 2 + (sum(_checks(item, items) for item in value) if isinstance(items, Mapping) else 0)
     if isinstance(value, dict):
         properties, extra = node.get("properties") or {}, node.get("additionalProperties")
-        below = [(child, properties.get(name, extra)) for name, child in value.items()]
-        count += 1 + sum(_checks(child, schema) for child, schema in below if isinstance(schema, Mapping))
+        inner = [(child, properties.get(name, extra)) for name, child in value.items()]
+        count += 1 + sum(_checks(child, schema) for child, schema in inner if isinstance(schema, Mapping))
     return count
