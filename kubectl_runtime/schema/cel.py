@@ -55,7 +55,8 @@ from kubectl_runtime.schema.celtypes import (
 )
 from kubectl_runtime.schema.validation import NOTHING
 
-MISSING_EXTRA = str(MissingExtra("rules in CEL need", "cel"))
+_missing_extra = functools.partial(MissingExtra, "rules in CEL need", "cel")
+MISSING_EXTRA = str(_missing_extra())
 _OPTIONAL_OLD = "cel.bind(oldSelf, oldSelf__given ? optional.of(oldSelf__value) : optional.none(),\n%s\n)"
 _SCALARS = {"string": "STRING", "int": "INT", "double": "DOUBLE", "bool": "BOOL", "bytes": "BYTES", "dyn": "DYN",
             "timestamp": "TIMESTAMP", "duration": "DURATION"}
@@ -78,7 +79,7 @@ def engine() -> Any:
         from cel_expr_python import cel
         from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
     except ImportError:
-        raise MissingExtra("rules in CEL need", "cel") from None
+        raise _missing_extra() from None
     return cel, [ext_strings.ExtStrings(), ext_optional.ExtOptional()], [ext_bindings.ExtBindings()]
 
 
