@@ -21,12 +21,10 @@ from kubectl_runtime.core.base.building import converted, decoder_of
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.codec import salvage
 from kubectl_runtime.core.codec.record import Head, Record
+from kubectl_runtime.core.codec.seldom import initial_events_end
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
-
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-"""The annotation of the bookmark that ends the initial events of a streaming list."""
 
 
 class Bookmark(msgspec.Struct, frozen=True, gc=False):
@@ -93,7 +91,7 @@ def decode_event(line: bytes, resource: ApiResource) -> tuple[str, Carried]:
         event = _event(line)
         head = event.object.metadata
         if event.type == "BOOKMARK":
-            return event.type, _bookmark(head)
+            return event.type, _bookmark(head, line)
         if head.name and event.type != "ERROR":
             return event.type, Record(head, resource, line, True)
         failure: Exception = _NAMELESS
@@ -125,8 +123,8 @@ def split_page(page: bytes, resource: ApiResource) -> tuple[ListMeta, Sequence[b
 _NAMELESS = msgspec.ValidationError("Object missing required field `name` - at `$.metadata`")
 
 
-def _bookmark(head: Head) -> Bookmark:
-    return Bookmark(head.resource_version, (head.annotations or {}).get(INITIAL_EVENTS_END) == "true")
+def _bookmark(head: Head, line: bytes) -> Bookmark:
+    return Bookmark(head.resource_version, initial_events_end(line))
 
 
 def _unusual_event(line: bytes, resource: ApiResource, failure: Exception) -> tuple[str, Carried]:
@@ -136,7 +134,7 @@ def _unusual_event(line: bytes, resource: ApiResource, failure: Exception) -> tu
     if kind == "ERROR":
         return kind, _error_status(line, resource)
     if kind == "BOOKMARK":
-        return kind, _bookmark(_head_without_nulls(line, enveloped=True) or salvage.head(line, enveloped=True))
+        return kind, _bookmark(_head_without_nulls(line, enveloped=True) or salvage.head(line, enveloped=True), line)
     return kind, _invalid(line, resource, failure, enveloped=True) if kind in _CHANGES else None
 
 

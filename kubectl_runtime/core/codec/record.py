@@ -17,9 +17,10 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 
 
 class Head(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True, rename="camel"):
-    """The metadata that the library itself works with, decoded once, in the same pass as the event.
+    """The metadata that the library itself works with, decoded once, in the same pass as the event. The rest is decoded
+    for who reads it (`seldom.py`).
 
-    Times stay text as received: most are never looked at. The collections are shared: they must not be changed.
+    A time stays text as received: most are never looked at. The collections are shared: they must not be changed.
     """
 
     name: str = ""
@@ -27,10 +28,8 @@ class Head(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True, rename
     uid: str = ""
     resource_version: str = ""
     generation: int | None = None
-    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
     finalizers: tuple[str, ...] | None = None
 

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kubectl_runtime.core.base.keys import namespace_or_none
-from kubectl_runtime.core.codec.record import Head
+from kubectl_runtime.core.codec.record import Head, Record
+from kubectl_runtime.core.codec.seldom import Seldom, seldom_of
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference, parse_time
 from kubectl_runtime.core.meta.problems import DecodeError
@@ -23,11 +24,24 @@ class Identity:
 
     __slots__ = ()
     api_resource: ClassVar[ApiResource]
+    _record: Record | None
     _views: dict[str, Any]
 
-    @abstractmethod
     def _head(self) -> Head | ObjectMeta:
-        """Where it is read from."""
+        """The metadata view if this reader has one, since it may be changed; else what was decoded on arrival."""
+        view: ObjectMeta | None = self._views.get("metadata")
+        if view is not None:
+            return view
+        assert self._record is not None  # objects made here always have the view
+        return self._record.head
+
+    def _seldom(self) -> Seldom | ObjectMeta:
+        """As `_head`, for what is not decoded on arrival."""
+        head = self._head()
+        if isinstance(head, ObjectMeta):
+            return head
+        assert self._record is not None
+        return seldom_of(self._record)
 
     @abstractmethod
     def _view(self, key: str) -> Any:
@@ -79,7 +93,7 @@ class Identity:
     def creation_timestamp(self) -> datetime | None:
         """When the object was created, in UTC; None for an object that was never on the server. Raises DecodeError for
         a text that is not a time."""
-        return self._time(self._head().creation_timestamp, "creationTimestamp")
+        return self._time(self._seldom().creation_timestamp, "creationTimestamp")
 
     @property
     def deletion_timestamp(self) -> datetime | None:
@@ -96,8 +110,8 @@ class Identity:
     @property
     def annotations(self) -> Mapping[str, str]:
         """The object's annotations, read-only; empty when it has none. To change them, change
-        `metadata.annotations`."""
-        found = self._head().annotations
+        `metadata.annotations`. Decoded at each call, in some µs. Raises DecodeError for what are no annotations."""
+        found = self._seldom().annotations
         return ReadOnlyMap(found) if found else _NO_MAP
 
     @property

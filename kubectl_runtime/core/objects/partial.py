@@ -29,6 +29,12 @@ _NO_MAP: Mapping[str, str] = ReadOnlyMap({})
 _HELD = frozenset(("apiVersion", "kind", "metadata"))
 
 
+class HeldHead(Head, frozen=True, gc=False, eq=False, kw_only=True):
+    """All metadata that a view shows."""
+
+    annotations: dict[str, str] | None = None
+
+
 class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The base of views that are all that is kept of an object. Immutable, so one instance serves every reader.
 
@@ -44,7 +50,7 @@ class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     'blue'
     """
 
-    metadata: Head
+    metadata: HeldHead
 
     @classmethod
     def from_record(cls, record: Record) -> Self:

@@ -173,14 +173,6 @@ class Resource(Identity, Declaring):
 
     # Metadata
 
-    def _head(self) -> Head | ObjectMeta:
-        """The metadata view if this reader has one, since it may be changed; else what was decoded on arrival."""
-        view: ObjectMeta | None = self._views.get("metadata")
-        if view is not None:
-            return view
-        assert self._record is not None  # objects made here always have the view
-        return self._record.head
-
     def owner_ref(self, *, controller: bool = True, block_owner_deletion: bool = True) -> OwnerReference:
         """A reference that makes this object another's owner. Raises RequestError while it has no uid."""
         return ownership.owner_reference(self, controller=controller, block_owner_deletion=block_owner_deletion)
