@@ -18,6 +18,7 @@ from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
 from kubectl_runtime.core.base.keys import namespace_or_none
 from kubectl_runtime.core.codec.decode import Carried, decode_event, decode_object, split_page
 from kubectl_runtime.core.codec.record import Head, Record
+from kubectl_runtime.core.codec.sharing import share
 from kubectl_runtime.core.codec.views import plain_object, without_nulls
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ListMeta, OwnerReference, parse_time
@@ -158,6 +159,7 @@ class FieldsForm(Generic[V]):
         return metadata, [self.decode_object(item) for item in items]
 
     def _record(self, view: V) -> Record:
+        share(view.metadata)
         return Record(view.metadata, self.resource, b"", partial=True, view=view)
 
     def _second_try(self, record: Record) -> Record:
