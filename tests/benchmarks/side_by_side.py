@@ -19,7 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 from firehose import canned_server  # a script's neighbour, not a package
 
-PEER, OURS = "lightkube", ("nothing", "spec", "fields")
+PEER, OURS = "lightkube", ("nothing", "spec", "declared", "fields")
 """What our reconciler reads: see `firehose.py`."""
 
 
