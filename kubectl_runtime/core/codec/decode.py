@@ -1,4 +1,5 @@
-"""From bytes to records: one pass of msgspec over an object, a watch line or a list item; the bytes are kept.
+"""From bytes to records: msgspec passes once over what an object, a watch line or a list item says of its head
+(`head_bytes.py`); the bytes are kept.
 
     decode_object(raw, resource)   -> Record
     decode_event(line, resource)   -> ("ADDED" | "MODIFIED" | "DELETED", Record)  the record keeps the line
@@ -20,6 +21,7 @@ import msgspec
 from kubectl_runtime.core.base.building import converted, decoder_of
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.codec import salvage
+from kubectl_runtime.core.codec.head_bytes import head_of_event, head_of_object
 from kubectl_runtime.core.codec.record import Head, Record
 from kubectl_runtime.core.codec.seldom import initial_events_end
 from kubectl_runtime.core.meta.gvk import ApiResource
@@ -72,7 +74,7 @@ def decode_object(raw: bytes, resource: ApiResource, *, named: bool = True) -> R
     with a generateName.
     """
     try:
-        head = _object(raw).metadata
+        head = _object(head_of_object(raw, resource)).metadata
         if head.name or not named:
             return Record(head, resource, raw)
         failure: Exception = _NAMELESS
@@ -88,7 +90,7 @@ def decode_event(line: bytes, resource: ApiResource) -> tuple[str, Carried]:
     Raises DecodeError when the line is no watch event, or one of an object that cannot be identified.
     """
     try:
-        event = _event(line)
+        event = _event(head_of_event(line, resource))
         head = event.object.metadata
         if event.type == "BOOKMARK":
             return event.type, _bookmark(head, line)
