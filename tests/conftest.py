@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -35,10 +36,46 @@ if importlib.util.find_spec("cel_expr_python") is None:
     sys.meta_path.append(_cel)
 
 
+_LEVELS = pytest.StashKey[dict[str, int]]()
+
+
+def _levels(package: str = "kubectl_runtime") -> dict[str, int]:
+    """Those of a package's loggers that have one."""
+    return {name: logger.level for name, logger in [*logging.root.manager.loggerDict.items()]
+            if name.startswith(package) and isinstance(logger, logging.Logger) and logger.level}
+
+
+def _set_levels(found: dict[str, int], wanted: dict[str, int]) -> None:
+    for name in found.keys() | wanted.keys():
+        logging.getLogger(name).setLevel(wanted.get(name, logging.NOTSET))
+
+
+@pytest.fixture
+def logs_as_before() -> Iterator[None]:
+    """Puts levels and the root's handlers back, for tests of what sets up logs."""
+    root, levels = logging.getLogger(), _levels("")
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    _set_levels(_levels(""), levels)
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup() -> Iterator[None]:
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     _cel.asked = False
+    item.stash[_LEVELS] = _levels()
     yield from _skipped_where_rules_cannot_be_evaluated()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """What a test does to the levels of logs, it undoes: in whichever order tests run, the next one finds them as they
+    are."""
+    yield
+    before, after = item.stash[_LEVELS], _levels()
+    _set_levels(after, before)
+    assert after == before, "it leaves other levels of logs than it found"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -186,6 +186,7 @@ def test_options_that_do_not_fit_together_are_told(client: Client, arguments: li
     assert told.value.status == 2
 
 
+@pytest.mark.usefixtures("logs_as_before")
 def test_an_election_without_a_name_is_a_wrong_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
                                                             capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "unnamed_op.py").write_text("from kubectl_runtime import Manager\ndef main(client):\n"
@@ -301,8 +302,9 @@ def test_whatever_can_be_called_with_a_client_may_be_the_program(source: str) ->
     assert callable(program_in(module(source), PLACE))
 
 
+@pytest.mark.usefixtures("logs_as_before")
 def test_a_module_that_is_not_there_is_told_on_standard_error_with_status_2(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], quiet: None) -> None:
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["run", "run_absent:main"]) == 2
     printed = capsys.readouterr()
@@ -313,20 +315,7 @@ def test_a_module_that_is_not_there_is_told_on_standard_error_with_status_2(
 # Logs
 
 
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    """Puts loggers back as they were."""
-    names = ("", "kubectl_runtime", "op", "kubectl_runtime.controller.widget", "urllib3",
-             "kubectl_runtime.runtime.observe.health_server", "kubectl_runtime.runtime.manager.servers")
-    before = {name: logging.getLogger(name).level for name in names}
-    handlers = list(logging.getLogger().handlers)
-    yield
-    logging.getLogger().handlers = handlers
-    for name, level in before.items():
-        logging.getLogger(name).setLevel(level)
-
-
-@pytest.mark.usefixtures("quiet")
+@pytest.mark.usefixtures("logs_as_before")
 @pytest.mark.parametrize(("levels", "environment", "shown"), [
     (None, None, {"kubectl_runtime.x INFO", "op INFO", "else INFO"}),
     ("debug", None, {"kubectl_runtime.x INFO", "kubectl_runtime.x DEBUG", "op INFO", "op DEBUG", "else INFO"}),
@@ -347,7 +336,7 @@ def test_the_level_is_the_librarys_and_the_programs(monkeypatch: pytest.MonkeyPa
     assert {f"{line['logger']} {line['level'].upper()}" for line in lines} == shown
 
 
-@pytest.mark.usefixtures("quiet")
+@pytest.mark.usefixtures("logs_as_before")
 def test_the_short_form_is_for_eyes(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:

@@ -6,7 +6,6 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,15 +20,7 @@ from tests.runtime.fake_cluster import FakeCluster, Parent
 
 LOGGERS = ("kubectl_runtime", "kubectl_runtime.controller.x", "kubectl_runtime.runtime.watcher", "app")
 
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    levels = {name: logging.getLogger(name).level for name in LOGGERS}
-    handlers = list(logging.getLogger().handlers)
-    yield
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
-    logging.getLogger().handlers[:] = handlers
+pytestmark = pytest.mark.usefixtures("logs_as_before")
 
 
 def levels() -> list[int]:

@@ -221,6 +221,7 @@ def test_a_run_that_is_not_there_is_named(tmp_path: Path) -> None:
         replay(path, Recorded(path).build, run=999)
 
 
+@pytest.mark.usefixtures("logs_as_before")
 def test_the_command_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                         capsys: pytest.CaptureFixture[str]) -> None:
     from kubectl_runtime.cli.main import main
