@@ -31,6 +31,9 @@ class Messages:
         """The bytes that nobody has read yet."""
         return self._held
 
+    def __len__(self) -> int:
+        return len(self._queue)
+
     def take(self) -> bytes | None:
         """Take out the message that came first; None when there is none."""
         if not self._queue:

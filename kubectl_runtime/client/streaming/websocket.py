@@ -45,17 +45,11 @@ class WebSocket(WebSocketThread):
         seconds.
         """
         with self.condition:
-            found: list[bytes] = []
-
-            def arrived() -> bool:
-                message = self._messages.take()
-                if message is not None:
-                    found.append(message)
-                return bool(found)
-
-            if self.wait(arrived, timeout):
+            self.wait(lambda: len(self._messages) > 0, timeout)
+            message = self._messages.take()
+            if message is not None:
                 self.read_on()
-                return found[0]
+                return message
             if self._error is not None:
                 raise self._error
             if self._ended:
@@ -63,11 +57,14 @@ class WebSocket(WebSocketThread):
             raise RequestTimeout(f"{self.operation}: nothing came within {timeout} s")
 
     def wait(self, ready: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Wait, with the condition held, until `ready()`, the end, or `timeout` seconds; what `ready` said last."""
+        """Wait, with the condition held, until `ready()`, the end, or `timeout` seconds; what `ready` said last.
+
+        `ready` is also called by the websocket's thread, with the condition held, and changes nothing.
+        """
         if ready():
             return True
         deadline = None if timeout is None else self.clock.monotonic() + timeout
-        self._waiting += 1
+        self._waiters.append(ready)
         try:
             self._wake()  # somebody waits: from now on it reads whatever is held
             while not (found := ready()) and not self._ended:
@@ -77,7 +74,7 @@ class WebSocket(WebSocketThread):
                 self.clock.wait(self.condition, left)
             return found
         finally:
-            self._waiting -= 1
+            self._waiters.remove(ready)
 
     def read_on(self) -> None:
         """Say, with the condition held, that the inbox has more room than before."""

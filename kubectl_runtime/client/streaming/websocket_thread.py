@@ -12,7 +12,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kubectl_runtime.client.streaming.frames import BINARY, CLOSE, PING, PONG, TEXT, FrameReader, frame
 from kubectl_runtime.client.streaming.handshake import Opened
@@ -55,7 +55,7 @@ class WebSocketThread:
         self._frames = FrameReader(opened.first)
         self._outgoing: deque[memoryview] = deque()
         self._unsent = 0
-        self._waiting = 0
+        self._waiters: list[Callable[[], bool]] = []  # whether what each waits for has come
         self._asleep = False  # whether the thread may be waiting for the socket, and has to be woken
         self._closing = False
         self._close_sent = False
@@ -102,7 +102,10 @@ class WebSocketThread:
                 self._waker.send(b"\0")
 
     def _may_read(self) -> bool:
-        return self._closing or self._waiting > 0 or self._inbox.held() < ROOM
+        if self._closing or self._inbox.held() < ROOM:
+            return True
+        # Who has what it waited for and has not woken yet needs no more: a busy machine may let it sleep for long
+        return any(not has_come() for has_come in self._waiters)
 
     # The thread
 

@@ -5,9 +5,12 @@ import base64
 import hashlib
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from kubectl_runtime import Api
+from kubectl_runtime.resources.core_v1 import Pod
 from tests.client.wire_server import Peer, Received, WireServer
 
 CLOSE, PING, PONG = 8, 9, 10
@@ -76,6 +79,13 @@ def frame(data: bytes, opcode: int = 2, fin: bool = True) -> bytes:
     if len(data) < 1 << 16:
         return head + b"\x7e" + struct.pack("!H", len(data)) + data
     return head + b"\x7f" + struct.pack("!Q", len(data)) + data
+
+
+@contextmanager
+def pods(server: WireServer, **config: Any) -> Iterator[Api[Pod]]:
+    """The Pods of namespace default, at `server`, which runs as long as this is entered."""
+    with server, server.client(**config) as client:
+        yield Api.namespaced(client, Pod, "default")
 
 
 def serving(script: Callable[[SocketPeer], None], protocol: str = "v5.channel.k8s.io", **how: Any) -> WireServer:

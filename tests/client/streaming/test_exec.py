@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -21,14 +20,8 @@ from kubectl_runtime import (
 from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.certificates.contexts import server_context
 from kubectl_runtime.resources.core_v1 import Pod
-from tests.client.streaming.socket_peer import PING, PONG, SUCCESS, SocketPeer, exited, frame, serving
+from tests.client.streaming.socket_peer import PING, PONG, SUCCESS, SocketPeer, exited, frame, pods, serving
 from tests.client.wire_server import WireServer, answering, says, status
-
-
-@contextmanager
-def pods(server, **config):
-    with server, server.client(**config) as client:
-        yield Api.namespaced(client, Pod, "default")
 
 
 def test_output_of_both_streams_and_the_exit_code_come_back():
@@ -131,61 +124,6 @@ def test_large_input_arrives_whole_while_the_process_writes_as_much():
 
     with pods(serving(script)) as api:
         assert api.exec("web", ["cat"], stdin=True).run(big, timeout=30).stdout == big
-
-
-def test_a_slow_reader_makes_the_server_wait_and_loses_nothing():
-    sent = [0]
-    piece = b"x" * 65536
-
-    def script(peer):
-        for _ in range(512):  # 32 MiB
-            peer.send(1, piece)
-            sent[0] += 1
-        peer.end(SUCCESS)
-
-    with pods(serving(script)) as api, api.exec("web", ["cat"]) as process:
-        first = process.stdout.read(timeout=10)
-        before = -1
-        while before != sent[0]:  # until the server is held up
-            before = sent[0]
-            threading.Event().wait(0.2)
-        assert sent[0] < 400, "nobody held the server up"
-        held = process._channels.held()
-        assert held <= (1 << 20) + 65536
-        assert len(first) + sum(map(len, process.stdout)) == 512 * 65536
-        assert process.returncode(5) == 0
-
-
-@pytest.mark.parametrize("ending", ["close", "reset"])
-def test_a_server_that_is_gone_before_everything_is_read_has_still_said_how_it_ended(ending):
-    def script(peer):
-        for _ in range(20):  # more than is held unread
-            peer.send(1, b"x" * 65536)
-        peer.send(3, b'{"status": "Success"}')
-        peer.frame(b"\x03\xe8", 8)
-        if ending == "close":
-            peer.peer.close()
-        else:
-            peer.read()  # the goodbye, so that nothing is under way that a reset could destroy
-            peer.peer.reset()
-
-    with pods(serving(script)) as api, api.exec("web", ["cat"]) as process:
-        threading.Event().wait(0.3)
-        assert sum(map(len, process.stdout)) == 20 * 65536
-        assert process.returncode(5) == 0
-
-
-def test_reading_one_stream_does_not_wait_for_another_that_nobody_reads():
-    def script(peer):
-        for _ in range(64):  # 4 MiB that nobody asks for
-            peer.send(2, b"e" * 65536)
-        peer.send(1, b"here")
-        peer.end(SUCCESS)
-
-    with pods(serving(script)) as api, api.exec("web", ["noisy"]) as process:
-        assert process.stdout.read(timeout=10) == b"here"
-        assert process.returncode(5) == 0
-        assert len(b"".join(process.stderr)) == 64 * 65536
 
 
 def test_an_abrupt_close_is_an_error_after_what_had_come():

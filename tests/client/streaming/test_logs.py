@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl, urlsplit
 
@@ -10,17 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime import Api, ApiError, RequestError, StopToken, TransportError
+from kubectl_runtime import ApiError, RequestError, StopToken, TransportError
 from kubectl_runtime.client.streaming.logs import decoded, decoded_lines
 from kubectl_runtime.core.requests.pods import LogParams
-from kubectl_runtime.resources.core_v1 import Pod
+from tests.client.streaming.socket_peer import pods
 from tests.client.wire_server import Peer, WireServer, answering, says, status
-
-
-@contextmanager
-def pods(server):
-    with server, server.client() as client:
-        yield Api.namespaced(client, Pod, "default")
 
 
 def streaming(*steps):

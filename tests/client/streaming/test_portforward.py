@@ -2,22 +2,14 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
 
 import pytest
 
-from kubectl_runtime import Api, RequestError, RequestTimeout, TransportError
-from kubectl_runtime.resources.core_v1 import Pod
-from tests.client.streaming.socket_peer import serving
+from kubectl_runtime import RequestError, RequestTimeout, TransportError
+from tests.client.streaming.socket_peer import pods, serving
 from tests.client.wire_server import WireServer, answering, says
 
 V4 = "v4.channel.k8s.io"
-
-
-@contextmanager
-def pods(server):
-    with server, server.client() as client:
-        yield Api.namespaced(client, Pod, "default")
 
 
 def begin(peer, *ports):
