@@ -2,18 +2,22 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from kubectl_runtime import RequestTimeout
 from kubectl_runtime.client.streaming.channels import Channels
 from kubectl_runtime.client.streaming.handshake import Opened
 from kubectl_runtime.client.streaming.inbox import Messages
 from kubectl_runtime.client.streaming.websocket import ROOM, WebSocket
 from kubectl_runtime.testing import eventually
-from tests.client.streaming.socket_peer import frame
+from tests.client.streaming.socket_peer import SUCCESS, frame, pods, serving
 
 
 @contextmanager
@@ -67,3 +71,22 @@ def test_of_two_readers_of_one_channel_the_second_gets_what_comes_next_though_an
         eventually(lambda: len(talk._waiters) == 1)
         peer.sendall(frame(b"\x01b"))
         assert sorted(reader.result(10) for reader in readers) == [b"a", b"b"]
+
+
+def test_the_end_of_a_process_can_be_waited_for_by_many_each_as_long_as_it_likes() -> None:
+    end = threading.Event()
+
+    def script(peer: Any) -> None:
+        assert end.wait(10)
+        peer.end(SUCCESS)
+
+    with pods(serving(script)) as api, api.exec("web", ["sleep"]) as process, ThreadPoolExecutor(2) as pool:
+        patient = [pool.submit(process.returncode) for _ in range(2)]
+        eventually(lambda: len(process._channels.websocket._waiters) == 2)
+        try:
+            with pytest.raises(RequestTimeout):
+                process.status(timeout=0.05)
+        finally:
+            end.set()
+        assert [each.result(10) for each in patient] == [0, 0]
+        assert process.returncode(0) == 0
