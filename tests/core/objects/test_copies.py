@@ -2,17 +2,30 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kubectl_runtime import RequestError, dynamic
-from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime import PartialView, RequestError, dynamic
+from kubectl_runtime.core.objects.partial import FieldsForm
+from kubectl_runtime.resources import ConfigMap, Pod
 
 
+class Nothing(PartialView, frozen=True):
+    """Metadata alone."""
+
+
+FORM = FieldsForm(Pod.api_resource, Nothing)
 COPIES: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, lambda obj: pickle.loads(pickle.dumps(obj))]
+
+
+def views(**metadata: Any) -> list[Nothing]:
+    """Of two objects that say the same of themselves but for their names."""
+    raws = [json.dumps({"metadata": {"name": name, **metadata}}).encode() for name in "ab"]
+    return [FORM.decode_object(raw).view for raw in raws]
 
 
 @pytest.mark.parametrize("take", COPIES, ids=["copy", "deepcopy", "pickle"])
@@ -52,3 +65,27 @@ def test_what_stands_within_itself_is_refused_when_it_is_sent() -> None:
     obj["x"] = within["x"] = within
     with pytest.raises(RequestError, match="not a JSON value"):
         obj.to_bytes()
+
+
+@pytest.mark.parametrize("part", ["labels", "annotations"])
+@pytest.mark.parametrize("content", [{}, {"app": "web"}], ids=["empty", "some"])
+def test_nobody_can_change_what_views_hold_and_share(part: str, content: dict[str, str]) -> None:
+    one, other = views(**{part: content})
+    held: Any = getattr(one.metadata, part)
+    for change in (lambda: held.update(tier="back"), lambda: held.__setitem__("tier", "back"), held.clear,
+                   lambda: held.__ior__({"tier": "back"}), lambda: held.pop("app", None), held.popitem,
+                   lambda: held.setdefault("tier"), lambda: held.__delitem__("app")):
+        with pytest.raises(TypeError, match=r"change a copy, such as dict\(obj\.labels\)"):
+            change()
+    assert getattr(one, part) == getattr(other, part) == getattr(views(**{part: content})[0], part) == content
+
+
+@pytest.mark.parametrize("take", COPIES[1:], ids=["deepcopy", "pickle"])
+def test_a_copy_of_a_view_is_ones_own(take: Callable[[Nothing], Nothing]) -> None:
+    one, other = views(labels={"app": "web"}, annotations={"note": "n"})
+    taken = take(one)
+    assert (taken.name, taken.labels, taken.annotations) == ("a", {"app": "web"}, {"note": "n"})
+    for held in (taken.metadata.labels, taken.metadata.annotations):
+        assert held is not None
+        held["tier"] = "back"
+    assert (one.labels, other.labels, one.annotations) == ({"app": "web"}, {"app": "web"}, {"note": "n"})
