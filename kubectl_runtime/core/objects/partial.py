@@ -139,9 +139,12 @@ class FieldsForm(Generic[V]):
         """The record of one object's JSON, which holds its view. Raises DecodeError when it does not say which object
         it is."""
         try:
-            return self._record(self._object(raw))
+            view = self._object(raw)
+            if view.metadata.name:
+                return self._record(view)
         except DECODE_FAILURES:
-            return self._second_try(decode_object(bytes(raw), self.resource))
+            pass  # decoded again below, by those who can tell what is wrong
+        return self._second_try(decode_object(bytes(raw), self.resource))
 
     def decode_event(self, line: bytes) -> tuple[str, Carried]:
         """The type of a line of a watch, and what it carries. Raises DecodeError for anything but an event."""
