@@ -69,23 +69,31 @@ class Channels:
         Raises RequestTimeout after `timeout` seconds, TransportError when the connection broke off: what had come
         before is read first.
         """
-        websocket = self.websocket
-        with websocket.condition:
-            arrived = websocket.wait(lambda: bool(self._pieces.get(channel)) or channel in self._ended
-                                     or (or_on is not None and bool(self._pieces.get(or_on))), timeout)
-            pieces = self._pieces.get(channel)
-            if pieces:
-                piece = pieces.popleft()
+        with self.websocket.condition:
+            piece = self._next(channel, timeout, or_on)
+            if piece:
+                self._pieces[channel].popleft()
                 self._held -= len(piece)
-                websocket.read_on()
-                return piece
-            if arrived:
-                return b""
-            if websocket.error is not None:
-                raise websocket.error
-            if websocket.ended:
-                return b""
-        raise RequestTimeout(f"{websocket.operation}: nothing came within {timeout} s")
+                self.websocket.read_on()
+            return piece
+
+    def first(self, channel: int, timeout: float | None = None) -> bytes:
+        """As `read`, but what has come stays there, so that any number of threads may wait for it."""
+        with self.websocket.condition:
+            return self._next(channel, timeout, None)
+
+    def _next(self, channel: int, timeout: float | None, or_on: int | None) -> bytes:
+        """What `read` gives, with the condition held and without taking it."""
+        websocket = self.websocket
+        arrived = websocket.wait(lambda: bool(self._pieces.get(channel)) or channel in self._ended
+                                 or (or_on is not None and bool(self._pieces.get(or_on))), timeout)
+        if pieces := self._pieces.get(channel):
+            return pieces[0]
+        if not arrived and websocket.error is not None:
+            raise websocket.error
+        if not arrived and not websocket.ended:
+            raise RequestTimeout(f"{websocket.operation}: nothing came within {timeout} s")
+        return b""
 
     def held_text(self, channel: int) -> str | None:
         """What has come on `channel` as text, without taking it; None when nothing has."""

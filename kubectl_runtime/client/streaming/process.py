@@ -13,7 +13,6 @@ nobody reads is kept until the session is closed; see websocket.py for when the 
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
@@ -102,8 +101,6 @@ class AttachedProcess:
 
     def __init__(self, channels: Channels, params: AttachParams) -> None:
         self._channels, self._params = channels, params
-        self._status: Status | None = None
-        self._status_read = threading.Lock()
 
     @property
     def protocol(self) -> str:
@@ -140,17 +137,14 @@ class AttachedProcess:
         Blocks until it has ended, `timeout` at most. Raises RequestTimeout, and TransportError when the connection
         broke off (or the server closed it) before.
         """
-        with self._status_read:
-            if self._status is None:
-                channels = self._channels
-                content = channels.read(ERROR, None if timeout is None else seconds(timeout))
-                found = _status(content)
-                if found is None:
-                    said = f"with {content[:200].decode('utf-8', 'replace')!r}" if content else "without a status"
-                    raise TransportError(f"{channels.websocket.operation}: the connection ended {said}; how the "
-                                         "process ended is not known")
-                self._status = found
-            return self._status
+        channels = self._channels
+        content = channels.first(ERROR, None if timeout is None else seconds(timeout))
+        found = _status(content)
+        if found is None:
+            said = f"with {content[:200].decode('utf-8', 'replace')!r}" if content else "without a status"
+            raise TransportError(f"{channels.websocket.operation}: the connection ended {said}; how the process ended "
+                                 "is not known")
+        return found
 
     def returncode(self, timeout: Duration | None = None) -> int:
         """The exit code. Blocks and raises as `status` does, and ApiError for a process that could not be run."""

@@ -66,8 +66,9 @@ class WebSocket(WebSocketThread):
         deadline = None if timeout is None else self.clock.monotonic() + timeout
         self._waiters.append(ready)
         try:
-            self._wake()  # somebody waits: from now on it reads whatever is held
             while not (found := ready()) and not self._ended:
+                if self._inbox.held() >= ROOM:
+                    self._wake()  # it reads on for who waits; once more where another one took what had come
                 left = None if deadline is None else deadline - self.clock.monotonic()
                 if left is not None and left <= 0:
                     break

@@ -57,6 +57,7 @@ class WebSocketThread:
         self._unsent = 0
         self._waiters: list[Callable[[], bool]] = []  # whether what each waits for has come
         self._asleep = False  # whether the thread may be waiting for the socket, and has to be woken
+        self._held_back = False  # whether something may have come from the socket that the inbox had no room for
         self._closing = False
         self._close_sent = False
         self._deaf = False  # whether the peer takes nothing more
@@ -151,13 +152,16 @@ class WebSocketThread:
                     limit = ping - self.clock.monotonic()
                     if self._deadline is not None:
                         limit = min(limit, self._deadline - time.monotonic())
+                    may_read = bool(wanted & selectors.EVENT_READ)
                     pending = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
-                    ready = pending and bool(wanted & selectors.EVENT_READ)
-                    self._asleep = not ready
+                    ready = may_read and pending
+                    # There may be room since it was held back, and whoever made it saw no sleeper to wake
+                    at_once = ready or (may_read and self._held_back)
+                    self._asleep = not at_once
                 if wanted != watched:
                     _watch(selector, self._socket, watched, wanted)
                     watched = wanted
-                events = selector.select(0 if ready else max(0.0, limit))
+                events = selector.select(0 if at_once else max(0.0, limit))
                 with self.condition:
                     self._asleep = False
                 happened = {key.fileobj: mask for key, mask in events}
@@ -224,7 +228,11 @@ class WebSocketThread:
     def _messages_in(self, *, last: bool = False) -> None:
         """Give the inbox what has come whole, as long as it has room; all of it, if it is the `last`."""
         arrived = self._frames.messages()
-        while (last or self._room()) and (found := next(arrived, None)) is not None:
+        self._held_back = True
+        while last or self._room():
+            if (found := next(arrived, None)) is None:
+                self._held_back = False
+                return
             opcode, content = found
             if opcode in (BINARY, TEXT):
                 with self.condition:

@@ -43,12 +43,16 @@ _CHANGES = frozenset(("ADDED", "MODIFIED", "DELETED"))
 
 
 class _Object(msgspec.Struct, gc=False):
+    metadata: Head | None = None
+
+
+class _Named(msgspec.Struct, gc=False):
     metadata: Head = Head()
 
 
 class _Event(msgspec.Struct, gc=False):
     type: str
-    object: _Object
+    object: _Named
 
 
 class _ErrorEvent(msgspec.Struct, gc=False):
@@ -74,7 +78,8 @@ def decode_object(raw: bytes, resource: ApiResource, *, named: bool = True) -> R
     with a generateName.
     """
     try:
-        head = _object(head_of_object(raw, resource)).metadata
+        # The beginning may be that of something else than the metadata: then it has no name
+        head = _object(head_of_object(raw, resource) if named else raw).metadata or _NO_HEAD
         if head.name or not named:
             return Record(head, resource, raw)
         failure: Exception = _NAMELESS
@@ -122,6 +127,7 @@ def split_page(page: bytes, resource: ApiResource) -> tuple[ListMeta, Sequence[b
     return found.metadata or ListMeta(), found.items or ()
 
 
+_NO_HEAD = Head()
 _NAMELESS = msgspec.ValidationError("Object missing required field `name` - at `$.metadata`")
 
 

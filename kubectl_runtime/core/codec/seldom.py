@@ -28,13 +28,14 @@ class Seldom(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Object(msgspec.Struct):
-    metadata: Seldom = Seldom()
+    metadata: Seldom | None = None
 
 
 class _Event(msgspec.Struct):
     object: _Object
 
 
+_NOTHING = Seldom()
 _object = decoder_of(_Object)
 _event = decoder_of(_Event)
 
@@ -58,7 +59,9 @@ def initial_events_end(line: bytes) -> bool:
 
 def _read(raw: bytes, enveloped: bool) -> Seldom:
     try:
-        return _event(raw).object.metadata if enveloped else _object(raw).metadata
+        return (_event(raw).object.metadata if enveloped else _object(raw).metadata) or _NOTHING
+    except UnicodeError:
+        raise  # a text in which something is replaced is another text
     except DECODE_FAILURES as error:
         try:
             return converted(without_nulls(salvage.metadata(raw, enveloped=enveloped)), Seldom)

@@ -14,6 +14,7 @@ from typing import TypeVar
 from msgspec.structs import force_setattr
 
 from kubectl_runtime.core.codec.record import Head
+from kubectl_runtime.core.meta.read_only import ReadOnlyDict
 
 T = TypeVar("T")
 
@@ -26,7 +27,7 @@ def share(head: Head) -> None:
     any thread."""
     if head.namespace:
         force_setattr(head, "namespace", sys.intern(head.namespace))
-    if head.labels:
+    if head.labels is not None:
         force_setattr(head, "labels", _map(tuple(head.labels.items())))
     if head.owner_references:
         force_setattr(head, "owner_references", _same(head.owner_references))
@@ -36,7 +37,7 @@ def share(head: Head) -> None:
 
 @lru_cache(REMEMBERED)
 def _map(items: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    return dict(items)
+    return ReadOnlyDict(items)  # who changed one would change them all, and those still to come
 
 
 @lru_cache(REMEMBERED)

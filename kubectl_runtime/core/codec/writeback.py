@@ -40,7 +40,7 @@ ABSENT: Any = object()
 
 
 def merge(received: Any, base: Any, now: Any, path: str = "$", hint: Any = Any, lineage: Lineage | None = None) -> Any:
-    """What to send. Changes none of its arguments; parts of them are shared with the result.
+    """What to send. Changes none of its arguments; parts of `received` are shared with the result.
 
     `hint` is the declared type, where `MapKeys` marks are looked for; `lineage` knows the identity of items. Raises
     WriteBackError.
@@ -66,13 +66,13 @@ class _Merge:
     def _changed(self, received: Any, base: Any, now: Any, path: str, hint: Any) -> Any:
         if received is ABSENT or received is None:
             if base is ABSENT:
-                return without_defaults(now, hint)
+                return _new(now, hint)
             received = _empty_like(now)
         if isinstance(received, dict) and isinstance(now, dict):
             return self._map(received, base if isinstance(base, dict) else {}, now, path, hint)
         if isinstance(received, list) and isinstance(base, list) and isinstance(now, list):
             return self._list(received, base, now, path, hint)
-        return now
+        return _copied(now)
 
     def _map(self, received: dict[str, Any], base: dict[str, Any], now: dict[str, Any], path: str, hint: Any) -> Any:
         merged = {key: value for key, value in received.items() if key in now or key not in base}
@@ -87,9 +87,9 @@ class _Merge:
     def _list(self, received: list[Any], base: list[Any], now: list[Any], path: str, hint: Any) -> list[Any]:
         item = member_type(hint, None)
         if not received:
-            return [without_defaults(value, item) for value in now]
+            return [_new(value, item) for value in now]
         if not any(isinstance(value, dict | list) for value in (*received, *now)):
-            return now
+            return now.copy()
         if len(received) != len(base) or any(received is moved for moved in self._lineage.rearranged):
             raise WriteBackError(path, "this list was changed both in the view and in obj[…]: change it in one of them")
         found = _Pairs(received, base, now, path)
@@ -99,7 +99,7 @@ class _Merge:
             found.by_keys(keys)
         found.by_equality()
         found.check_nothing_is_lost()
-        merged = [without_defaults(value, item) if place is None
+        merged = [_new(value, item) if place is None
                   else self.value(received[place], base[place], value, f"{path}[{index}]", item)
                   for index, (place, value) in enumerate(zip(found.places, now, strict=True))]
         if found.places != list(range(len(base))):
@@ -172,6 +172,24 @@ class _Pairs:
             raise WriteBackError(self._path, "items of this list have fields that the view does not declare, and it is "
                                  "not certain which item they belong to now: change the items in place, declare these "
                                  "fields, mark the list with MapKeys, or use patch or apply")
+
+
+def _new(now: Any, hint: Any) -> Any:
+    return _copied(without_defaults(now, hint))
+
+
+def _copied(value: Any) -> Any:
+    """A copy that shares no dict and no list with the value, which is the user's own where he changed `obj[…]`."""
+    try:
+        return _copy(value)
+    except RecursionError:  # it is within itself: it is refused later, when it is sent
+        return value
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
 def _groups(indexes: Any, keys: list[Any]) -> dict[Any, list[int]]:

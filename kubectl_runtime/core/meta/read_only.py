@@ -1,4 +1,7 @@
-"""`ReadOnlyMap`: the labels or annotations of an object as its reader shows them: to look at, and not to change.
+"""Labels and annotations to look at, and not to change.
+
+    ReadOnlyMap      those of an object, as its reader shows them
+    ReadOnlyDict     what is held where all readers of an object, or several objects, share them
 
 A `MappingProxyType` would do the same and say of a change only that "'mappingproxy' object does not support item
 assignment", which tells nobody what to do instead.
@@ -6,7 +9,7 @@ assignment", which tells nobody what to do instead.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 
 class ReadOnlyMap(Mapping[str, str]):
@@ -62,3 +65,26 @@ class ReadOnlyMap(Mapping[str, str]):
                         "obj.metadata.annotations and write the object, or change a copy, such as dict(obj.labels)")
 
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+
+class ReadOnlyDict(dict[str, str]):
+    """A dict that raises TypeError for every change, with what to do instead. Its copies and pickles are plain dicts.
+    Safe between threads."""
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, str]:
+        return self.copy()
+
+    __copy__ = dict.copy
+
+    def __reduce__(self) -> tuple[type[dict[str, str]], tuple[dict[str, str]]]:
+        return dict, (self.copy(),)
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        """Raise TypeError, which says what to change instead."""
+        raise TypeError("what is held of an object is shared and read-only: change a copy, such as dict(obj.labels), "
+                        "and patch the object")
+
+    if not TYPE_CHECKING:
+        __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse

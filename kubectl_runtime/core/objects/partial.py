@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Generic, Self, TypeVar
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from kubectl_runtime.core.base.building import converted, decoder_of
 from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
@@ -23,7 +24,7 @@ from kubectl_runtime.core.codec.views import plain_object, without_nulls
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import ListMeta, OwnerReference, parse_time
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, problem_of
-from kubectl_runtime.core.meta.read_only import ReadOnlyMap
+from kubectl_runtime.core.meta.read_only import ReadOnlyDict, ReadOnlyMap
 from kubectl_runtime.core.objects.resource import Resource
 
 _NO_MAP: Mapping[str, str] = ReadOnlyMap({})
@@ -31,7 +32,7 @@ _HELD = frozenset(("apiVersion", "kind", "metadata"))
 
 
 class HeldHead(Head, frozen=True, gc=False, eq=False, kw_only=True):
-    """All metadata that a view shows."""
+    """All metadata that a view shows. Labels and annotations refuse to be changed."""
 
     annotations: dict[str, str] | None = None
 
@@ -138,9 +139,12 @@ class FieldsForm(Generic[V]):
         """The record of one object's JSON, which holds its view. Raises DecodeError when it does not say which object
         it is."""
         try:
-            return self._record(self._object(raw))
+            view = self._object(raw)
+            if view.metadata.name:
+                return self._record(view)
         except DECODE_FAILURES:
-            return self._second_try(decode_object(bytes(raw), self.resource))
+            pass  # decoded again below, by those who can tell what is wrong
+        return self._second_try(decode_object(bytes(raw), self.resource))
 
     def decode_event(self, line: bytes) -> tuple[str, Carried]:
         """The type of a line of a watch, and what it carries. Raises DecodeError for anything but an event."""
@@ -159,8 +163,11 @@ class FieldsForm(Generic[V]):
         return metadata, [self.decode_object(item) for item in items]
 
     def _record(self, view: V) -> Record:
-        share(view.metadata)
-        return Record(view.metadata, self.resource, b"", partial=True, view=view)
+        head = view.metadata
+        share(head)
+        if head.annotations is not None:
+            force_setattr(head, "annotations", ReadOnlyDict(head.annotations))
+        return Record(head, self.resource, b"", partial=True, view=view)
 
     def _second_try(self, record: Record) -> Record:
         """Once more without nulls; then a record that has the head, and a problem in place of the view."""

@@ -48,8 +48,11 @@ M = TypeVar("M")
 R = TypeVar("R", bound="Resource")
 KEYWORDS = ("group", "version", "kind", "plural", "scope", "subresources")
 """What a resource class says of its kind."""
-_MADE_HERE = Head()
-"""The head of the bytes behind a new object's plain form; its metadata is in its view."""
+
+
+class _MadeHere(Head, frozen=True, gc=False, eq=False, kw_only=True):
+    """The head of the bytes behind a new object's plain form; its metadata is in its view. A class, since copies and
+    pickles keep it."""
 
 
 class Resource(Identity, Declaring):
@@ -157,7 +160,7 @@ class Resource(Identity, Declaring):
     def record(self) -> Record | None:
         """What was received; None for an object that was made here."""
         record = self._record
-        return None if record is not None and record.head is _MADE_HERE else record
+        return None if record is not None and type(record.head) is _MadeHere else record
 
     def to_record(self, *, partial: bool = False, named: bool = True) -> Record:
         """A record of the object as it is now, for stores: what was received, as long as nothing of it was looked at.
@@ -201,7 +204,7 @@ class Resource(Identity, Declaring):
         """The object as plain JSON values, decoded once for this reader."""
         if self._plain is None:
             if self._record is None:  # from here on its views are changes to these bytes, as for a received object
-                self._record = Record(_MADE_HERE, self.api_resource, self.to_bytes())
+                self._record = Record(_MadeHere(), self.api_resource, self.to_bytes())
             record = self._record
             self._plain = identified(plain_object(record.raw, record.enveloped, record.ref), record.resource)
         return self._plain
@@ -236,7 +239,7 @@ class Resource(Identity, Declaring):
         codecs = codecs_of(type(self))
         if self._record is None:
             return new_object(self.api_resource, self._views, codecs, defaults=defaults)
-        if not defaults and self._record.head is _MADE_HERE and self._plain is not None:
+        if not defaults and type(self._record.head) is _MadeHere and self._plain is not None:
             said = plain_object(self._record.raw, False, self.ref)
             sparse: dict[str, Any] = merge(new_object(self.api_resource, self._views, codecs, defaults=False),
                                            said, self._plain)

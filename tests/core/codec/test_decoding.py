@@ -1,14 +1,17 @@
 """From bytes to records: one bad object breaks nothing, and says which it is."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from kubectl_runtime import PartialView
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.codec.decode import Bookmark, decode_event, decode_list, decode_object
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.objects.partial import FieldsForm
 from tests.core.examples import PODS, encoded, event, metadata
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -53,6 +56,22 @@ def test_list_items_are_copied_out_of_their_page() -> None:
     assert (meta.resource_version, meta.continue_token, meta.remaining_item_count) == ("9", "tok", 7)
     assert [record.name for record in records] == ["a", "b"]
     assert all(type(record.raw) is bytes and not record.enveloped for record in records)
+
+
+class Nothing(PartialView, frozen=True):
+    """Metadata alone."""
+
+
+@pytest.mark.parametrize("decode", [
+    lambda raw: decode_list(b'{"kind":"PodList","items":[%b]}' % raw, PODS),
+    lambda raw: decode_object(raw, PODS),
+    lambda raw: FieldsForm(PODS, Nothing).decode_list(b'{"kind":"PodList","items":[%b]}' % raw),
+    FieldsForm(PODS, Nothing).decode_object])
+@pytest.mark.parametrize("said", [b"{}", b'{"name":""}', b'{"name":null}', b"null"])
+def test_an_object_that_does_not_say_which_it_is_is_an_error_in_any_form(
+        decode: Callable[[bytes], Any], said: bytes) -> None:
+    with pytest.raises(DecodeError, match="without a readable name"):
+        decode(b'{"metadata":%b}' % said)
 
 
 @pytest.mark.parametrize("text", [

@@ -110,3 +110,11 @@ def test_broken_json_behind_the_head_is_an_error_of_who_reads_it() -> None:
         _ = Pod.from_record(record).spec
     with pytest.raises(DecodeError, match=r"Pod\.v1\./a"):
         _ = Pod.from_record(record)["status"]
+
+
+def test_managed_fields_of_something_else_hide_no_metadata_behind_them() -> None:
+    raw = encoded({"kind": "Pod", "data": {"x": 1, "managedFields": [{"a": 1}]},
+                   "metadata": {"name": "a", "labels": {"b": "c"}}, "spec": LONG})
+    for named in (True, False):
+        head = decode_object(raw, RESOURCE, named=named).head
+        assert (head.name, head.labels) == ("a", {"b": "c"})

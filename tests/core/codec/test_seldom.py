@@ -53,3 +53,22 @@ def test_changes_of_the_metadata_are_read_as_changed() -> None:
     pod = Pod.from_record(record_of(True, annotations={"c": "d"}))
     pod.metadata.annotations = {"e": "f"}
     assert pod.annotations == {"e": "f"}
+
+
+@pytest.mark.parametrize("enveloped", [False, True])
+def test_no_byte_of_an_annotation_is_replaced(enveloped: bool) -> None:
+    begin, end = (b'{"type":"ADDED","object":', b"}") if enveloped else (b"", b"")
+    raw = begin + b'{"metadata":{"name":"a","annotations":{"c":"\xff"},"labels":{"e":"f"}}}' + end
+    record = decode_event(raw, Pod.api_resource)[1] if enveloped else decode_object(raw, Pod.api_resource)
+    assert isinstance(record, Record)
+    pod = Pod.from_record(record)
+    assert pod.labels == {"e": "f"}
+    with pytest.raises(DecodeError, match="UTF-8"):
+        _ = pod.annotations
+
+
+def test_metadata_that_is_null_is_empty() -> None:
+    pod = Pod.from_bytes(b'{"metadata":null,"spec":{"nodeName":"n"}}')
+    assert (pod.name, pod.labels, pod.annotations, pod.creation_timestamp) == ("", {}, {}, None)
+    pod.metadata.name = "a"
+    assert pod.to_dict()["metadata"] == {"name": "a"}
