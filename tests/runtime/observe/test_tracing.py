@@ -162,8 +162,8 @@ def server() -> Iterator[ApiServer]:
 
 
 def traced_client(server: ApiServer, tracing: Tracing, *more: Observer, layers: Any = None, **options: Any) -> Client:
-    return Client(Config(cluster_url=server.url), observer=together(*more, tracing),
-                  layers=layers or tracing.layers, **options)
+    with server.client() as plain:
+        return Client(plain.config, observer=together(*more, tracing), layers=layers or tracing.layers, **options)
 
 
 def refusing(times: int) -> Callable[[Send], Send]:
