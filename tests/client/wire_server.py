@@ -56,6 +56,10 @@ class Peer:
         self.server.note(request)
         return request
 
+    def take(self, size: int) -> bytes:
+        """So many bytes as they come, whatever they are."""
+        return self._file.read(size)
+
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
 

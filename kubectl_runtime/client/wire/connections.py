@@ -26,6 +26,8 @@ Options = Sequence[tuple[int, int, int | bytes]]
 
 _WITHOUT_BODY = frozenset(("GET", "DELETE"))
 """Methods whose requests say no length when they have no body."""
+_CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError)
+"""What a handshake raises whose connection ends."""
 _FRAMING = frozenset(("host", "transfer-encoding"))
 _is_usual = re.compile(r"[A-Z]+ /[\x21-\x7e]* HTTP/1\.1\r\nHost: [^\r\n]+\r\n"
                        r"(?:[A-Za-z0-9-]+: [^\r\n\0]*\r\n)+\r\n").fullmatch
@@ -165,6 +167,9 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
         self.ssl_context = self._tls.current()
         try:
             super().connect()
+        except _CUT_OFF as error:  # nobody is there behind a load balancer, say; of a certificate it tells nothing
+            why = "" if isinstance(error, ssl.SSLError) else f": {error.strerror or type(error).__name__}"
+            raise NewConnectionError(self, f"the TLS handshake was cut off{why}") from error
         except ssl.SSLError as error:
             self._tls.explain(error)
             raise

@@ -55,7 +55,8 @@ def _text(error: BaseException) -> str:
     if isinstance(error, urllib3.exceptions.NameResolutionError):
         return str(error).rpartition("] ")[2].removesuffix(")") or str(error)
     if isinstance(error, urllib3.exceptions.NewConnectionError):
-        return str(error).rpartition("] ")[2] or str(error)
+        said = str(error).removeprefix(f"{error.conn}: ")
+        return said.rpartition("] ")[2] or said
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return " ".join(str(error).split()) or type(error).__name__

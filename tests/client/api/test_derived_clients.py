@@ -35,7 +35,7 @@ def noting(name: str, seen: list[str]) -> Layer:
 
 def test_the_added_layer_is_the_last_and_the_first_client_does_not_have_it(server: ApiServer) -> None:
     seen: list[str] = []
-    with Client(Config(cluster_url=server.url), layers=[noting("own", seen)]) as client:
+    with server.client() as plain, Client(plain.config, layers=[noting("own", seen)]) as client:
         derived = client.with_layer(noting("added", seen)).with_layer(noting("second", seen))
         derived.server_version()
         assert seen == ["own get with headers", "added get with headers", "second get with headers"]
@@ -52,7 +52,7 @@ def test_both_use_the_same_connections() -> None:
 
 def test_both_share_observers_and_their_end(server: ApiServer) -> None:
     told: list[str] = []
-    client = Client(Config(cluster_url=server.url))
+    client = server.client()
     derived = client.with_layer(lambda send: send)
     derived.on_write(lambda write: told.append(write.ref.name))
     for name, one in (("a", client), ("b", derived)):

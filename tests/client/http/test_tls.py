@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ssl
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import requests
 
 from kubectl_runtime import Api, Client, Config, ConfigError, RetryPolicy, TransportError
 from kubectl_runtime.client.config.auth import ClientCertificate
+from kubectl_runtime.client.http.failures import ConnectionFailed
 from kubectl_runtime.client.http.tls import build_context
 from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.runtime.watcher.server_gate import is_unreachable
 from tests.client.wire_server import Peer, WireServer, answering, config_map, says
 
 pytest.importorskip("cryptography", reason="certificates are made with the package cryptography")
@@ -57,6 +60,29 @@ def test_an_unknown_ca_is_an_error_with_the_remedy_and_is_not_retried(authority:
             with pytest.raises(TransportError, match=r"no trusted connection.*certificate authority"):
                 get(server.client(**config))
         assert server.connections == 2
+
+
+@pytest.mark.parametrize("ending", [Peer.close, Peer.reset])
+@pytest.mark.parametrize("verb", ["get", "create"])
+def test_a_handshake_that_is_cut_off_is_no_matter_of_trust_and_is_retried(
+    authority: Authority, ending: Callable[[Peer], None], verb: str
+) -> None:
+    """A load balancer without a server behind it accepts connections and ends them; so does a server that dies."""
+    def cut(peer: Peer) -> None:
+        peer.take(5)  # the head of the first record: so the client is in the handshake
+        ending(peer)
+
+    with WireServer(cut) as server, Client(
+        Config(cluster_url=f"https://127.0.0.1:{server.port}", ca_data=authority.pem),
+        retry=RetryPolicy(base=0.001, retries=2),
+    ) as client:
+        maps = Api.namespaced(client, ConfigMap, "default")
+        with pytest.raises(ConnectionFailed, match=r"cannot connect to .* \(the TLS handshake was cut off") as caught:
+            maps.get("a") if verb == "get" else maps.create(ConfigMap(name="a"))
+        assert not caught.value.sent
+        assert "certificate" not in str(caught.value)
+        assert is_unreachable(caught.value)  # so watches take turns, and go on when anything is answered
+        assert server.connections == 3
 
 
 def test_no_public_ca_is_added_to_the_clusters(authority: Authority) -> None:

@@ -325,7 +325,7 @@ def test_with_threads_over_http_all_is_told_and_a_write_stands_between_start_and
             {"metadata": {"name": f"copy-{obj.name}"}, "data": {"a": "b"}}, field_manager="test")
         return Action.requeue(3600)
 
-    with ApiServer() as server, Client(Config(cluster_url=server.url), observer=observer) as client:
+    with ApiServer() as server, server.client() as plain, Client(plain.config, observer=observer) as client:
         api = Api.namespaced(client, ConfigMap, "default")
         with Controller(api, name="c", backoff=KeyBackoff(initial=0.001)).start(reconcile) as running:
             running.wait_until_ready(30)

@@ -239,7 +239,7 @@ class Wire:
         return passing
 
 
-def test_the_check_is_the_last_thing_before_an_attempt_and_made_for_each(server: ApiServer) -> None:
+def test_the_check_is_the_last_thing_before_an_attempt_and_made_for_each(client: Client) -> None:
     wire = Wire()
 
     def slow(send: Send) -> Send:
@@ -250,38 +250,38 @@ def test_the_check_is_the_last_thing_before_an_attempt_and_made_for_each(server:
 
         return passing
 
-    with Client(Config(cluster_url=server.url), layers=[wire.layer, slow]) as client:
-        lock = elect(client, LeaderElection("last", identity="me"))
+    with Client(client.config, layers=[wire.layer, slow]) as observed:
+        lock = elect(observed, LeaderElection("last", identity="me"))
         with lock:
             lock.wait(LIMIT)
             with pytest.raises(NotLeaderError):
                 Api.namespaced(lock.client, ConfigMap, "default").create({"metadata": {"name": "late"}})
         assert wire.seen == ["POST"]
-        assert Api.namespaced(client, ConfigMap, "default").get_opt("late") is None
+    assert Api.namespaced(client, ConfigMap, "default").get_opt("late") is None
 
 
-def test_leadership_ends_at_the_deadline_while_a_renewal_hangs(server: ApiServer) -> None:
+def test_leadership_ends_at_the_deadline_while_a_renewal_hangs(client: Client) -> None:
     wire = Wire()
-    with Client(Config(cluster_url=server.url), layers=[wire.layer]) as client:
-        lock = LeaderLock(client, LeaderElection("hanging", **FAST))
-        lock.start()
-        lock.wait(LIMIT)
-        wire.hang.set()
-        begin = time.monotonic()
-        assert lock.lost.wait(LIMIT)
-        assert time.monotonic() - begin < LIMIT / 2  # the request itself hangs for twice as long
-        assert "deadline" in lock.lost.reason
-        wire.hang.clear()
-        wire.hangs_no_more.set()
-        lock.close()
+    with Client(client.config, layers=[wire.layer]) as observed:
+        with elect(observed, LeaderElection("hanging", **FAST)) as lock:
+            try:
+                assert lock.wait(LIMIT)
+                wire.hang.set()
+                begin = time.monotonic()
+                assert lock.lost.wait(LIMIT)
+                assert time.monotonic() - begin < LIMIT / 2  # the request itself hangs for twice as long
+                assert "deadline" in lock.lost.reason
+            finally:  # or closing would wait as long as the request
+                wire.hang.clear()
+                wire.hangs_no_more.set()
 
 
-def test_trouble_is_logged_once_and_so_is_its_end(server: ApiServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_trouble_is_logged_once_and_so_is_its_end(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     wire = Wire()
     caplog.set_level(logging.INFO, "kubectl_runtime.runtime.manager")
-    with Client(Config(cluster_url=server.url), layers=[wire.layer]) as client:
-        with elect(client, LeaderElection("troubled", **QUICK)) as lock:
-            lock.wait(LIMIT)
+    with Client(client.config, layers=[wire.layer]) as observed:
+        with elect(observed, LeaderElection("troubled", **QUICK)) as lock:
+            assert lock.wait(LIMIT)
             wire.broken.set()
             assert lock.lost.wait(LIMIT)
             wire.broken.clear()

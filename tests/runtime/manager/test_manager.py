@@ -18,7 +18,6 @@ from kubectl_runtime import (
     Api,
     ApiResource,
     Client,
-    Config,
     Context,
     Controller,
     ControllerError,
@@ -539,12 +538,12 @@ def test_what_is_no_address_is_refused(client: Client, text: Any) -> None:
         Manager(client, serve=text)
 
 
-def test_it_serves_health_and_what_the_metrics_of_its_client_know(server: ApiServer) -> None:
+def test_it_serves_health_and_what_the_metrics_of_its_client_know(client: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    with Client(Config(cluster_url=server.url), observer=Metrics(CollectorRegistry())) as client:
-        manager = Manager(client, leader=LeaderElection("served", **QUICK), serve=address)
-        manager.add(maps(client), lambda obj, ctx: Action.await_change()).add_check("database", lambda: True)
+    with Client(client.config, observer=Metrics(CollectorRegistry())) as measured:
+        manager = Manager(measured, leader=LeaderElection("served", **QUICK), serve=address)
+        manager.add(maps(measured), lambda obj, ctx: Action.await_change()).add_check("database", lambda: True)
         with manager.start() as running:
             assert requests.get(f"http://{address}/healthz", timeout=5).text == "ok"
             until(lambda: running.is_ready, "it is ready")
