@@ -139,7 +139,9 @@ def test_a_silence_beyond_the_read_timeout_is_a_request_timeout(
 ) -> None:
     tls, config = secure
     with WireServer(streaming(b"one\n", Peer.hold), tls=tls) as server, server.client(**config) as client:
-        with client.stream(WATCH, read_timeout=0.1) as stream, pytest.raises(RequestTimeout, match="silent"):
+        # A busy server may be silent for as long before its first byte
+        with pytest.raises(RequestTimeout, match=r"the server was silent for too long|no answer from"), \
+                client.stream(WATCH, read_timeout=0.1) as stream:
             assert list(stream.chunks()) == [b"one\n"]
 
 
