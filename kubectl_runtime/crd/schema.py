@@ -32,6 +32,7 @@ from uuid import UUID
 import msgspec
 import msgspec.structs
 
+from kubectl_runtime.core.base.declared import hashable
 from kubectl_runtime.core.base.plain import to_plain
 from kubectl_runtime.core.base.wire import (
     alternatives,
@@ -128,7 +129,7 @@ def _with_default(schema: Schema, hint: Any, default: Any) -> Schema:
     """Empty lists and maps are left to the reader; an empty record is written: then its fields get their defaults."""
     if default is None or default is MISSING:
         return schema
-    plain = to_plain(default)
+    plain = to_plain(default, hashable(hint))
     if plain in ([], {}) and not any(is_record_type(part) for part in alternatives(hint)):
         return schema
     return {**schema, "default": plain}

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,25 @@ def test_api_versions_split_and_join() -> None:
     for bad in ("", "a/b/c", "apps/"):
         with pytest.raises(RequestError, match="malformed apiVersion"):
             split_api_version(bad)
+
+
+@pytest.mark.parametrize("name", ["group", "version", "kind", "plural"])
+@pytest.mark.parametrize("value", [None, 5, b"v1"], ids=repr)
+def test_a_resource_is_told_in_texts(name: str, value: Any) -> None:
+    with pytest.raises(RequestError, match=f"the {name} of an ApiResource is text"):
+        ApiResource(**{"group": "g", "version": "v1", "kind": "Foo", "plural": "foos", name: value})
+
+
+@pytest.mark.parametrize("kind", ["", "a\0b"], ids=repr)
+def test_a_kind_has_a_name(kind: str) -> None:
+    with pytest.raises(RequestError, match="the kind of an ApiResource is a name"):
+        ApiResource("g", "v1", kind, "foos")
+
+
+@pytest.mark.parametrize("api_version", [None, 1, b"v1"], ids=repr)
+def test_an_api_version_is_text(api_version: Any) -> None:
+    with pytest.raises(RequestError, match="an apiVersion is text"):
+        GroupVersionKind.parse(api_version, "Pod")
 
 
 def test_kind_arguments_are_classes_or_resources() -> None:

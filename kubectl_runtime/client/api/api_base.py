@@ -14,11 +14,14 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import Generic, TypeVar
 
+import msgspec
+
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.codecs import Form, MetadataForm, WholeForm
 from kubectl_runtime.client.api.writes import Write
-from kubectl_runtime.client.http.failures import decode_status, unexpected_answer
+from kubectl_runtime.client.http.failures import decode_status, is_web_page, unexpected_answer
 from kubectl_runtime.client.server.served import explained
+from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER
@@ -74,6 +77,8 @@ class ApiBase(Generic[K]):
                 raise explained(client.discovery.kinds, request, error) from None
             raise
         try:
+            if decode is bytes and is_web_page(answer.headers):
+                raise DecodeError(None, "$", "a web page")
             return decode(answer.body)
         except DecodeError as error:
             unexpected = unexpected_answer(request, answer.status, answer.headers, answer.body)
@@ -119,6 +124,14 @@ class ApiBase(Generic[K]):
         client.writes.tell(Write(ref, verb, version, record.uid if record is not None else uid, record, subresource,
                                  sent))
         client.observer.object_written(ref.resource.full_name, ref.key, verb, version)
+
+
+def accepted(body: bytes) -> None:
+    """What becomes of an answer of which nothing is used. Raises DecodeError for one that is no object in JSON."""
+    try:
+        decoded(body or b"{}", dict)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise DecodeError(None, "$", str(error)) from None
 
 
 def gone(body: bytes) -> Status | None:

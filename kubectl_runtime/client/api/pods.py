@@ -11,8 +11,9 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kubectl_runtime.client.api.api_base import checked_timeout
+from kubectl_runtime.client.api.api_base import accepted, checked_timeout
 from kubectl_runtime.client.api.subresources import Subresources
+from kubectl_runtime.client.http.failures import is_web_page, no_api_server
 from kubectl_runtime.client.server.served import explained
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import ApiError
@@ -73,9 +74,14 @@ class PodVerbs(Subresources[K]):
                         since_time=since_time, previous=previous, timestamps=timestamps, limit_bytes=limit_bytes)
         request = build.log(self.place, name, params, follow=follow)
         try:
-            return LogStream(self.client.stream(request, stop=stop, deadline=self._deadline(timeout)))
+            stream = self.client.stream(request, stop=stop, deadline=self._deadline(timeout))
         except ApiError as error:
             raise self._told(request, error) from None
+        if is_web_page(stream.headers):
+            with stream:
+                page = next(iter(stream.chunks()), b"")
+            raise no_api_server(request, stream.status, stream.headers, page)
+        return LogStream(stream)
 
     def exec(self, name: Named, command: Sequence[str], params: AttachParams | None = None, *,
              container: str | None = None, stdin: bool | None = None, stdout: bool | None = None,
@@ -118,7 +124,7 @@ class PodVerbs(Subresources[K]):
         params = chosen(params, DeleteParams, propagation_policy=propagation_policy, preconditions=preconditions,
                         grace_period_seconds=grace_period_seconds, dry_run=dry_run)
         request = build.eviction(self.place, name, params)
-        self._decoded(request, bytes, timeout)
+        self._decoded(request, accepted, timeout)
         if not params.dry_run:
             self._tell("create", request.name or "", None, "", "eviction")
 

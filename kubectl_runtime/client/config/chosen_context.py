@@ -30,6 +30,8 @@ _PROXY_SCHEMES = ("http://", "https://", "socks5://")
 def settings_of(kubeconfig: Kubeconfig, context: str | None = None) -> dict[str, Any]:
     """What the named context, or the current one, says: the arguments of a `Config`. Raises ConfigError. Opens no
     connection and runs no plugin."""
+    if context is not None and not isinstance(context, str):
+        raise ConfigError(f"a context is chosen by its name, a text, not by a {type(context).__name__}")
     name = context or kubeconfig.current_context
     cluster, user, namespace = _select(kubeconfig, name)
     origin = f"context {name!r} of {', '.join(kubeconfig.files)}"

@@ -260,7 +260,7 @@ def _read(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | No
     if source is None:
         paths = kubeconfig.candidates(environ)
     else:
-        listed = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+        listed = kubeconfig.listed_paths(source)
         paths = [kubeconfig.expanded(path) for path in listed]
     merged = kubeconfig.Kubeconfig.read(paths)
     if not merged.files:

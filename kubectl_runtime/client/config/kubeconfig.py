@@ -10,7 +10,7 @@ Unlike kubectl, which reads the first document of a file, all of a file's docume
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
@@ -117,6 +117,15 @@ def candidates(environ: Mapping[str, str]) -> list[Path]:
         return [expanded(entry) for entry in listed.split(os.pathsep) if entry.strip()]
     home = environ.get("HOME") or os.path.expanduser("~")
     return [Path(home, ".kube", "config")] if home != "~" else []  # "~": not even the user database knows a home
+
+
+def listed_paths(source: object) -> list[str | os.PathLike[str]]:
+    """One path or several, as a list. Raises ConfigError for anything else."""
+    paths = [source] if isinstance(source, (str, os.PathLike)) else source
+    if not isinstance(paths, Sequence) or not all(isinstance(path, (str, os.PathLike)) for path in paths):
+        raise ConfigError("a kubeconfig is given as a path, a list of paths or a mapping, or its text as text=; "
+                          f"not as a {type(source).__name__}")
+    return list(paths)
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:

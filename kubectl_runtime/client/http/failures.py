@@ -132,11 +132,18 @@ def _without_values(status: Status) -> Status:
 
 
 def unexpected_answer(request: Request, code: int, headers: Mapping[str, str], body: bytes) -> UnexpectedAnswer | None:
-    """The error that a good answer is whose body did not decode and is of a type other than JSON; None for JSON, which
-    is the API server's own mistake. Of what may be a Secret nothing is shown."""
+    """The error that a good answer is whose body did not decode and is no JSON; None for JSON, which is the server's
+    own mistake."""
     kind = headers.get("Content-Type") or ""
-    if "json" in kind.lower() or (not kind and body.lstrip()[:1] in (b"", b"{", b"[")):
+    is_page = body.lstrip()[:1] == b"<"  # whatever it says that it is
+    if ("json" in kind.lower() and not is_page) or (not kind and body.lstrip()[:1] in (b"", b"{", b"[")):
         return None
+    return no_api_server(request, code, headers, body)
+
+
+def no_api_server(request: Request, code: int, headers: Mapping[str, str], body: bytes) -> UnexpectedAnswer:
+    """The error that an answer of somebody else is. Of what may be a Secret nothing is shown."""
+    kind = headers.get("Content-Type") or ""
     shown = " ".join(body[:200].decode("utf-8", "replace").split())[:100]
     begins = f"begins with {shown!r}" if shown else "is empty"
     if shown and _is_of_secrets(request):
@@ -144,6 +151,11 @@ def unexpected_answer(request: Request, code: int, headers: Mapping[str, str], b
     of_kind = f"with content type {kind}" if kind else "without content type"
     return UnexpectedAnswer(f"{request.operation}: no Kubernetes API server answered: HTTP {code} {of_kind}, which "
                             f"{begins}. Is a proxy or a login page in the way?")
+
+
+def is_web_page(headers: Mapping[str, str]) -> bool:
+    """Whether an answer says that it is for people: no API server answers a request of ours so when it succeeds."""
+    return (headers.get("Content-Type") or "").lower().startswith("text/html")
 
 
 def _made_up(code: int, headers: Mapping[str, str], body: bytes) -> Status:

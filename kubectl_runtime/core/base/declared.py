@@ -8,6 +8,9 @@ from kubectl_runtime.core.base.wire import alternatives, member_type
 
 _BYTES = (bytes, bytearray, memoryview)
 
+UNKNOWN: Any = object()
+"""The type of a value of which cannot be said what is declared, `Any` included."""
+
 
 class DeclaredType:
     """One type. Safe to use from any thread."""
@@ -25,15 +28,18 @@ class DeclaredType:
     def items(self) -> DeclaredType:
         """Of the items of a list."""
         if self._items is None:
-            self._items = declared_type(hashable(member_type(self.hint, None)))
+            self._items = self._member(None)
         return self._items
 
     @property
     def values(self) -> DeclaredType:
         """Of the values of a map."""
         if self._values is None:
-            self._values = declared_type(hashable(member_type(self.hint, "")))
+            self._values = self._member("")
         return self._values
+
+    def _member(self, key: str | None) -> DeclaredType:
+        return self if self.hint is UNKNOWN else declared_type(hashable(member_type(self.hint, key)))
 
 
 @cache
@@ -43,9 +49,9 @@ def declared_type(hint: Any) -> DeclaredType:
 
 
 def hashable(hint: Any) -> Any:
-    """`hint`, or Any for one that cannot be remembered: it is annotated with a dict, say."""
+    """`hint`, or UNKNOWN for one that cannot be remembered: it is annotated with a dict, say."""
     try:
         hash(hint)
     except TypeError:
-        return Any
+        return UNKNOWN
     return hint

@@ -3,14 +3,16 @@
 Every field is included, except those that are None or unset, so that two views of one object can be compared; one that
 has no default, and so must be there to be read, is null when it is None. What
 would reach the server as something else without a word is refused: bytes where text is declared and text where bytes
-are, NaN and the infinities (null in JSON, which deletes in a merge patch), times without a time zone.
+are, NaN and the infinities (null in JSON, which deletes in a merge patch), times without a time zone; and, where no
+declared type says how they are meant, bytes and spans of time.
 """
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, time, timedelta
+from decimal import Decimal
 from enum import Enum
 from functools import cache
 from typing import Any, TypeAlias
@@ -19,7 +21,7 @@ import msgspec
 import msgspec.structs
 from msgspec.structs import astuple
 
-from kubectl_runtime.core.base.declared import DeclaredType, declared_type, hashable
+from kubectl_runtime.core.base.declared import UNKNOWN, DeclaredType, declared_type, hashable
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.texts import to_text
 from kubectl_runtime.core.base.wire import (
@@ -50,7 +52,10 @@ def to_plain(value: Any, hint: Any = Any, *, omit: Omit = Omit.NOTHING, path: st
     `hint` is the declared type, hashable; `only`: what is wanted of it. Raises RequestError, with the place below
     `path`, for what JSON cannot carry.
     """
-    return _to_plain(value, declared_type(hint), _LAYOUTS[omit], path, only)
+    try:
+        return _to_plain(value, declared_type(hint), _LAYOUTS[omit], path, only)
+    except RecursionError:
+        raise RequestError(f"{path} is nested too deeply, or holds itself") from None
 
 
 Only: TypeAlias = "dict[str, Only] | list[Only] | None"
@@ -87,11 +92,18 @@ def _to_plain(value: Any, declared: DeclaredType, layouts: _Layouts, place: _Pla
     if kind is dict or isinstance(value, Mapping):
         item = declared.values
         text = item.text
-        return {key if type(key) is str else to_plain(key): entry if text and type(entry) is str else _to_plain(
+        return {key if type(key) is str else _key(key, place): entry if text and type(entry) is str else _to_plain(
             entry, item, layouts, (place, str(key))) for key, entry in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return (_items_to_plain if only is None else _parts_of_items)(value, declared, layouts, place, only)
     return _leaf(value, declared, place)
+
+
+def _key(key: Any, place: _Place) -> Any:
+    plain = to_plain(key, path=f"a key of {_told(place)}")
+    if isinstance(plain, list | dict):
+        raise RequestError(f"{_told(place)} has a {type(key).__name__} as a key, which JSON cannot carry")
+    return plain
 
 
 _STRING_DATA = ", or use string_data for text"
@@ -121,14 +133,32 @@ def finite(number: float, place: _Place) -> float:
     return number
 
 
+def check_undeclared(value: Any, place: _Place) -> None:
+    """Raise RequestError for a value that has several forms in JSON, where no type says which one is meant."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise RequestError(f"{_told(place)} is bytes, which JSON has not: decode text (value.decode()); a Secret's "
+                           "data takes base64 text, or text as it is in stringData")
+    if isinstance(value, timedelta):
+        raise RequestError(f"{_told(place)} is a timedelta: write a duration as the kind wants it, such as '5s' or a "
+                           "number")
+    if isinstance(value, datetime | time) and value.tzinfo is None:
+        raise RequestError(f"{_told(place)} {_NAIVE}")
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise RequestError(f"{_told(place)} is {value}, which JSON cannot carry")
+
+
+_NAIVE = "is a time without a time zone: give an aware datetime, such as datetime.now(UTC)"
+
+
 def _leaf(value: Any, declared: DeclaredType, place: _Place) -> Any:
     """Enums, times, bytes and whatever else msgspec knows; subclasses of text and numbers as what they extend."""
     if isinstance(value, float):
         return finite(float(value), place)
+    if declared.hint is Any:
+        check_undeclared(value, place)
     if isinstance(value, datetime) and value.tzinfo is None:
-        raise RequestError(f"{_told(place)} is a time without a time zone: give an aware datetime, such as "
-                           "datetime.now(UTC)")
-    if isinstance(value, bytes | bytearray | memoryview) and declared.hint is not Any and declared.text:
+        raise RequestError(f"{_told(place)} {_NAIVE}")
+    if isinstance(value, bytes | bytearray | memoryview) and declared.hint is not UNKNOWN and declared.text:
         raise RequestError(f"{_told(place)} is bytes where {_named(declared.hint)} is declared: decode them "
                            "(value.decode())")
     try:
@@ -201,7 +231,7 @@ class _Layouts(dict[Any, _Layout]):
             hints = field_types(cls)
         except TypeError:  # a local class: what it declares cannot be looked at
             hints = {}
-        fields = tuple((name, key, declared_type(hashable(hints.get(key, Any))), defaults.get(name, _UNSET),
+        fields = tuple((name, key, declared_type(hashable(hints.get(key, UNKNOWN))), defaults.get(name, _UNSET),
                         name not in known) for name, key in wire_names(cls).items())
         return self.setdefault(cls, (issubclass(cls, msgspec.Struct), _tag(cls), fields))
 

@@ -1,18 +1,20 @@
 """From readers and new objects to what is sent: plain JSON values, then bytes.
 
 What JSON cannot carry, or would carry as something else without a word, raises RequestError with its path: NaN and the
-infinities (null), bytes (base64 without a word), times without a time zone, spans of time (`PT5S`).
+infinities (null), bytes (base64 without a word), times without a time zone, spans of time (`PT5S`). A class that
+declares the type of a field says what is meant.
 """
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import date, time
 from typing import Any
 
 import msgspec
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.plain import Omit, finite, to_plain
+from kubectl_runtime.core.base.plain import Omit, check_undeclared, finite, to_plain
+from kubectl_runtime.core.base.texts import TextValue
 from kubectl_runtime.core.codec.changes import SAME, changes
 from kubectl_runtime.core.codec.lineage import Kept, Lineage, View
 from kubectl_runtime.core.codec.record import Record
@@ -25,18 +27,20 @@ def encode_plain(content: Any) -> bytes:
     """`content` as JSON. Raises RequestError for values that JSON cannot carry."""
     try:
         _check(content, "$")
-        return msgspec.json.encode(content, enc_hook=_mapping)
+        return msgspec.json.encode(content, enc_hook=_known_here)
     except RequestError as error:
         raise RequestError(f"not a JSON value: {error}") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise RequestError(f"not a JSON value: {_fault(content, '$')}{error}") from None
 
 
-def _mapping(value: Any) -> dict[Any, Any]:
-    """The `enc_hook` of msgspec: maps that are no dict, such as the labels of an object that was read, as one. Raises
-    TypeError for anything else that msgspec does not know, as a value or as a key."""
+def _known_here(value: Any) -> dict[Any, Any] | str:
+    """The `enc_hook` of msgspec: maps that are no dict, such as the labels of an object that was read, as one;
+    quantities as their text. Raises TypeError for anything else that msgspec does not know, as a value or as a key."""
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, TextValue):
+        return str(value)
     raise TypeError(f"a {type(value).__name__} is neither a JSON value nor the key of one")
 
 
@@ -45,7 +49,7 @@ def _fault(content: Any, path: str) -> str:
     parts = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
     for key, part in parts:
         try:
-            msgspec.json.encode(part, enc_hook=_mapping)
+            msgspec.json.encode(part, enc_hook=_known_here)
         except RecursionError:
             return ""
         except (TypeError, ValueError):
@@ -89,15 +93,10 @@ def _check_other(value: Any, path: str) -> None:
         _check(dict(value), path)
     elif isinstance(value, tuple | set | frozenset):
         _check(list(value), path)
-    elif isinstance(value, bytes | bytearray | memoryview):
-        raise RequestError(f"{path} is bytes, which JSON has not: decode text (value.decode()); a Secret's data takes "
-                           "base64 text, or text as it is in stringData")
-    elif isinstance(value, timedelta):
-        raise RequestError(f"{path} is a timedelta: write a duration as the kind wants it, such as '5s' or a number")
-    elif isinstance(value, datetime | time) and value.tzinfo is None:
-        raise RequestError(f"{path} is a time without a time zone: give an aware datetime, such as datetime.now(UTC)")
-    elif not isinstance(value, str | int | date | time):
-        _check(to_plain(value, path=path), path)
+    else:
+        check_undeclared(value, path)
+        if not isinstance(value, str | int | date | time):
+            _check(to_plain(value, path=path), path)
 
 
 def new_object(resource: ApiResource, views: Mapping[str, Any], codecs: Mapping[str, ViewCodec], *,

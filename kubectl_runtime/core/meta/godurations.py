@@ -37,6 +37,10 @@ class GoDuration(TextValue):
     __slots__ = ("_nanoseconds",)
 
     def __init__(self, nanoseconds: int) -> None:
+        """Raises RequestError for anything but a whole number: `parse` reads a text, `of` a timedelta."""
+        if not isinstance(nanoseconds, int) or isinstance(nanoseconds, bool):
+            raise RequestError(f"the nanoseconds of a GoDuration are a whole number, not {nanoseconds!r}: "
+                               "GoDuration.parse('1h30m') reads a text, GoDuration.of(...) a timedelta")
         self._nanoseconds = nanoseconds
 
     @property

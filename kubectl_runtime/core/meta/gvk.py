@@ -97,6 +97,11 @@ class ApiResource(msgspec.Struct, frozen=True):
     scope: Scope = Scope.NAMESPACED
 
     def __post_init__(self) -> None:
+        for name in ("group", "version", "kind", "plural"):
+            if not isinstance(getattr(self, name), str):
+                raise RequestError(f"the {name} of an ApiResource is text, not {getattr(self, name)!r}")
+        if not self.kind or "\0" in self.kind:
+            raise RequestError(f"the kind of an ApiResource is a name such as Pod, not {self.kind!r}")
         if not isinstance(self.scope, Scope):
             raise RequestError(f"the scope of {self.full_name} is Scope.NAMESPACED or Scope.CLUSTER, "
                                f"not {self.scope!r}")
@@ -155,7 +160,10 @@ def api_resource_of(kind: HasApiResource | ApiResource) -> ApiResource:
 
 
 def split_api_version(api_version: str) -> tuple[str, str]:
-    """`apps/v1` -> (`apps`, `v1`); `v1` -> ("", `v1`). Raises RequestError on a second slash or an empty version."""
+    """`apps/v1` -> (`apps`, `v1`); `v1` -> ("", `v1`). Raises RequestError on a second slash or an empty version, and
+    for what is no text."""
+    if not isinstance(api_version, str):
+        raise RequestError(f"an apiVersion is text such as 'apps/v1', not {api_version!r}")
     group, _, version = api_version.rpartition("/")
     if "/" in group or not version:
         raise RequestError(f"malformed apiVersion {api_version!r}: expected 'version' or 'group/version'")

@@ -52,7 +52,11 @@ class Quantity(TextValue):
     __slots__ = ("_family", "_value")
 
     def __init__(self, value: Fraction, family: str = "decimal") -> None:
-        """`family`: `decimal`, `binary` or `exponent`: which suffixes its text has."""
+        """`family`: `decimal`, `binary` or `exponent`: which suffixes its text has. Raises RequestError for a value
+        that is no Fraction, such as a text: `parse` reads it."""
+        if not isinstance(value, Fraction):
+            raise RequestError(f"the value of a Quantity is a Fraction, not {value!r}: "
+                               "Quantity.parse('1Gi') reads texts")
         self._value = value
         self._family = family
 

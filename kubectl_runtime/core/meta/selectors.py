@@ -44,10 +44,10 @@ class Requirement(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.operator not in _MATCHERS:
             raise RequestError(f"label {self.key!r}: {self.operator!r} is none of {', '.join(_MATCHERS)}")
-        if not isinstance(self.key, str) or not re.fullmatch(_KEY, self.key):
+        if not isinstance(self.key, str) or not re.fullmatch(_KEY, self.key) or not _has_length_of_key(self.key):
             raise RequestError(f"{self.key!r} is no key of a label: {_KEY_FORM}")
         for value in self.values:
-            if not isinstance(value, str) or not re.fullmatch(_VALUE, value):
+            if not isinstance(value, str) or len(value) > _LONGEST or not re.fullmatch(_VALUE, value):
                 raise RequestError(f"label {self.key!r}: {value!r} is no value of a label: {_VALUE_FORM}")
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -242,6 +242,11 @@ def _escape(value: str) -> str:
     return re.sub(r"([\\,=])", r"\\\1", value)
 
 
+def _has_length_of_key(key: str) -> bool:
+    prefix, _, name = key.rpartition("/")
+    return len(prefix) <= _LONGEST_PREFIX and len(name) <= _LONGEST
+
+
 def _with_values(key: str, operator: str, values: Iterable[str]) -> Requirement:
     found = tuple(values)
     if not found:
@@ -257,7 +262,10 @@ def _split(text: str) -> list[str]:
 
 _KEY = r"(?:[A-Za-z0-9][A-Za-z0-9.-]*/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?"
-_PLAIN = "letters and digits, with -, _ and . inside"
+_LONGEST = 63
+"""Characters of a value, and of a key behind its prefix."""
+_LONGEST_PREFIX = 253
+_PLAIN = f"letters and digits, with -, _ and . inside, {_LONGEST} at most"
 _KEY_FORM = f"a key is {_PLAIN}, such as 'app' or 'example.com/tier'"
 _VALUE_FORM = f"a value is {_PLAIN}, or empty"
 _COMPARISON = rf"({_KEY})\s*(==|=|!=|>|<)\s*({_VALUE})$"

@@ -26,6 +26,9 @@ from kubectl_runtime.core.base.scope import with_scope
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.selectors import fields
+from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.names import Named
+from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.runtime.streams import TellingStream, closing_source
 from kubectl_runtime.runtime.watcher.event import (
     IDLE,
@@ -130,14 +133,15 @@ def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = DEFAULT_CONFIG
     return watcher(api.with_metadata_only(), config, stop, backoff=backoff, clock=clock, rng=rng)
 
 
-def watch_object(api: WatchApi[K], name: str, config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
-                 backoff: WatchBackoff = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
+def watch_object(api: WatchApi[K], name: Named, config: WatcherConfig = DEFAULT_CONFIG,
+                 stop: StopToken | None = None, *, backoff: WatchBackoff = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
                  rng: random.Random | None = None) -> Generator[K | None]:
     """The object `name` as it is now, then each new version of it; None when it does not exist, and when it goes.
 
     Nothing is yielded twice, also after breaks; when the object was deleted and made anew in the meantime, None comes
-    between the two. The field selector of `config` is replaced. Raises RequestError for a namespaced kind in all
-    namespaces, where several objects may have the name, and as `watcher`.
+    between the two. The field selector of `config` is replaced. `name` may be an object of that name. Raises
+    RequestError for a namespaced kind in all namespaces, where several objects may have the name, for what can be no
+    name, and as `watcher`.
 
     >>> stop = StopToken()
     >>> for obj in watch_object(Api.namespaced(client, ConfigMap, "default"), "settings", stop=stop):
@@ -148,7 +152,8 @@ def watch_object(api: WatchApi[K], name: str, config: WatcherConfig = DEFAULT_CO
     if api.resource.namespaced and api.namespace is None:
         raise RequestError(f"watch {api.resource.full_name} {name}: in all namespaces several objects may have this "
                            "name; use Api.namespaced")
-    config = replace(config, field_selector=fields({"metadata.name": name}))
+    request = build.get(Place(api.resource, api.namespace), name)  # with a get's checks of its name
+    config = replace(config, field_selector=fields({"metadata.name": request.name or ""}))
     return one_object(watcher(api, config, stop, backoff=backoff, clock=clock, rng=rng))
 
 

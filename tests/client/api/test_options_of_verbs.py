@@ -246,6 +246,32 @@ def test_so_it_is_where_no_kind_is_asked_for(use: Callable[[Client], object]) ->
     assert "text/html" in str(error.value)
 
 
+@pytest.mark.parametrize("use", [lambda pods: pods.logs("a"), lambda pods: pods.log_stream("a"),
+                                 lambda pods: pods.evict("a")])
+def test_a_web_page_is_no_log_and_no_eviction(use: Callable[[Api[Pod]], object]) -> None:
+    with WireServer(answering(says(200, PAGE, kind="text/html; charset=utf-8"))) as server, server.client() as client:
+        with pytest.raises(UnexpectedAnswer, match=r"pods/.* default/a: .* begins with '<!doctype html>"):
+            use(Api.namespaced(client, Pod, "default"))
+
+
+def test_what_a_container_writes_may_look_like_a_web_page() -> None:
+    with WireServer(answering(says(200, PAGE, kind="text/plain"))) as server, server.client() as client:
+        assert Api.namespaced(client, Pod, "default").logs("a") == PAGE
+
+
+@pytest.mark.parametrize("kind", ["", "application/json"])
+def test_an_eviction_is_answered_by_an_object(kind: str) -> None:
+    with WireServer(answering(says(200, PAGE, kind=kind))) as server, server.client() as client:
+        with pytest.raises(UnexpectedAnswer, match="no Kubernetes API server answered"):
+            Api.namespaced(client, Pod, "default").evict("a")
+
+
+def test_a_page_that_says_it_is_json_is_told_by_its_bytes() -> None:
+    with WireServer(answering(says(200, PAGE, kind="application/json"))) as server, server.client() as client:
+        with pytest.raises(UnexpectedAnswer, match="application/json, which begins with '<!doctype html>"):
+            Api.namespaced(client, ConfigMap, "default").get("a")
+
+
 def test_a_page_without_a_content_type_is_told_by_its_bytes() -> None:
     with WireServer(answering(says(200, PAGE, kind=""))) as server, server.client() as client:
         with pytest.raises(UnexpectedAnswer, match="without content type, which begins with '<!doctype html>"):

@@ -288,3 +288,19 @@ class TestFields:
     def test_a_credential_that_cannot_be_sent_says_where_it_comes_from(self, given: dict[str, str]) -> None:
         with pytest.raises(AuthError, match="my settings: "):
             Config(cluster_url="https://h", origin="my settings", **given).credentials()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("source", [5, True, b"/etc/config", 5.0, [5], [None], {"a"}, ["a", {}]], ids=repr)
+def test_a_source_of_another_type_is_told_in_words(source: Any) -> None:
+    with pytest.raises(ConfigError, match="a path, a list of paths or a mapping"):
+        Config.from_kubeconfig(source)
+
+
+@pytest.mark.parametrize("context", [5, ["c"], b"c", {}], ids=repr)
+def test_a_context_is_chosen_by_its_name(tmp_path: Path, context: Any) -> None:
+    path = tmp_path / "config"
+    path.write_text(json.dumps(document()))
+    with pytest.raises(ConfigError, match="by its name, a text"):
+        Config.from_kubeconfig(path, context)
+    with pytest.raises(ConfigError, match="by its name, a text"):
+        Config.infer(context=context, environ={"KUBECONFIG": str(path)})

@@ -1,13 +1,14 @@
 """What bodies may hold: JSON as it is meant, or a RequestError that names the place."""
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
+from typing import Annotated, Any
 
 import msgspec
 import pytest
 
-from kubectl_runtime import ObjectMeta, PartialObjectError, PartialObjectMeta, RequestError
+from kubectl_runtime import GoDuration, ObjectMeta, PartialObjectError, PartialObjectMeta, Quantity, RequestError
 from kubectl_runtime.core.codec.encode import encode_plain
 from kubectl_runtime.core.objects.dynamic import dynamic
 from kubectl_runtime.core.objects.resource import Resource
@@ -76,6 +77,54 @@ def test_typed_objects_are_looked_at_too(spec: Numbers, path: str) -> None:
     received.spec = spec
     with pytest.raises(RequestError, match=path):
         received.to_dict()
+
+
+class Free(Resource, group="g.example.com", version="v1", kind="Free"):
+    spec: dict[str, Any]
+
+
+def _endless() -> dict[str, Any]:
+    endless: dict[str, Any] = {}
+    endless["r"] = endless
+    return endless
+
+
+@pytest.mark.parametrize("value", [timedelta(seconds=5), b"x", bytearray(b"x"), memoryview(b"x"), time(1), NAIVE,
+                                   Decimal("nan"), Decimal("inf"), {(1, 2): 3}, _endless()], ids=lambda value: type(
+                                       value).__name__)
+def test_where_a_class_declares_nothing_the_rules_are_those_of_dicts(value: Any) -> None:
+    spec = {"l": [{"r": value}]}
+    received = Free.from_dict({"metadata": metadata(), "spec": {}})
+    received.spec["l"] = spec["l"]
+    for made in (lambda: Free(name="a", spec=spec).to_dict(), received.to_dict, lambda: encode_plain(spec)):
+        with pytest.raises(RequestError):
+            made()
+
+
+class Spans(msgspec.Struct):
+    ttl: Annotated[timedelta, {"not": "hashable"}] = timedelta(seconds=5)
+    raw: list[Annotated[bytes, {"not": "hashable"}]] = msgspec.field(default_factory=list)
+
+
+class Declared(Resource, group="g.example.com", version="v1", kind="Declared"):
+    spec: Spans
+
+
+def test_what_a_class_declares_is_meant() -> None:
+    assert Declared(name="a", spec=Spans(raw=[b"x"])).to_dict()["spec"] == {"ttl": "PT5S", "raw": ["eA=="]}
+
+
+def test_quantities_and_durations_are_their_text_in_every_body() -> None:
+    spec = {"memory": Quantity.parse("1Gi"), "every": [GoDuration.parse("90m")]}
+    wanted = {"memory": "1Gi", "every": ["1h30m0s"]}
+    assert msgspec.json.decode(encode_plain(spec)) == wanted == Free(name="a", spec=spec).to_dict()["spec"]
+
+
+@pytest.mark.parametrize(("kind", "value"), [(Quantity, "1Gi"), (Quantity, 1.5), (Quantity, None), (GoDuration, "5m"),
+                                             (GoDuration, timedelta(5)), (GoDuration, True)])
+def test_a_text_is_not_taken_for_a_number(kind: Any, value: Any) -> None:
+    with pytest.raises(RequestError, match=rf"{kind.__name__}\.parse"):
+        kind(value)
 
 
 def test_bytes_and_text_are_not_taken_for_each_other() -> None:

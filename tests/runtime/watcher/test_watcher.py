@@ -328,6 +328,18 @@ def test_a_single_object_needs_a_namespace() -> None:
     assert watch_object(World(namespace=None, kind=Foo).api, "a") is not None
 
 
+@pytest.mark.parametrize("name", ["..", "a/b", "a%2fb", "", None, 5, Foo(name="a"), Thing(name="")], ids=repr)
+def test_a_single_object_has_a_name_that_a_get_could_have(name: Any) -> None:
+    with pytest.raises(RequestError):
+        watch_object(World().api, name)
+
+
+def test_a_single_object_may_be_named_by_itself() -> None:
+    world = World([page(1, A)], [[MINUTE]])
+    assert [obj and obj.name for obj in watch_object(world.api, Thing(name="a"), stop=world.stop)] == ["a"]
+    assert {p.field_selector for verb, p in world.api.requests if verb == "list"} == {"metadata.name=a"}
+
+
 def test_a_stream_has_no_store_that_could_be_verified() -> None:
     with pytest.raises(RequestError, match="compares a store"):
         watcher(World().api, WatcherConfig(verify=60))
