@@ -16,6 +16,7 @@ import msgspec
 from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.client.config.proxies import is_loopback_url
 from kubectl_runtime.core.base.building import decoded
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.runtime.observe.debug_state import VERSION, DebugState
 
 PATIENCE = 5.0
@@ -67,13 +68,13 @@ def read(body: bytes) -> DebugState:
     """The state that a process told. Raises ValueError for another document, and for a state of a newer library."""
     if len(body) > MOST_BYTES:
         raise ValueError("it does not end")
-    with contextlib.suppress(msgspec.MsgspecError):
+    with contextlib.suppress(*DECODE_FAILURES):
         version = msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get("version", msgspec.Raw(b"0"))
         if msgspec.json.decode(version, type=int) > VERSION:
             raise ValueError("it is of a newer version of kubectl_runtime: use the `kubectl-runtime top` of that one")
     try:
         return decoded(body, DebugState)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+    except DECODE_FAILURES as error:
         raise ValueError(str(error)) from None
 
 

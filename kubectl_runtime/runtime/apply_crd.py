@@ -25,6 +25,7 @@ from kubectl_runtime.core.base.clock import Clock, Duration
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, TransportError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, problem_of
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.crd.compare import Loss, losses
@@ -188,6 +189,6 @@ def _is_served(client: Client, resource: ApiResource, deadline: float, stop: Sto
         raise
     try:
         found = decoded(answer, _Resources)
-    except msgspec.MsgspecError as error:
-        raise KubeError(f"discover {path}: the answer is no list of resources: {error}") from None
+    except DECODE_FAILURES as error:
+        raise KubeError(f"discover {path}: the answer is not a list of resources: {problem_of(error)[1]}") from None
     return any(one.name == resource.plural for one in found.resources or ())

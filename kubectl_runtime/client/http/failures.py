@@ -17,6 +17,7 @@ from kubectl_runtime.core.base.building import decoder_of
 from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, TransportError
 from kubectl_runtime.core.base.status import Status, StatusCause
 from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.requests.request import Request
 
 _REASONS = {
@@ -81,7 +82,7 @@ def decode_status(body: bytes) -> Status | None:
         marks = _marks(body)
         is_status = marks.kind == "Status" or (not marks.kind and bytes(marks.status) == b'"Failure"')
         return _status(body) if is_status else None
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+    except DECODE_FAILURES:
         return None
 
 
