@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from http import HTTPStatus
 from typing import Generic, TypeVar
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.codecs import Form, MetadataForm, WholeForm
 from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.client.http.failures import decode_status, unexpected_answer
-from kubectl_runtime.client.server.served import explained
+from kubectl_runtime.client.server.missing_subresource import explained
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER
@@ -64,15 +63,13 @@ class ApiBase(Generic[K]):
 
     def _decoded(self, request: Request, decode: Callable[[bytes], T], timeout: Duration | None = None,
                  stop: StopToken | None = None) -> T:
-        """What `decode` makes of the answer to `request`. A 404 and a body that does not decode are looked into."""
+        """What `decode` makes of the answer to `request`."""
         client = self.client
         deadline = None if timeout is None else client.clock.monotonic() + checked_timeout(timeout)
         try:
             answer = client.answer(request, deadline=deadline, stop=stop)
         except ApiError as error:
-            if error.code == HTTPStatus.NOT_FOUND and request.subresource is not None:
-                raise explained(client.discovery.kinds, request, error) from None
-            raise
+            raise self._explained(request, error) from None
         try:
             return decode(answer.body)
         except DecodeError as error:
@@ -82,6 +79,11 @@ class ApiBase(Generic[K]):
             if error.ref is None:  # it does not say what was asked for
                 raise DecodeError(None, error.path, f"{request.operation}: {error.problem}") from None
             raise
+
+    def _explained(self, request: Request, error: ApiError) -> ApiError:
+        """`error`, unless the kind lacks the subresource: then an error that says so."""
+        # Few programs need discovery, so it is imported when it is asked, and not for each error.
+        return explained(lambda: self.client.discovery.kinds(), request, error)  # noqa: PLW0108
 
     def _object(self, record: Record) -> K:
         if record.problem is not None:

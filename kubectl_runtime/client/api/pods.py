@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubectl_runtime.client.api.api_base import checked_timeout
 from kubectl_runtime.client.api.subresources import Subresources
-from kubectl_runtime.client.server.served import explained
 from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.stop import StopToken
@@ -75,7 +73,7 @@ class PodVerbs(Subresources[K]):
         try:
             return LogStream(self.client.stream(request, stop=stop, deadline=self._deadline(timeout)))
         except ApiError as error:
-            raise self._told(request, error) from None
+            raise self._explained(request, error) from None
 
     def exec(self, name: Named, command: Sequence[str], params: AttachParams | None = None, *,
              container: str | None = None, stdin: bool | None = None, stdout: bool | None = None,
@@ -180,11 +178,8 @@ class PodVerbs(Subresources[K]):
         try:
             channels.carried_by(self.client.connect(request, protocols, inbox=channels, stop=stop, deadline=deadline))
         except ApiError as error:
-            raise self._told(request, error) from None
+            raise self._explained(request, error) from None
         return channels
-
-    def _told(self, request: Request, error: ApiError) -> ApiError:
-        return explained(self.client.discovery.kinds, request, error) if error.code == HTTPStatus.NOT_FOUND else error
 
     def _deadline(self, timeout: Duration | None) -> float | None:
         return None if timeout is None else self.client.clock.monotonic() + checked_timeout(timeout)
