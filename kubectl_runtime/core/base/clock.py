@@ -73,9 +73,8 @@ class SystemClock:
         return datetime.now(UTC)
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
-        # Longer than a thread can wait (292 years) is for ever, and no error: an infinite timeout, say.
-        """Wait on `condition`, as `condition.wait(timeout)`."""
-        longest = threading.TIMEOUT_MAX
+        """Wait on `condition`, as `condition.wait(timeout)`. An infinite timeout is allowed."""
+        longest = threading.TIMEOUT_MAX  # 292 years; Python refuses a longer one
         if threading.current_thread() is threading.main_thread():
             longest = MAIN_THREAD_WAIT
         return condition.wait(longest if timeout is None else min(timeout, longest))
