@@ -10,7 +10,6 @@ It holds no state beyond what it was made with: use it from any thread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Generic, TypeVar
 
 from kubectl_runtime.client.api.client import Client
@@ -18,8 +17,8 @@ from kubectl_runtime.client.api.codecs import Form, MetadataForm, WholeForm
 from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.client.http.failures import decode_status, unexpected_answer
 from kubectl_runtime.client.server.missing_subresource import explained
-from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.clock import Duration, period_of
+from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.observer import NO_OBSERVER
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
@@ -65,7 +64,7 @@ class ApiBase(Generic[K]):
                  stop: StopToken | None = None) -> T:
         """What `decode` makes of the answer to `request`."""
         client = self.client
-        deadline = None if timeout is None else client.clock.monotonic() + checked_timeout(timeout)
+        deadline = None if timeout is None else client.clock.monotonic() + period_of("timeout", timeout)
         try:
             answer = client.answer(request, deadline=deadline, stop=stop)
         except ApiError as error:
@@ -126,10 +125,3 @@ class ApiBase(Generic[K]):
 def gone(body: bytes) -> Status | None:
     """What a delete says when nothing is left of what was deleted."""
     return decode_status(body) if body else Status(status="Success")
-
-
-def checked_timeout(timeout: Duration) -> float:
-    """A verb's timeout in seconds. Raises RequestError for one that is not a positive number or timedelta."""
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float | timedelta) or not seconds(timeout) > 0:
-        raise RequestError(f"timeout={timeout!r}: seconds or a timedelta above 0 are expected; None is the default")
-    return seconds(timeout)

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kubectl_runtime.client.api.api_base import checked_timeout
 from kubectl_runtime.client.api.subresources import Subresources
-from kubectl_runtime.core.base.clock import Duration
+from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests import pods as build
@@ -182,7 +181,7 @@ class PodVerbs(Subresources[K]):
         return channels
 
     def _deadline(self, timeout: Duration | None) -> float | None:
-        return None if timeout is None else self.client.clock.monotonic() + checked_timeout(timeout)
+        return None if timeout is None else self.client.clock.monotonic() + period_of("timeout", timeout)
 
 
 def _held(params: AttachParams | None, container: str | None, stdin: bool | None, stdout: bool | None,

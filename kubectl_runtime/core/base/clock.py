@@ -32,6 +32,28 @@ def seconds(duration: Duration) -> float:
         raise RequestError("a duration is seconds or a timedelta, not an integer with hundreds of digits") from None
 
 
+def duration_of(what: str, duration: Duration) -> float:
+    """The argument called `what` in seconds. Raises RequestError when it is negative, or is not a duration."""
+    length = _length(what, duration)
+    if not length >= 0:
+        raise RequestError(f"{what} must be at least 0 seconds, not {duration}")
+    return length
+
+
+def period_of(what: str, duration: Duration) -> float:
+    """As `duration_of`, for a time that must be more than 0 seconds."""
+    length = _length(what, duration)
+    if not length > 0:
+        raise RequestError(f"{what} must be more than 0 seconds, not {duration}")
+    return length
+
+
+def _length(what: str, duration: Duration) -> float:
+    if isinstance(duration, bool) or not isinstance(duration, int | float | timedelta):
+        raise RequestError(f"{what} is seconds or a timedelta, not {duration!r}")
+    return seconds(duration)
+
+
 _BOOTTIME: int | None = getattr(time, "CLOCK_MONOTONIC" if sys.platform == "darwin" else "CLOCK_BOOTTIME", None)
 
 
