@@ -16,7 +16,7 @@ import msgspec
 from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.client.config.proxies import is_loopback_url
 from kubectl_runtime.core.base.building import decoded
-from kubectl_runtime.core.base.errors import reason_of
+from kubectl_runtime.core.base.errors import text_of
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.runtime.observe.debug_state import VERSION, DebugState
 
@@ -56,7 +56,7 @@ def fetched(url: str) -> DebugState:
             raise CommandError(f"{page}: {_refused(error)}") from None
     except (OSError, http.client.HTTPException) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        said = reason if isinstance(reason, str) else reason_of(reason)
+        said = reason if isinstance(reason, str) else text_of(reason)
         raise CommandError(f"nothing answers at {page}: {said}. Does the program run, and serve there "
                            "(Manager(serve=...))? Of a Pod: kubectl port-forward POD 8080") from None
     try:

@@ -9,7 +9,7 @@ import urllib3
 
 from kubectl_runtime.client.http.failures import ConnectionFailed
 from kubectl_runtime.client.http.retry import Failure
-from kubectl_runtime.core.base.errors import RequestTimeout, TransportError, reason_of
+from kubectl_runtime.core.base.errors import RequestTimeout, TransportError, text_of
 
 
 def transport_error(error: Exception, operation: str, server: str, origin: str, limit: float | None) -> TransportError:
@@ -56,4 +56,4 @@ def _text(error: BaseException) -> str:
         return str(error).rpartition("] ")[2].removesuffix(")") or str(error)
     if isinstance(error, urllib3.exceptions.NewConnectionError):
         return str(error).rpartition("] ")[2] or str(error)
-    return reason_of(error)
+    return text_of(error)

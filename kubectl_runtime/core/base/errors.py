@@ -235,7 +235,7 @@ class ApiError(KubeError):
         return self.code == code
 
 
-def reason_of(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
     """What an exception says, in one line: the system's words for an OSError, or else its text, or else its class."""
     said = error.strerror if isinstance(error, OSError) else None
     return said or " ".join(str(error).split()) or type(error).__name__

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.scope import CallScope, enter_scope, leave_scope
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.usercode import described
 from kubectl_runtime.runtime.webhooks.apply_webhooks import apply_webhooks
 from kubectl_runtime.webhooks.application import Application
 
