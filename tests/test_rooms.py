@@ -65,3 +65,22 @@ def test_a_step_of_the_guide_names_what_its_file_defines(step: tuple[str, str]) 
     source = (PACKAGE / path).read_text()
     for name in re.findall(r"`(?!\w+\.py`)(?:\w+\.)?(\w+)`", words):
         assert re.search(rf"\b{name}\b", source), f"{path} knows no {name}"
+
+
+LAYER_NAMES = "|".join(path.name for path in LAYERS if path.name != "apiserver")
+MODULES = {".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in FILES}
+
+
+@pytest.mark.parametrize("layer", [layer for layer in LAYERS if layer.name != "apiserver"], ids=lambda path: path.name)
+def test_modules_that_a_docstring_names_are_there(layer: Path) -> None:
+    """`core.base.backoff`, or a name within such a module; `client/http/retry.py` likewise."""
+    for path in layer.rglob("*.py"):
+        text = path.read_text()
+        for name in re.findall(rf"`((?:{LAYER_NAMES})(?:\.\w+)+)`", text):
+            begins = [name.rsplit(".", cut)[0] for cut in range(1, 3)]
+            found = name in MODULES or (PACKAGE / name.replace(".", "/")).is_dir() or any(
+                begin in MODULES for begin in begins)
+            assert found or name == "client.server_version", f"{path.relative_to(ROOT)}: {name}"
+        for name in re.findall(rf"(?<![\w/.])((?:{LAYER_NAMES})/[\w/]+\.py)", text):
+            there = (PACKAGE / name).exists() or (PACKAGE / "apiserver" / name).exists()
+            assert there, f"{path.relative_to(ROOT)}: {name}"

@@ -1,6 +1,6 @@
 """What crosses the border of the sans-I/O core: a request in, a response or a stream of watch events out.
 
-The rim (``testing/http``) and the simulated transport (``testing/transport.py``) speak these types and nothing else, so
+The rim over HTTP (``rim/http``) and the one in process (``rim/inprocess``) speak these types and nothing else, so
 that the core never sees a socket and the rim never sees an object.
 
 An `EventStream` is pulled by one thread (the one that serves the connection) and pushed by whichever thread writes:

@@ -26,13 +26,14 @@ from kubectl_runtime.client.config.config import SERVICE_ACCOUNT_ORIGIN, Config,
 from kubectl_runtime.client.http.stack import Stack
 from kubectl_runtime.core.base.clock import seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import Observer, together
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
 from kubectl_runtime.runtime.manager.manager import Manager
 from kubectl_runtime.runtime.manager_defaults import DEBUG, SERVE, ManagerDefaults, manager_defaults
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
-from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
 

@@ -28,6 +28,7 @@ from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.requests.rights import Right, roles
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
@@ -129,7 +130,7 @@ def _watched(plan: Plan) -> Iterator[Right]:
 def _recorded(file: Path, watched: list[Right]) -> list[Right]:
     try:
         found = decoded(file.read_bytes(), Recorded).rights
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *DECODE_FAILURES) as error:
         raise CommandError(f"{file}: {error}") from None
     namespaces = {right.namespace for right in watched}
     inside = namespaces if None not in namespaces else set()

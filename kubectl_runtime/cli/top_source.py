@@ -16,6 +16,8 @@ import msgspec
 from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.client.config.proxies import is_loopback_url
 from kubectl_runtime.core.base.building import decoded
+from kubectl_runtime.core.base.errors import text_of
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.runtime.observe.debug_state import VERSION, DebugState
 
 PATIENCE = 5.0
@@ -54,7 +56,7 @@ def fetched(url: str) -> DebugState:
             raise CommandError(f"{page}: {_refused(error)}") from None
     except (OSError, http.client.HTTPException) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        said = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+        said = reason if isinstance(reason, str) else text_of(reason)
         raise CommandError(f"nothing answers at {page}: {said}. Does the program run, and serve there "
                            "(Manager(serve=...))? Of a Pod: kubectl port-forward POD 8080") from None
     try:
@@ -67,13 +69,13 @@ def read(body: bytes) -> DebugState:
     """The state that a process told. Raises ValueError for another document, and for a state of a newer library."""
     if len(body) > MOST_BYTES:
         raise ValueError("it does not end")
-    with contextlib.suppress(msgspec.MsgspecError):
+    with contextlib.suppress(*DECODE_FAILURES):
         version = msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get("version", msgspec.Raw(b"0"))
         if msgspec.json.decode(version, type=int) > VERSION:
             raise ValueError("it is of a newer version of kubectl_runtime: use the `kubectl-runtime top` of that one")
     try:
         return decoded(body, DebugState)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+    except DECODE_FAILURES as error:
         raise ValueError(str(error)) from None
 
 

@@ -1,11 +1,11 @@
 """How a request reaches the server: configuration, credentials, middleware, retries, `Api[K]`, discovery, streams.
 
-    api        the verbs of one kind                   api, api_base, subresources, kind_verbs, entry, paging, watch,
-                                                       codecs
-               one server's connections                client, carriers, writes, discovery, queryable
+    api        the verbs of one kind                   api, api_base, subresources, pods, kind_verbs, entry, paging,
+                                                       watch, codecs, namespaces, fetch
+               one server's connections                client, carriers, shared, writes, discovery, queryable
     streaming  websockets, logs, exec, port-forward    websocket, process, forwarding, logs
-    server     what is remembered of the server        server_version, server_warnings, refusals,
-                                                       served_kinds
+    server     what is remembered of the server        served_kinds, discovery_documents, missing_subresource,
+                                                       server_version, server_warnings, refusals
     wire       all that needs requests and urllib3:    carrier, adapters, connections, session
                imported at the first call              streams, bodies, chunked
     http       base URL, retry, auth, headers          middleware, layers, stack, retry, failures, send

@@ -1,31 +1,31 @@
-"""Controllers and what they are made of. Rooms along the way of the data, each of which imports only those above it:
+"""Controllers and what they are made of.
 
-    usercode, streams, shutdown    beneath all: user code that raises, streams that close, the two tokens of an end
-    events         tells people what happened       recorder, sender, ledger (decides), spam_filter, writing,
-                                                    references, texts
-    watcher        a list, then changes, for ever   watcher, watch_machine (decides), watch_driver (does), watch_api,
-                                                    watcher_config, event, watch_backoff, failure_log, readers
-    reflector      into a store, changes out        reflector, store, store_writer, store_state, indexes;
-                                                    overlay (decides), written
-    triggers       from changes to requests         watches, shared_watches, watch_store, watched_writes,
-                                                    subscribers, triggers, predicates, stages, sources, inbox
-    queue          which key runs when              scheduler, work_queue (both decide), key_backoff,
-                                                    worker_policy, runs
-    reconcile      runs it                          runner, executor, invoker, catch_up, fenced_runs; blocked_log;
-                                                    reconciler, action, context (the user's)
-    flight         keeps it for later               flight_recorder, ring_file, flight_lines, withheld
-    controller     puts all that together           controller, plan, assembly, running, well_being, foreground,
-                                                    sync_gate, signals
-    manifests      sets of objects, for scripts     apply_manifests, diff_manifests, delete_manifests, and their parts
-    observe        shows it                         metrics, families, histogram, controller_, watch_, client_series;
-                                                    health_server, _application, _checks, wsgi_listener, listen_address
-    webhooks       answers API servers              webhook_server, webhook_listener, serving_certificates,
-                                                    ca_bundles, apply_webhooks
-    manager        several, one of several replicas manager, elector, lease machine, elected client
+The files of this folder that a reconciler or a script calls by itself:
 
-Locks, none of which is held while user code runs or while another one of this list is taken, except where an arrow
-says so: `Sender._changed`, `StoreState.condition`, `Subscriber._lock`, `SharedWatches.lock`, `CatchUp._lock`,
-`FlightRecorder._lock`, `Runner._lock`, `SyncGate._changed`, `Shutdown._lock`, `Running._ending`, each
-`StopToken`'s. The client's are: `Client._change` -> `ApiAdapter._resize`; `Shared._lock`; those of credentials, while a
-file is read or a plugin runs; `Discovery._lock`; `Observers._lock`; `WebSocket.condition`.
+    status, finalizer                            what a reconciler writes on its object
+    wait, conditions, drain, apply_crd           blocking calls for scripts
+    create_or_update, retry_on_conflict          read, change and write
+    logs                                         log lines that name their run
+
+The rooms, in the order in which the data passes through them. Each imports only those above it:
+
+    usercode, streams, shutdown (files)          user code that raises, streams that close, the tokens of a shutdown
+    events         tells people what happened    recorder, sender, ledger, spam_filter
+    watcher        a list, then its changes      watcher, watch_machine (decides), watch_driver (acts), watch_backoff
+    reflector      keeps them in a store         reflector, store, store_state, indexes, overlay (own writes)
+    triggers       from changes to requests      watches, shared_watches, subscribers, triggers, predicates, inbox
+    queue          which key runs when           work_queue, scheduler, key_backoff, retry_brake
+    reconcile      runs the reconciler           runner, executor, invoker; reconciler, action, context (the user's)
+    flight         records it for a replay       flight_recorder, ring_file, flight_lines, withheld
+    controller     puts all of that together     controller, plan, assembly, running, sync_gate; stopping
+    observe        shows it                      metrics, health_server, debug_page, tracing
+    webhooks       answers API servers           webhook_server, serving_certificates, apply_webhooks
+    manager        several controllers           manager, members, servers
+                   one of several replicas       elector, lease_machine, elected_client
+    sharding       all replicas, each a part     sharding, sharder, shard_machine, shard_fence
+
+    manifests      sets of objects, for scripts  apply_manifests, diff_manifests, delete_manifests
+
+Locks: none is held while user code or a log handler runs, and none while another one is taken, except that
+`Carriers._change` is held while `ApiAdapter._resize` is taken, and those of credentials while a file is read.
 """

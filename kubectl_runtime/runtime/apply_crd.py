@@ -21,17 +21,18 @@ import msgspec
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.building import decoded
-from kubectl_runtime.core.base.clock import Clock, Duration
+from kubectl_runtime.core.base.clock import Clock, Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, TransportError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, problem_of
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.crd.compare import Loss, losses
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.runtime.conditions import is_crd_established, is_deleted
-from kubectl_runtime.runtime.wait import WaitStopped, WaitTimeout, await_condition, positive_seconds
+from kubectl_runtime.runtime.wait import WaitStopped, WaitTimeout, await_condition
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ def apply_crd(client: Client, kind: type[CustomResource] | Mapping[str, Any], *,
     """
     definition, resources = _definition(kind)
     name = definition["metadata"]["name"]
-    left = TimeLeft(client.clock, positive_seconds(timeout, f"apply the definition {name}"))
+    left = TimeLeft(client.clock, period_of(f"apply the definition {name}: timeout", timeout))
     crds = Api.all(client, CustomResourceDefinition)
     _look_before(crds.get_opt(name), definition, allow_downgrade=allow_downgrade)
     crd = crds.apply(definition, field_manager=field_manager, force=force)
@@ -188,6 +189,6 @@ def _is_served(client: Client, resource: ApiResource, deadline: float, stop: Sto
         raise
     try:
         found = decoded(answer, _Resources)
-    except msgspec.MsgspecError as error:
-        raise KubeError(f"discover {path}: the answer is no list of resources: {error}") from None
+    except DECODE_FAILURES as error:
+        raise KubeError(f"discover {path}: the answer is not a list of resources: {problem_of(error)[1]}") from None
     return any(one.name == resource.plural for one in found.resources or ())

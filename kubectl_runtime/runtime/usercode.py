@@ -15,11 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
-from kubectl_runtime.core.base.guarded_log import GuardedLogger, guarded_logger, pass_interrupt
+from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
 from kubectl_runtime.core.interpreter.annotations import signature_of
-
-__all__ = ("MOST_TEXT", "GuardedLogger", "Where", "described", "guarded", "guarded_logger", "misfit", "name_of",
-           "pass_interrupt")
 
 T = TypeVar("T")
 

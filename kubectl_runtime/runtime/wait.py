@@ -16,12 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from datetime import timedelta
 from typing import Any, Self, TypeVar, overload
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.http.failures import KindNotServedError
-from kubectl_runtime.core.base.clock import Clock, Duration, seconds
+from kubectl_runtime.core.base.clock import Clock, Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
 from kubectl_runtime.core.base.scope import FirstOf, call_scope
 from kubectl_runtime.core.base.status import Status
@@ -109,7 +108,7 @@ def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: 
     operation = build.get(api.place, name).operation.replace("get", "await", 1)  # with a get's checks of its name
     if not callable(condition):
         raise RequestError(f"{operation}: {condition!r} is no condition: give a function from an object to a bool")
-    with _Deadline(positive_seconds(timeout, operation), api.client.clock, stop) as deadline:
+    with _Deadline(period_of(f"{operation}: timeout", timeout), api.client.clock, stop) as deadline:
         return _await(api, name, condition, operation, deadline)
 
 
@@ -132,7 +131,7 @@ def delete_and_finalize(api: Api[Any], name: Named, params: DeleteParams | None 
         raise RequestError(f"{api.place.words('delete', name)}: a dry run deletes nothing whose end could be awaited")
     name = object_name(api.place, name)
     operation = build.delete(api.place, name).operation
-    with _Deadline(positive_seconds(timeout, operation), api.client.clock, stop) as deadline:
+    with _Deadline(period_of(f"{operation}: timeout", timeout), api.client.clock, stop) as deadline:
         uid = delete_for_uid(api, name, params)
         if uid:
             _await(api, name, is_deleted(uid), f"{operation} and await its end", deadline)
@@ -154,16 +153,6 @@ def delete_for_uid(api: Api[Any], name: str, params: DeleteParams | None) -> str
         return answer.details.uid
     left = api.get_opt(name)  # a server that does not say what it deleted
     return left.uid if left is not None and left.deletion_timestamp is not None else ""
-
-
-def positive_seconds(timeout: Duration, operation: str, name: str = "timeout") -> float:
-    """A wait's time, which its caller gave as `name`, in seconds. Raises RequestError unless it is a time above 0."""
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float | timedelta):
-        raise RequestError(f"{operation}: {name}={timeout!r}: seconds or a timedelta are expected")
-    span = seconds(timeout)
-    if not span > 0:
-        raise RequestError(f"{operation}: {name}={timeout} leaves no time to look: give more than 0 seconds")
-    return span
 
 
 def _await(api: Api[K], name: str, condition: Condition, operation: str, deadline: _Deadline) -> K | None:

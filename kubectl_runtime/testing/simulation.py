@@ -210,8 +210,9 @@ class Simulation:
 
     def eventually(self, ask: Callable[[], T], until: Callable[[T], object] | None = None,
                    timeout: Duration = 3600) -> T:
-        """Ask again and again while everybody works: what `ask` returns as soon as it is so, as `testing.eventually`;
-        `timeout` is in simulated seconds. Raises AssertionError, which tells what was last seen, and the seed."""
+        """Call `ask` again and again while the simulation runs, and return its result as soon as `until` accepts it, as
+        `kubectl_runtime.testing.eventually` does. `timeout` is in simulated seconds. Raises AssertionError, which says
+        what was last seen, and the seed."""
         probe = Probe(ask, until)
         try:
             self.run_until(probe.asked, timeout)

@@ -25,6 +25,7 @@ from kubectl_runtime.core.base.building import decoder_of
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.status import reason_of
 from kubectl_runtime.core.meta.gvk import split_api_version
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -40,15 +41,6 @@ from kubectl_runtime.webhooks.request import AdmissionRequest
 log = guarded_logger(__name__)
 
 VERSIONS = ("v1", "v1beta1")
-
-_REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed",
-            408: "Timeout", 409: "Conflict", 410: "Gone", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType",
-            422: "Invalid", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout"}
-
-
-def reason_of(code: int) -> str:
-    """Kubernetes's word for an HTTP status, which kubectl shows in brackets; empty where it has none."""
-    return _REASONS.get(code, "")
 
 
 class Converts(Protocol):

@@ -9,6 +9,7 @@ import msgspec
 from kubectl_runtime.core.base.building import decoder_of
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, Scope
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.objects import admission
 from kubectl_runtime.core.objects.admission import UserInfo
 from kubectl_runtime.core.objects.resource import Resource
@@ -178,7 +179,7 @@ def _kind_in(content: bytes) -> GroupVersionKind | None:
     """What the object says it is; None if it does not, or cannot be read, of which its class then complains."""
     try:
         found = _identity(content)
-    except msgspec.MsgspecError:
+    except DECODE_FAILURES:
         return None
     return GroupVersionKind.parse(found.api_version, found.kind) if found.api_version and found.kind else None
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 
 from msgspec.structs import replace
 
-from kubectl_runtime.client.api.api_base import checked_timeout, gone
+from kubectl_runtime.client.api.api_base import gone
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.entry import Entry
 from kubectl_runtime.client.api.kind_verbs import KindVerbs
@@ -22,7 +22,7 @@ from kubectl_runtime.client.api.namespaces import Namespaces
 from kubectl_runtime.client.api.paging import ListVerbs, ObjectList
 from kubectl_runtime.client.api.watch import WatchEvent, WatchStream, open_watch
 from kubectl_runtime.client.http.failures import KindNotServedError
-from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.clock import Duration, period_of, seconds
 from kubectl_runtime.core.base.errors import ApiError, RequestError, TransportError
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
@@ -192,7 +192,7 @@ class Api(ListVerbs[K], KindVerbs[K]):
         params = params_or_default(params, WatchParams)
         lasting = WATCH_TIMEOUT if params.timeout is None else seconds(params.timeout)
         request = build.watch(self.place, replace(params, timeout=lasting), resource_version, retry=Retry.NEVER)
-        deadline = None if timeout is None else self.client.clock.monotonic() + checked_timeout(timeout)
+        deadline = None if timeout is None else self.client.clock.monotonic() + period_of("timeout", timeout)
         return open_watch(self.client, request, self.form, stop, read_timeout=lasting + IDLE_MARGIN, deadline=deadline)
 
     # Writing

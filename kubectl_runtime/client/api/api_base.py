@@ -10,8 +10,6 @@ It holds no state beyond what it was made with: use it from any thread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
-from http import HTTPStatus
 from typing import Generic, TypeVar
 
 import msgspec
@@ -20,10 +18,10 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.codecs import Form, MetadataForm, WholeForm
 from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.client.http.failures import decode_status, is_web_page, unexpected_answer
-from kubectl_runtime.client.server.served import explained
+from kubectl_runtime.client.server.missing_subresource import explained
 from kubectl_runtime.core.base.building import decoded
-from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.clock import Duration, period_of
+from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.observer import NO_OBSERVER
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
@@ -67,15 +65,13 @@ class ApiBase(Generic[K]):
 
     def _decoded(self, request: Request, decode: Callable[[bytes], T], timeout: Duration | None = None,
                  stop: StopToken | None = None) -> T:
-        """What `decode` makes of the answer to `request`. A 404 and a body that does not decode are looked into."""
+        """What `decode` makes of the answer to `request`."""
         client = self.client
-        deadline = None if timeout is None else client.clock.monotonic() + checked_timeout(timeout)
+        deadline = None if timeout is None else client.clock.monotonic() + period_of("timeout", timeout)
         try:
             answer = client.answer(request, deadline=deadline, stop=stop)
         except ApiError as error:
-            if error.code == HTTPStatus.NOT_FOUND and request.subresource is not None:
-                raise explained(client.discovery.kinds, request, error) from None
-            raise
+            raise self._explained(request, error) from None
         try:
             if decode is bytes and is_web_page(answer.headers):
                 raise DecodeError(None, "$", "a web page")
@@ -87,6 +83,11 @@ class ApiBase(Generic[K]):
             if error.ref is None:  # it does not say what was asked for
                 raise DecodeError(None, error.path, f"{request.operation}: {error.problem}") from None
             raise
+
+    def _explained(self, request: Request, error: ApiError) -> ApiError:
+        """`error`, unless the kind lacks the subresource: then an error that says so."""
+        # Few programs need discovery, so it is imported when it is asked, and not for each error.
+        return explained(lambda: self.client.discovery.kinds(), request, error)  # noqa: PLW0108
 
     def _object(self, record: Record) -> K:
         if record.problem is not None:
@@ -137,10 +138,3 @@ def accepted(body: bytes) -> None:
 def gone(body: bytes) -> Status | None:
     """What a delete says when nothing is left of what was deleted."""
     return decode_status(body) if body else Status(status="Success")
-
-
-def checked_timeout(timeout: Duration) -> float:
-    """A verb's timeout in seconds. Raises RequestError for one that is not a positive number or timedelta."""
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float | timedelta) or not seconds(timeout) > 0:
-        raise RequestError(f"timeout={timeout!r}: seconds or a timedelta above 0 are expected; None is the default")
-    return seconds(timeout)

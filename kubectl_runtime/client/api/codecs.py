@@ -1,7 +1,7 @@
 """In which form objects are kept: what turns the bytes of an answer into records.
 
 `WholeForm` keeps them whole, `MetadataForm` marks what came by a metadata-only request as partial, and
-`core.partial.FieldsForm` keeps declared fields only. They hold no state and are safe to use from any thread.
+`core.objects.partial.FieldsForm` keeps declared fields only. They hold no state and are safe to use from any thread.
 """
 from __future__ import annotations
 

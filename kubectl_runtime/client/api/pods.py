@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kubectl_runtime.client.api.api_base import accepted, checked_timeout
+from kubectl_runtime.client.api.api_base import accepted
 from kubectl_runtime.client.api.subresources import Subresources
 from kubectl_runtime.client.http.failures import is_web_page, no_api_server
-from kubectl_runtime.client.server.served import explained
-from kubectl_runtime.core.base.clock import Duration
+from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests import pods as build
@@ -76,7 +74,7 @@ class PodVerbs(Subresources[K]):
         try:
             stream = self.client.stream(request, stop=stop, deadline=self._deadline(timeout))
         except ApiError as error:
-            raise self._told(request, error) from None
+            raise self._explained(request, error) from None
         if is_web_page(stream.headers):
             with stream:
                 page = next(iter(stream.chunks()), b"")
@@ -186,14 +184,11 @@ class PodVerbs(Subresources[K]):
         try:
             channels.carried_by(self.client.connect(request, protocols, inbox=channels, stop=stop, deadline=deadline))
         except ApiError as error:
-            raise self._told(request, error) from None
+            raise self._explained(request, error) from None
         return channels
 
-    def _told(self, request: Request, error: ApiError) -> ApiError:
-        return explained(self.client.discovery.kinds, request, error) if error.code == HTTPStatus.NOT_FOUND else error
-
     def _deadline(self, timeout: Duration | None) -> float | None:
-        return None if timeout is None else self.client.clock.monotonic() + checked_timeout(timeout)
+        return None if timeout is None else self.client.clock.monotonic() + period_of("timeout", timeout)
 
 
 def _held(params: AttachParams | None, container: str | None, stdin: bool | None, stdout: bool | None,

@@ -11,7 +11,6 @@ the system's. It knows no time limit; `Renewal` gives it a thread that no caller
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 import ssl
 from collections.abc import Mapping
@@ -27,6 +26,7 @@ from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError
 from kubectl_runtime.core.interpreter.forks import unforked
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 
 PROVIDERS = ("oidc", "gcp")
 """Those that the official client knows."""
@@ -167,7 +167,7 @@ def _expiry(header: str) -> datetime | None:
     try:
         claims = decoded(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)), _Claims)
         return None if claims.exp is None else datetime.fromtimestamp(claims.exp, UTC)
-    except (binascii.Error, ValueError, OverflowError, OSError, msgspec.MsgspecError):
+    except (ValueError, OverflowError, OSError, *DECODE_FAILURES):  # binascii.Error is a ValueError
         return None
 
 

@@ -28,6 +28,7 @@ from kubectl_runtime.client.config.renewal import Renewal
 from kubectl_runtime.core.base.building import converted, decoded
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError, ConfigError
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.manifests.documents import read_text
 
 RUN_TIMEOUT = 60.0
@@ -176,7 +177,7 @@ class ExecCredentials:
         plugin, spec = f"the exec plugin {self._spec.command}", self._spec
         try:
             answer = _decode(output)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+        except (ValueError, *DECODE_FAILURES):
             raise AuthError(f"{plugin} printed no ExecCredential") from None
         if answer.kind != "ExecCredential" or answer.api_version != spec.api_version:
             raise AuthError(f"{plugin} printed something else than an ExecCredential of {spec.api_version}, which the "

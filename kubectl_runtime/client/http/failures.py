@@ -15,16 +15,11 @@ import msgspec
 from kubectl_runtime.client.http.retry import Failure, retry_after
 from kubectl_runtime.core.base.building import decoder_of
 from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, TransportError
-from kubectl_runtime.core.base.status import Status, StatusCause
+from kubectl_runtime.core.base.status import Status, StatusCause, reason_of
 from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.requests.request import Request
 
-_REASONS = {
-    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed",
-    406: "NotAcceptable", 409: "Conflict", 410: "Gone", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType",
-    422: "Invalid",
-    429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout",
-}
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _TELLING_NAMES_ONLY = frozenset((
     HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE,
@@ -81,7 +76,7 @@ def decode_status(body: bytes) -> Status | None:
         marks = _marks(body)
         is_status = marks.kind == "Status" or (not marks.kind and bytes(marks.status) == b'"Failure"')
         return _status(body) if is_status else None
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+    except DECODE_FAILURES:
         return None
 
 
@@ -159,7 +154,7 @@ def is_web_page(headers: Mapping[str, str]) -> bool:
 
 
 def _made_up(code: int, headers: Mapping[str, str], body: bytes) -> Status:
-    return Status(status="Failure", code=code, reason=_REASONS.get(code, ""), message=_message(code, headers, body))
+    return Status(status="Failure", code=code, reason=reason_of(code), message=_message(code, headers, body))
 
 
 def _message(code: int, headers: Mapping[str, str], body: bytes) -> str:

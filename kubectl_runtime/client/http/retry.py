@@ -10,9 +10,9 @@
     the answer broke off, another status,      no                                       no
     the time is up, not trusted (TLS)
 
-The wait is `base * factor ** attempt`, capped by `maximum`, of which a random half is taken off (see `core.backoff`);
-what the server asked for (`Retry-After`, `details.retryAfterSeconds`) is a floor. At most `retries` retries, and never
-past the call's deadline.
+The wait is `base * factor ** attempt`, at most `maximum`, minus a random part of up to half (see `core.base.backoff`).
+It is never shorter than what the server asked for (`Retry-After`, `details.retryAfterSeconds`). There are at most
+`retries` retries, and none past the call's deadline.
 """
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def retry_after(header: str | None, details: int | None, now: datetime) -> float
 def _parse_header(text: str, now: datetime) -> float | None:
     if text.isascii() and text.isdigit():
         return float(text)
-    from email.utils import parsedate_to_datetime  # dear to import, and hardly a server sends a date
+    from email.utils import parsedate_to_datetime  # slow to import, and servers hardly ever send a date
 
     try:
         moment = parsedate_to_datetime(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import msgspec
 
 from kubectl_runtime.core.base.building import decoded
-from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of
 
 
 class ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
@@ -19,5 +19,6 @@ class ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
         """The version in an answer's `body`. Raises DecodeError, which names the `server`, for anything else."""
         try:
             return decoded(body, cls)
-        except (msgspec.MsgspecError, UnicodeError) as error:
-            raise DecodeError(None, "$", f"{server} gives no version that can be read at /version: {error}") from None
+        except DECODE_FAILURES as error:
+            path, problem = problem_of(error)
+            raise DecodeError(None, path, f"the answer of {server} to /version cannot be read: {problem}") from None

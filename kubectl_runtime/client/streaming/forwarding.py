@@ -50,7 +50,7 @@ class ForwardedPort:
 
     @property
     def error(self) -> str | None:
-        """What the Pod's node has said so far of a failure of this port; empty without one."""
+        """What the Pod's node has said so far about a failure of this port; None without a failure."""
         return self._channels.held_text(self._errors)
 
     def _raise(self) -> None:

@@ -26,6 +26,7 @@ from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, RequestError, RequestTimeout, TransportError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.status import Status
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.requests.pods import AttachParams
 
 log = guarded_logger(__name__)
@@ -213,6 +214,6 @@ def _status(content: bytes) -> Status | None:
     """The Status that a kubelet sends, which names no kind; None for what is none."""
     try:
         found = decoded(content, Status)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except DECODE_FAILURES:
         return None
     return found if found.status in ("Success", "Failure") else None

@@ -18,7 +18,7 @@ from kubectl_runtime.client.streaming.frames import BINARY, CLOSE, PING, PONG, T
 from kubectl_runtime.client.streaming.handshake import Opened
 from kubectl_runtime.client.streaming.inbox import Inbox, Messages
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
-from kubectl_runtime.core.base.errors import TransportError
+from kubectl_runtime.core.base.errors import TransportError, text_of
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.interpreter.contexts import Thread
@@ -119,7 +119,7 @@ class WebSocketThread:
         except TransportError as broken:  # the inbox's word
             error = TransportError(f"{self.operation}: {broken}")
         except (OSError, ValueError) as broken:
-            error = TransportError(f"{self.operation}: the connection broke off ({_text(broken)})")
+            error = TransportError(f"{self.operation}: the connection broke off ({text_of(broken)})")
         except Exception as defect:  # whatever it was, those who wait must learn of it
             log.exception("%s: the websocket's thread failed", self.operation)
             error = TransportError(f"{self.operation}: {type(defect).__name__}")
@@ -196,7 +196,7 @@ class WebSocketThread:
         except _NOT_NOW:
             return
         except OSError as error:
-            data, how = b"", f" ({_text(error)})"
+            data, how = b"", f" ({text_of(error)})"
         if not data:
             self._messages_in(last=True)  # what has come counts, a goodbye among it, too
             raise _Ended(TransportError(f"{self.operation}: the connection broke off{how}"))
@@ -276,7 +276,3 @@ def _watch(selector: selectors.BaseSelector, connection: socket.socket, watched:
         selector.unregister(connection)
     else:
         selector.modify(connection, wanted)
-
-
-def _text(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -25,7 +25,7 @@ import urllib3
 from requests.models import Response
 
 from kubectl_runtime.client.wire.chunked import ChunkedDecoder, FramingError
-from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
+from kubectl_runtime.core.base.errors import RequestTimeout, TransportError, text_of
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 
@@ -77,7 +77,7 @@ class ByteStream:
                 raise RequestTimeout(f"{self._operation}: the server was silent for too long") from None
         except _BROKEN as error:
             if not self._stopped:
-                raise TransportError(f"{self._operation}: the connection broke off ({_text(error)})") from None
+                raise TransportError(f"{self._operation}: the connection broke off ({text_of(error)})") from None
         finally:
             self.close()
 
@@ -171,7 +171,3 @@ def raw_file(raw: Any) -> io.BufferedReader | None:
 
 def _decoder(raw: urllib3.HTTPResponse) -> ChunkedDecoder | _PlainDecoder:
     return ChunkedDecoder() if raw.chunked else _PlainDecoder(raw.length_remaining)
-
-
-def _text(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

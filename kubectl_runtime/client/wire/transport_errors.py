@@ -9,7 +9,7 @@ import urllib3
 
 from kubectl_runtime.client.http.failures import ConnectionFailed
 from kubectl_runtime.client.http.retry import Failure
-from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
+from kubectl_runtime.core.base.errors import RequestTimeout, TransportError, text_of
 
 
 def transport_error(error: Exception, operation: str, server: str, origin: str, limit: float | None) -> TransportError:
@@ -27,7 +27,7 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
         return ConnectionFailed(f"{operation}: cannot connect to {server} in time. Is the address right, and does no "
                                 f"firewall drop the packets? It comes from {origin}", Failure(sent=False))
     if isinstance(error, (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)):
-        within = f" within {limit:.0f} s" if limit is not None else " in time"
+        within = f" within {limit:.3g} s" if limit is not None else " in time"
         return RequestTimeout(f"{operation}: no answer from {server}{within}")
     if isinstance(inner, TimeoutError) and inner.errno is None:  # with one it is the system's: a dead connection
         return RequestTimeout(f"{operation}: {server} did not take the whole request in time")
@@ -57,6 +57,4 @@ def _text(error: BaseException) -> str:
     if isinstance(error, urllib3.exceptions.NewConnectionError):
         said = str(error).removeprefix(f"{error.conn}: ")
         return said.rpartition("] ")[2] or said
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return " ".join(str(error).split()) or type(error).__name__
+    return text_of(error)

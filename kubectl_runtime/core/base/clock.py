@@ -32,6 +32,28 @@ def seconds(duration: Duration) -> float:
         raise RequestError("a duration is seconds or a timedelta, not an integer with hundreds of digits") from None
 
 
+def duration_of(what: str, duration: Duration) -> float:
+    """The argument called `what` in seconds. Raises RequestError when it is negative, or is not a duration."""
+    length = _length(what, duration)
+    if not length >= 0:
+        raise RequestError(f"{what} must be at least 0 seconds, not {duration}")
+    return length
+
+
+def period_of(what: str, duration: Duration) -> float:
+    """As `duration_of`, for a time that must be more than 0 seconds."""
+    length = _length(what, duration)
+    if not length > 0:
+        raise RequestError(f"{what} must be more than 0 seconds, not {duration}")
+    return length
+
+
+def _length(what: str, duration: Duration) -> float:
+    if isinstance(duration, bool) or not isinstance(duration, int | float | timedelta):
+        raise RequestError(f"{what} is seconds or a timedelta, not {duration!r}")
+    return seconds(duration)
+
+
 _BOOTTIME: int | None = getattr(time, "CLOCK_MONOTONIC" if sys.platform == "darwin" else "CLOCK_BOOTTIME", None)
 
 
@@ -73,9 +95,8 @@ class SystemClock:
         return datetime.now(UTC)
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
-        # Longer than a thread can wait (292 years) is for ever, and no error: an infinite timeout, say.
-        """Wait on `condition`, as `condition.wait(timeout)`."""
-        longest = threading.TIMEOUT_MAX
+        """Wait on `condition`, as `condition.wait(timeout)`. An infinite timeout is allowed."""
+        longest = threading.TIMEOUT_MAX  # 292 years; Python refuses a longer one
         if threading.current_thread() is threading.main_thread():
             longest = MAIN_THREAD_WAIT
         return condition.wait(longest if timeout is None else min(timeout, longest))

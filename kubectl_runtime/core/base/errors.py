@@ -9,7 +9,7 @@
         RequestTimeout      the call's deadline passed
       ApiError              the server answered with an error Status
       AuthError             credentials could not be obtained
-      DecodeError           an object's content is not what its type says; see `core.problems`
+      DecodeError           an object's content is not what its type says; see `core.meta.problems`
       DiscoveryError        the server does not serve a kind
       MissingExtra          an extra of this library is not installed (also an ImportError)
 
@@ -233,6 +233,12 @@ class ApiError(KubeError):
         if self.reason in _KNOWN_REASONS:
             return self.reason == reason
         return self.code == code
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception says, in one line: the system's words for an OSError, or else its text, or else its class."""
+    said = error.strerror if isinstance(error, OSError) else None
+    return said or " ".join(str(error).split()) or type(error).__name__
 
 
 _ROOT = Path(__file__).parents[3]

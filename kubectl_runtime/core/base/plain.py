@@ -1,10 +1,11 @@
 """From values of Python classes to plain JSON values under the wire's keys.
 
-Every field is included, except those that are None or unset, so that two views of one object can be compared; one that
-has no default, and so must be there to be read, is null when it is None. What
-would reach the server as something else without a word is refused: bytes where text is declared and text where bytes
-are, NaN and the infinities (null in JSON, which deletes in a merge patch), times without a time zone; and, where no
-declared type says how they are meant, bytes and spans of time.
+Every field is included, except those that are None or unset, so that two views of one object can be compared. A field
+without a default must be there to be read, so it is written as null when it is None.
+
+Values that would silently reach the server as something else are refused: bytes where text is declared, text where
+bytes are declared, NaN and the infinities (null in JSON, which deletes in a merge patch), times without a time zone;
+and, where no declared type says how they are meant, bytes and spans of time.
 """
 from __future__ import annotations
 

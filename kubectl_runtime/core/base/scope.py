@@ -10,8 +10,6 @@ Threads that a run starts do not inherit it, except where Python hands the conte
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import Token
-from typing import Any
 
 import msgspec
 
@@ -27,20 +25,12 @@ class CallScope(msgspec.Struct, frozen=True):
     stop: StopToken
     cut: StopToken
 
-    def enter(self) -> Token[Any]:
-        """From now on this thread's calls obey it; `leave` takes the answer."""
-        return _scope.set(self)
-
-    @staticmethod
-    def leave(entered: Token[Any]) -> None:
-        """As before `enter`."""
-        _scope.reset(entered)
-
 
 _scope: RunVariable[CallScope] = RunVariable("kubectl_runtime_call_scope")
 
 enter_scope, leave_scope = _scope.set, _scope.reset
-"""As `CallScope.enter` and `leave`, for who does it for each run: without a call of Python's."""
+"""`enter_scope(scope)`: from now on this thread's calls obey `scope`. `leave_scope` ends that; it takes what
+`enter_scope` returned."""
 
 
 def call_scope() -> CallScope | None:

@@ -51,3 +51,16 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     def causes(self) -> list[StatusCause]:
         """What was wrong, field by field; empty when the server says nothing of fields."""
         return (self.details.causes if self.details else None) or []
+
+
+_REASONS = {
+    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed",
+    406: "NotAcceptable", 408: "Timeout", 409: "Conflict", 410: "Gone", 413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType", 422: "Invalid", 429: "TooManyRequests", 500: "InternalError",
+    503: "ServiceUnavailable", 504: "Timeout",
+}
+
+
+def reason_of(code: int) -> str:
+    """Kubernetes's reason for an HTTP status, which kubectl shows in brackets; empty when there is none."""
+    return _REASONS.get(code, "")

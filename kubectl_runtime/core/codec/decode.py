@@ -8,8 +8,8 @@
     decode_list(page, resource)    -> (ListMeta, list[Record])                    items are copied out of the page
 
 One bad object breaks nothing: a head that cannot be decoded gives a record with a `problem`, and the names that could
-be read (`core.salvage`). DecodeError is raised only when it cannot even be told which object is meant, or the bytes are
-no list at all. Nulls where a value is expected count as absent.
+be read (`core.codec.salvage`). DecodeError is raised only when not even the object's name can be read, or the bytes are
+not a list at all. Nulls where a value is expected count as absent.
 """
 from __future__ import annotations
 

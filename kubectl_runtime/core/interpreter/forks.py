@@ -27,9 +27,8 @@ class ForkSafeLock:
         return self._lock.acquire(blocking, timeout)
 
     def release(self) -> None:
-        """Give the lock back; in a child that was forked while its own thread held the lock, nothing. Raises
-        RuntimeError when it is not held."""
-        with suppress(RuntimeError):
+        """Give the lock back. Does nothing when it is not held."""
+        with suppress(RuntimeError):  # the child of a fork has a free lock where the thread that forked held one
             self._lock.release()
 
     def renew(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.core.meta.gvk import plural_of, split_api_version
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.requests.request import Place, Request
 
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -62,7 +63,7 @@ def foresee(place: Place, *verbs: str, subresource: str | None = None) -> None:
 def _blocked_owners(body: bytes) -> Iterable[tuple[str, str]]:
     try:
         content = msgspec.json.decode(body)
-    except msgspec.DecodeError:  # of a kind that has another form
+    except DECODE_FAILURES:  # of a kind that has another form
         return ()
     metadata = content.get("metadata") if isinstance(content, dict) else None
     owners: list[Any] = (metadata or {}).get("ownerReferences") or []

@@ -3,11 +3,9 @@ from __future__ import annotations
 
 import inspect
 import typing
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.reconcile.invoker import success_function
@@ -65,24 +63,6 @@ def check_predicate(predicate: Any) -> None:
     `predicates.when`."""
     if predicate is not None:
         check_type("predicate", predicate, Predicate, "predicates.generation or predicates.when(function)")
-
-
-def duration_of(what: str, duration: Duration) -> float:
-    """`duration` in seconds. Raises RequestError when it is negative, or no number at all."""
-    if not isinstance(duration, int | float | timedelta):
-        raise RequestError(f"{what} is seconds or a timedelta, not {duration!r}")
-    length = seconds(duration)
-    if not length >= 0:
-        raise RequestError(f"{what} must be at least 0 seconds, not {duration}")
-    return length
-
-
-def period_of(what: str, duration: Duration) -> float:
-    """`duration` in seconds. Raises RequestError when it is not positive."""
-    length = duration_of(what, duration)
-    if not length > 0:
-        raise RequestError(f"{what} must be more than 0 seconds, not {duration}")
-    return length
 
 
 def functions_of(reconciler: Any,

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.client.api.writes import OwnWrites
-from kubectl_runtime.core.base.guarded_log import HousekeepingLogger
+from kubectl_runtime.core.base.guarded_log import GuardedLogger, HousekeepingLogger, guarded_logger
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource
 from kubectl_runtime.runtime.controller.gone import with_gone
 from kubectl_runtime.runtime.controller.plan import MainStream, Plan, StreamPlan, WatchPlan
@@ -45,7 +45,6 @@ from kubectl_runtime.runtime.triggers.shared_watches import Share
 from kubectl_runtime.runtime.triggers.sources import TriggerSource, pull, pull_stream
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink
 from kubectl_runtime.runtime.triggers.watches import Watch
-from kubectl_runtime.runtime.usercode import GuardedLogger, guarded_logger
 
 K = TypeVar("K")
 

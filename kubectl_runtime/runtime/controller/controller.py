@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from kubectl_runtime.client.api.writes import OwnWrites
-from kubectl_runtime.core.base.clock import Duration
+from kubectl_runtime.core.base.clock import Duration, duration_of, period_of
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.observer import Observer
 from kubectl_runtime.core.base.stop import StopToken
@@ -37,10 +37,8 @@ from kubectl_runtime.runtime.controller.arguments import (
     check_gone,
     check_predicate,
     check_type,
-    duration_of,
     functions_of,
     path_of,
-    period_of,
 )
 from kubectl_runtime.runtime.controller.plan import GoneFunction, MainStream, Plan, WatchPlan, clock_of
 from kubectl_runtime.runtime.controller.running import Running

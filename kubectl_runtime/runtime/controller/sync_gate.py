@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import KubeError
+from kubectl_runtime.core.base.guarded_log import GuardedLogger
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.usercode import GuardedLogger
 
 WARN_EVERY = 30.0
 """Seconds between two warnings about what is missing."""

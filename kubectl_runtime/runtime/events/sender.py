@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from kubectl_runtime.core.base.backoff import ExponentialBackoff
 from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
 from kubectl_runtime.runtime.events.ledger import Ledger, Lost, Result, Series, Subject
 from kubectl_runtime.runtime.events.writing import (
     Reporter,
@@ -27,7 +28,7 @@ from kubectl_runtime.runtime.events.writing import (
     request_for,
     result_of,
 )
-from kubectl_runtime.runtime.usercode import described, guarded_logger, pass_interrupt
+from kubectl_runtime.runtime.usercode import described
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client

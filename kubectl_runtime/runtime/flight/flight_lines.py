@@ -28,6 +28,7 @@ import msgspec
 
 from kubectl_runtime.client.api.writes import Exchanged
 from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.requests.names import encoded_query
 from kubectl_runtime.runtime.flight.withheld import is_withheld, without_secrets
 
@@ -55,7 +56,7 @@ def document(body: bytes | None) -> msgspec.Raw | str | None:
         if b"\n" in body:
             body = msgspec.json.format(body, indent=-1)
         return msgspec.json.decode(body, type=msgspec.Raw)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except DECODE_FAILURES:
         return body.decode("utf-8", "replace")
 
 

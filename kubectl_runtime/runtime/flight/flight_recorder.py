@@ -26,6 +26,7 @@ from kubectl_runtime.client.api.writes import Exchanged
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import Guard
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.core.interpreter.forks import renewed_in_children
@@ -41,7 +42,7 @@ from kubectl_runtime.runtime.flight.flight_lines import (
 from kubectl_runtime.runtime.flight.ring_file import RingFile
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.triggers.triggers import OfHeads, ReconcileRequest, Sink
-from kubectl_runtime.runtime.usercode import described, guarded, guarded_logger
+from kubectl_runtime.runtime.usercode import described, guarded
 from kubectl_runtime.runtime.watcher.event import CARRIERS, Delete, Event
 
 log = guarded_logger(__name__)

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from kubectl_runtime.core.base.building import decoded, decoder_of
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 
 try:
     import fcntl
@@ -55,7 +56,7 @@ class Folded:
             line = _decode(text)
             if line.k in ("apply", "held"):
                 self.held[line.w, line.key] = object_of(line.o, line.line)
-        except (msgspec.DecodeError, UnicodeError):
+        except DECODE_FAILURES:
             return
         if line.k == "delete":
             self.held.pop((line.w, line.key), None)

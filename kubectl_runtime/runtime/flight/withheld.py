@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
+
 TEXT = "withheld"
 BASE64 = "d2l0aGhlbGQ="
 """The same in base64."""
@@ -25,7 +27,7 @@ def without_secrets(document: bytes) -> bytes:
     """The JSON of an object, a list, a patch or a Status, without the values. What is no JSON is withheld whole."""
     try:
         value = msgspec.json.decode(document)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except DECODE_FAILURES:
         return msgspec.json.encode(TEXT)
     return msgspec.json.encode(_cleaned(value))
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubectl_runtime.core.base.clock import seconds
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.manager.elected_client import NotLeaderError
 from kubectl_runtime.runtime.manager.elector import LeaderLock
 from kubectl_runtime.runtime.manager.servers import LEAST
-from kubectl_runtime.runtime.usercode import guarded_logger
 
 log = guarded_logger(__name__)
 

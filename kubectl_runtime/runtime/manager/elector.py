@@ -7,12 +7,11 @@
 
     thread       does                                              ends
     elector      makes the requests that `lease_machine` asks for  when the candidacy has ended
-    deadline     notices that the deadline has passed, also while  likewise
-                 a request hangs
+    deadline     notices the deadline, even if a request hangs     likewise
     callbacks    calls the election's callbacks, if it has any     when the last has been called
 
-A leadership that was lost is over: this process stands by no more, until `wait` is called again, which says that the
-work of the last one has ended. Each leadership has its own `lost` token. The child of a fork does not lead.
+After the leadership was lost, this process is no candidate until `wait` is called again: the call says that its work
+has ended. Each leadership has its own `lost` token. The child of a fork does not lead.
 """
 from __future__ import annotations
 
@@ -28,6 +27,7 @@ from typing import Self
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.core.interpreter.forks import renewed_in_children
@@ -37,7 +37,7 @@ from kubectl_runtime.runtime.manager.leader_election import LeaderElection, own_
 from kubectl_runtime.runtime.manager.lease_events import Action, Campaign, Input, Leave, Now, Tick, Wait
 from kubectl_runtime.runtime.manager.lease_machine import LeaseState, Phase, Rules, expired, step
 from kubectl_runtime.runtime.manager.lease_store import LeaseStore
-from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
 _JOIN_SECONDS = 2.0

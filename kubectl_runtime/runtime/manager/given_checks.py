@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.runtime.usercode import described, pass_interrupt
+from kubectl_runtime.core.base.guarded_log import pass_interrupt
+from kubectl_runtime.runtime.usercode import described
 
 MANAGER = "manager"
 CONTROLLER = "controller "

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.meta.gvk import api_resource_of
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.request import Place, Retry
@@ -34,7 +35,7 @@ from kubectl_runtime.runtime.manager.lease_events import (
     Written,
 )
 from kubectl_runtime.runtime.manager.lease_record import LeaseRecord
-from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.clock import Duration, duration_of
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.controller.arguments import check_functions, functions_of
@@ -84,9 +84,7 @@ class Manager:
         self._client = client
         self._debug = debug
         self._address = None if serve is None else ListenAddress.parse(serve)
-        self._grace = seconds(grace)
-        if not self._grace >= 0:
-            raise RequestError(f"grace must be at least 0 seconds, not {grace}")
+        self._grace = duration_of("grace", grace)
         self._checks = Checks()
         self._lock: LeaderLock | None = None if leader is None else elect(client, leader)
         self._sharding = sharding

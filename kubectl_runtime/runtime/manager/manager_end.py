@@ -9,9 +9,10 @@ import threading
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import KubeError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.interpreter.forks import renewed_in_children
-from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
 

@@ -11,10 +11,9 @@
                side; then the Lease is released, if nothing that needs it
                still runs; then the servers stop, the last one first
 
-What begins the end: `stop()`, a signal (with `run`), the first failure of a member, or the loss of the Lease. The whole
-end has one deadline, `grace` seconds after it began; what still runs then is returned, thread by thread, and logged
-with its stack. The Lease is renewed until the work has ended. Where it is lost there is no grace, since somebody else
-may lead soon: runs are told at once to end (`ctx.stop`), and what still runs 2 s later is given up.
+It stops after `stop()`, a signal (with `run`), the first failure of a member, or the loss of the Lease. Stopping takes
+`grace` seconds at most; threads that still run then are returned, and logged with their stacks. The Lease is renewed
+until the work has ended. When it is lost, runs are told at once to end (`ctx.stop`) and get only 2 s.
 """
 from __future__ import annotations
 
@@ -29,6 +28,7 @@ from types import TracebackType
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.controller.stopping.signals import ShutdownSignals
@@ -40,7 +40,7 @@ from kubectl_runtime.runtime.manager.members import HEED, Member, StillRunning, 
 from kubectl_runtime.runtime.manager.partaking import Partaking
 from kubectl_runtime.runtime.manager.servers import LEAST, Server, ServerGroup
 from kubectl_runtime.runtime.sharding.sharding import Sharding
-from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
 

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.controller.controller_error import ControllerError
@@ -28,7 +29,6 @@ from kubectl_runtime.runtime.manager.elector import LeaderLock
 from kubectl_runtime.runtime.manager.partaking import Partaking
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.shutdown import stack_of
-from kubectl_runtime.runtime.usercode import guarded_logger
 
 log = guarded_logger(__name__)
 

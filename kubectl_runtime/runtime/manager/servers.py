@@ -9,13 +9,14 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import Observer, parts_of
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.runtime.observe.debug_snapshot import Debugged
 from kubectl_runtime.runtime.observe.health_checks import Check, expect_none
 from kubectl_runtime.runtime.observe.health_server import HealthServer
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
-from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
 

@@ -17,7 +17,7 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.discovery import Discovery
 from kubectl_runtime.client.server.served_kinds import ServedKind
-from kubectl_runtime.core.base.clock import Duration
+from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import AuthError, DiscoveryError, KubeError, TransportError
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind
@@ -36,7 +36,6 @@ from kubectl_runtime.runtime.manifests.manifest_set import Item, kinds_to_come, 
 from kubectl_runtime.runtime.manifests.progress import Progress
 from kubectl_runtime.runtime.manifests.readiness import Missing
 from kubectl_runtime.runtime.manifests.waiting import Wait, await_all
-from kubectl_runtime.runtime.wait import positive_seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,8 +67,8 @@ class ManifestRun:
     def __init__(self, client: Client, verb: str, source: Manifests, *, namespace: str | None, recursive: bool,
                  timeout: Duration, progress: TextIO | bool, stop: StopToken | None) -> None:
         """Reads the set and asks the server for its kinds: raises what `read_set` and `Discovery.kinds` raise, and
-        RequestError for a timeout that leaves no time."""
-        span = positive_seconds(timeout, verb, "wait")
+        RequestError for a timeout that is not above 0 seconds."""
+        span = period_of(f"{verb}: wait", timeout)
         self.client = client
         self.verb = verb
         self.namespace = namespace or client.default_namespace

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qs
 
 from kubectl_runtime.core.base.guard import Guard
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.runtime.observe.debug_application import DebugApplication
 from kubectl_runtime.runtime.observe.health_checks import HealthChecks
-from kubectl_runtime.runtime.usercode import guarded_logger
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment

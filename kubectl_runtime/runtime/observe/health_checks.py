@@ -14,7 +14,8 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.runtime.usercode import described, guarded_logger, pass_interrupt
+from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
+from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
 

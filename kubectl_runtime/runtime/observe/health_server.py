@@ -25,8 +25,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.clock import Duration, period_of, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.observe.debug_application import DebugApplication
@@ -36,7 +37,6 @@ from kubectl_runtime.runtime.observe.health_application import HealthApplication
 from kubectl_runtime.runtime.observe.health_checks import Check, HealthChecks, Watched, expect_none, store_checks
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.observe.wsgi_listener import WsgiListener
-from kubectl_runtime.runtime.usercode import guarded_logger
 
 log = guarded_logger(__name__)
 
@@ -68,11 +68,11 @@ class HealthServer:
         `debugged`: what that page is about (default: what `watch` was told). `limit`: seconds that a client may take
         for its request and for our answer; the default is the timeout of a scrape in Prometheus.
 
-        Raises RequestError for an address that cannot be read, a name that is taken or has a slash, and a check that
-        cannot be called. Listens only after `start`.
+        Raises RequestError for an address that cannot be read, a limit of 0 seconds or less, a name that is taken or
+        has a slash, and a check that cannot be called. Listens only after `start`.
         """
         self._address = ListenAddress.of(address)
-        self._limit = seconds(limit)
+        self._limit = period_of("limit", limit)
         self._watched = _Controllers()
         self._live = HealthChecks("healthz", live_checks)
         given, fixed = (checks, None) if callable(checks) else (dict, checks)

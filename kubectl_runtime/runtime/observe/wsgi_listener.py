@@ -16,8 +16,8 @@ from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.interpreter.contexts import Thread
-from kubectl_runtime.runtime.usercode import guarded_logger
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication

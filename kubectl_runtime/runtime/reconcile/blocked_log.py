@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.guarded_log import GuardedLogger
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.runtime.queue.runs import Run
 from kubectl_runtime.runtime.reconcile.run_log import readable
-from kubectl_runtime.runtime.usercode import GuardedLogger
 
 AFTER = 60.0
 """Seconds."""

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import KubeError
+from kubectl_runtime.core.base.guarded_log import GuardedLogger
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink
 from kubectl_runtime.runtime.triggers.watches import Watch
-from kubectl_runtime.runtime.usercode import GuardedLogger
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.writes import Write

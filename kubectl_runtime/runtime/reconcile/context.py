@@ -7,6 +7,7 @@ from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.guarded_log import GuardedLogger
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -17,7 +18,6 @@ from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
 from kubectl_runtime.runtime.queue.runs import Known, Run
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.shutdown import Shutdown
-from kubectl_runtime.runtime.usercode import GuardedLogger
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client

@@ -20,6 +20,7 @@ from typing import Any
 
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.guard import Guard
+from kubectl_runtime.core.base.guarded_log import pass_interrupt
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.runtime.events.writing import TERMINATING
@@ -38,7 +39,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import (
 )
 from kubectl_runtime.runtime.reconcile.run_log import OWNED, RunLog
 from kubectl_runtime.runtime.reflector.store import Store
-from kubectl_runtime.runtime.usercode import name_of, pass_interrupt
+from kubectl_runtime.runtime.usercode import name_of
 
 _set_run, _reset_run = this_run.set, this_run.reset
 

@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.guarded_log import GuardedLogger
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
@@ -32,7 +33,6 @@ from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.runtime.queue.key_backoff import is_own
 from kubectl_runtime.runtime.queue.own_writes import Version
 from kubectl_runtime.runtime.queue.runs import NO_WRITES, REQUEUED, SOON, Outcome, Run
-from kubectl_runtime.runtime.usercode import GuardedLogger
 
 RUNS, WITHIN = 10, 60.0
 TURNS = 3

@@ -17,8 +17,8 @@ import logging
 from collections.abc import Callable
 
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.guarded_log import GuardedLogger
 from kubectl_runtime.runtime.reconcile.run_log import SINGLY, WITHIN, readable
-from kubectl_runtime.runtime.usercode import GuardedLogger
 
 MANY = SINGLY
 """So many failing objects are named one by one, and so are their recoveries."""

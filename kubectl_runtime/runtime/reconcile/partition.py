@@ -15,7 +15,7 @@ from typing import Protocol
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.keys import Key
-from kubectl_runtime.core.base.scope import CallScope, FirstOf
+from kubectl_runtime.core.base.scope import CallScope, FirstOf, enter_scope, leave_scope
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.queue.runs import SKIPPED, Execute, Outcome, Run
 from kubectl_runtime.runtime.reconcile.runner import Runner
@@ -97,11 +97,11 @@ def while_owned(partition: Partition | None, execute: Execute, shutdown: Shutdow
             else:
                 calls = CallScope(FirstOf(run.stop, lost, clock=clock), shutdown.cut)
             run.stop = calls.stop
-            entered = calls.enter()
+            entered = enter_scope(calls)
             try:
                 return execute(run)
             finally:
-                calls.leave(entered)
+                leave_scope(entered)
 
         outcome = partition.run(run.key, within)
         return SKIPPED if outcome is None else outcome

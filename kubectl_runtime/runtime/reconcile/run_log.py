@@ -26,13 +26,14 @@ from typing import Any
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.base.guarded_log import GuardedLogger
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.events.writing import TERMINATING
 from kubectl_runtime.runtime.logs import run_fields, said
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.usercode import GuardedLogger, described
+from kubectl_runtime.runtime.usercode import described
 
 OWNED = "FieldManagerConflict"
 """The reason of a cause where an apply met a field of another manager: unlike a stale write, no retry helps."""

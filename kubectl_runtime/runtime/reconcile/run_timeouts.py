@@ -130,12 +130,11 @@ class RunTimeouts:
             return scoped
 
         def ended(run: Run) -> Outcome:
-            calls = self.begin(run)
-            entered = calls.enter()
+            entered = enter_scope(self.begin(run))
             try:
                 return execute(run)
             finally:
-                calls.leave(entered)
+                leave_scope(entered)
                 self.end(run)
 
         return ended

@@ -32,13 +32,14 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.keys import Key, key_of
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.codec.sameness import same_content
 from kubectl_runtime.runtime.reflector.overlay import Own
 from kubectl_runtime.runtime.reflector.store_writer import Observers, StoreWriter
 from kubectl_runtime.runtime.streams import closing_source
-from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.usercode import described
 from kubectl_runtime.runtime.watcher.event import (
     INIT_DONE,
     Apply,

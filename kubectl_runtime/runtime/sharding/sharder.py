@@ -19,6 +19,7 @@ from functools import partial
 from math import inf
 
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.interpreter.contexts import Thread
@@ -34,7 +35,6 @@ from kubectl_runtime.runtime.sharding.shard_machine import step
 from kubectl_runtime.runtime.sharding.shard_state import Phase, ShardRules, ShardState
 from kubectl_runtime.runtime.sharding.sharding import Sharding, is_in, shard_of
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
-from kubectl_runtime.runtime.usercode import guarded_logger
 
 log = guarded_logger(__name__)
 

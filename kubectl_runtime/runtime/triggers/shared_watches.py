@@ -21,6 +21,7 @@ from dataclasses import fields
 from typing import Any
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.guarded_log import GuardedLogger
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
@@ -30,7 +31,7 @@ from kubectl_runtime.core.interpreter.forks import renewed_in_children
 from kubectl_runtime.core.objects.partial import FieldsForm
 from kubectl_runtime.runtime.triggers.triggers import Sink, Subscription
 from kubectl_runtime.runtime.triggers.watches import Watch
-from kubectl_runtime.runtime.usercode import GuardedLogger, guarded, name_of
+from kubectl_runtime.runtime.usercode import guarded, name_of
 from kubectl_runtime.runtime.watcher.watch_api import WatchApi, as_configured
 from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, WatchBackoff
 from kubectl_runtime.runtime.watcher.watcher_config import DEFAULT_CONFIG, WatcherConfig

@@ -18,12 +18,13 @@ from typing import Any, Protocol
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import Guard
+from kubectl_runtime.core.base.guarded_log import GuardedLogger, guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.triggers.subscribers import LOST, described_event
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink, Subscription
-from kubectl_runtime.runtime.usercode import GuardedLogger, guarded, guarded_logger, name_of
+from kubectl_runtime.runtime.usercode import guarded, name_of
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, Init, InitApply, InitDone, is_event
 
 log = guarded_logger(__name__)

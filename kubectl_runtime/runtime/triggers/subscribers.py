@@ -17,10 +17,11 @@ from typing import Any
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.guard import Guard
+from kubectl_runtime.core.base.guarded_log import GuardedLogger, guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.runtime.triggers.triggers import OfHeads, ReconcileRequest, Sink, Subscription
-from kubectl_runtime.runtime.usercode import GuardedLogger, guarded_logger, name_of
+from kubectl_runtime.runtime.usercode import name_of
 from kubectl_runtime.runtime.watcher.event import INIT, Event, obj_of, with_obj
 
 log = guarded_logger(__name__)

@@ -1,5 +1,4 @@
-"""`Watch`: one watched resource, from the requests to the store and the subscriptions, moved on by whoever calls
-`step`.
+"""`Watch`: one watched resource, from the requests to the store and the subscriptions. `step` moves it on.
 
     phase       what `step` does                                   returns
     listing     reads one page                                     0
@@ -26,6 +25,7 @@ import msgspec
 from kubectl_runtime.client.http.reachability import PROBE_SECONDS
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guarded_log import GuardedLogger, guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
@@ -38,7 +38,7 @@ from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
 from kubectl_runtime.runtime.triggers.subscribers import Subscriber
 from kubectl_runtime.runtime.triggers.triggers import Sink, Subscription
 from kubectl_runtime.runtime.triggers.watched_writes import WatchedWrites
-from kubectl_runtime.runtime.usercode import GuardedLogger, described, guarded_logger
+from kubectl_runtime.runtime.usercode import described
 from kubectl_runtime.runtime.watcher.event import INIT_DONE, Apply, Event, Failed, Init
 from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
 from kubectl_runtime.runtime.watcher.readers import Modifier, reader_of, validated

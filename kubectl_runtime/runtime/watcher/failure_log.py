@@ -15,8 +15,9 @@ from typing import Any
 
 from kubectl_runtime.client.http.reachability import PROBE_SECONDS
 from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.usercode import described
 from kubectl_runtime.runtime.watcher.event import MAX_RETRY_AFTER, Event, Failed, Init, InitApply
 
 log = guarded_logger(__name__)

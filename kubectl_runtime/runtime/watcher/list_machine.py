@@ -33,9 +33,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kubectl_runtime.core.base.errors import ApiError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Delete, Event, Failed, Init, InitApply
 from kubectl_runtime.runtime.watcher.watch_api import WatchBatch
 from kubectl_runtime.runtime.watcher.watch_states import (

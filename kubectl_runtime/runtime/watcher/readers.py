@@ -9,11 +9,12 @@ import msgspec
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.guard import Guard
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.codec.prune import Modify, pruned
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.problems import DecodeError, Problem
 from kubectl_runtime.core.objects.invalid import InvalidObject
-from kubectl_runtime.runtime.usercode import guarded_logger, name_of
+from kubectl_runtime.runtime.usercode import name_of
 from kubectl_runtime.runtime.watcher.event import Event, with_obj
 
 log = guarded_logger(__name__)

@@ -18,11 +18,12 @@ from collections.abc import Callable
 from typing import Any
 
 from kubectl_runtime.client.api.paging import walk
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.core.requests.request import Retry
-from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.usercode import described
 from kubectl_runtime.runtime.watcher.watch_api import WatchApi
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 

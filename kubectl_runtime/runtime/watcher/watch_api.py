@@ -51,8 +51,8 @@ class WatchApi(Protocol[K_co]):
     The batches end when the watch does, however that happens; RequestTimeout means that nothing came for longer than
     the watch was to live. An empty batch means that nothing is ready (simulated transports only).
     Attributes of theirs, if there are any: `flow_schema` tells servers apart, `broke` says that the connection failed
-    (see `client.watch.WatchStream`). So does an attribute `client` of this, which knows for all of its watches whether
-    the server is there, and `with_fields`, which a config with `fields` needs.
+    (see `client.api.watch.WatchStream`). So does an attribute `client` of this, which knows for all of its watches
+    whether the server is there, and `with_fields`, which a config with `fields` needs.
     """
 
     @property

@@ -27,11 +27,11 @@ from kubectl_runtime.client.http.reachability import Reachability
 from kubectl_runtime.client.server.refusals import Refusals
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestTimeout
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.requests.params import IDLE_MARGIN, ListParams, WatchParams
 from kubectl_runtime.core.requests.request import Retry
-from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.watcher.event import Event, Failed
 from kubectl_runtime.runtime.watcher.failure_log import WatchTarget
 from kubectl_runtime.runtime.watcher.server_gate import ServerGate

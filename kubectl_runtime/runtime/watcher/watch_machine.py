@@ -49,8 +49,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kubectl_runtime.core.base.errors import ApiError, TransportError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.codec.record import Record
-from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, Failed
 from kubectl_runtime.runtime.watcher.list_machine import (
     error_of,

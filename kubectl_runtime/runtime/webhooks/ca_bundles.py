@@ -24,6 +24,7 @@ from kubectl_runtime.certificates.bundles import certificates_in, merged
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.meta.metav1 import FrozenPart
 from kubectl_runtime.core.objects.partial import PartialView
 from kubectl_runtime.core.requests.patch import Patch, pointer
@@ -38,7 +39,6 @@ from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.controller.sync_gate import SyncTimeoutError
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
-from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 from kubectl_runtime.runtime.webhooks.serving_certificates import AUTHORITY_NAME, OwnCertificates, SelfSigned
 

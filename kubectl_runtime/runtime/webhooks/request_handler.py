@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, Protocol, cast
 from wsgiref.simple_server import ServerHandler, WSGIRequestHandler
 
-from kubectl_runtime.runtime.usercode import guarded_logger
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 
 log = guarded_logger(__name__)
 

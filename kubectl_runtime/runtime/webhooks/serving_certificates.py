@@ -19,7 +19,7 @@ from kubectl_runtime.certificates.contexts import server_context
 from kubectl_runtime.client.config.files import FollowedFile
 from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.errors import ConfigError, RequestError
-from kubectl_runtime.runtime.usercode import guarded_logger
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 
 log = guarded_logger(__name__)
 

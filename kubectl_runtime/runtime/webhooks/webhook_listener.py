@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.observe.wsgi_listener import WsgiListener
-from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.webhooks.request_handler import IDLE, RequestHandler, linger
 
 if TYPE_CHECKING:

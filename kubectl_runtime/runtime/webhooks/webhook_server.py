@@ -24,15 +24,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, period_of, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.core.requests.rights import Right
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
-from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.usercode import described
 from kubectl_runtime.runtime.webhooks.ca_bundles import KINDS, CaBundles
 from kubectl_runtime.runtime.webhooks.observed_application import observed, webhooks_of
 from kubectl_runtime.runtime.webhooks.serving_certificates import (
@@ -108,8 +109,6 @@ class WebhookServer:
             address = ("" if host is None else host, 9443 if port is None else port)
         elif (host, port) != (None, None):
             raise RequestError(f"address={address!r} has host and port already: leave host= and port= out")
-        if not seconds(limit) > 0:
-            raise RequestError(f"limit must be more than 0 seconds, not {limit}")
         if configuration is not None:
             if client is None or not isinstance(app, Application):
                 raise RequestError("configuration= needs a client, and an application of webhooks.application")
@@ -120,7 +119,7 @@ class WebhookServer:
         self._wanted = certificates
         self._address = ListenAddress.of(address)
         self._configuration, self._url = configuration, url
-        self._limit = seconds(limit)
+        self._limit = period_of("limit", limit)
         self._clock = clock or (SYSTEM_CLOCK if client is None else client.clock)
         self._observer = together(getattr(client, "observer", NO_OBSERVER) if observer is None else observer)
         self._end = StopToken(clock=self._clock)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.scope import CallScope
+from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.scope import CallScope, enter_scope, leave_scope
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.usercode import described
 from kubectl_runtime.runtime.webhooks.apply_webhooks import apply_webhooks
 from kubectl_runtime.webhooks.application import Application
 
@@ -37,7 +38,7 @@ class WebhookSetup:
 
     def run(self, end: StopToken) -> None:
         """Block until nothing is left to be done, or `end` is set, which ends a call under way as well."""
-        entered = CallScope(end, end).enter()
+        entered = enter_scope(CallScope(end, end))
         try:
             pause = FIRST_PAUSE
             while not end.is_set():
@@ -51,7 +52,7 @@ class WebhookSetup:
                     end.wait(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
         finally:
-            CallScope.leave(entered)
+            leave_scope(entered)
 
     def _applied(self, bundle: bytes) -> bool:
         try:

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from kubectl_runtime.core.base.building import decoder_of
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.runtime.flight.flight_lines import FORMAT, WatchPlace
 from kubectl_runtime.runtime.flight.ring_file import object_of
 
@@ -143,7 +144,7 @@ def _lines_of(path: Path) -> tuple[list[Line], int]:
             continue
         try:
             lines.append(_decode(text))
-        except (msgspec.MsgspecError, UnicodeError):
+        except DECODE_FAILURES:
             unread += number < len(texts) - 1  # what is torn has no end of line
     return lines, unread
 

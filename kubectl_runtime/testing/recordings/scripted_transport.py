@@ -22,6 +22,7 @@ import urllib3
 from requests.adapters import BaseAdapter
 
 from kubectl_runtime.core.base.building import decoded
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.runtime.flight.withheld import is_withheld, without_secrets
 from kubectl_runtime.testing.recordings.flight_reader import Line, RecordedRun, Recording, RecordingError
 
@@ -93,7 +94,7 @@ class ScriptedTransport(BaseAdapter):
             if watch is not None and line.kind in ("held", "apply", "delete", "ready"):
                 try:
                     watch.take(line)
-                except msgspec.MsgspecError as error:
+                except DECODE_FAILURES as error:
                     raise RecordingError(f"the recording is damaged where it tells of {line.watch} {line.key}: {error}"
                                          ) from None
         self._fed = max(self._fed, position)
@@ -217,6 +218,6 @@ def _comparable(path: str, body: Any) -> Any:
         data = without_secrets(data)
     try:
         text = msgspec.json.encode(msgspec.json.decode(data), order="sorted").decode()
-    except (msgspec.DecodeError, UnicodeError):
+    except DECODE_FAILURES:
         text = data.decode("utf-8", "replace")
     return _TIME.sub("<time>", text)

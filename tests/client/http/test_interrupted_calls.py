@@ -16,7 +16,7 @@ from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.certificates.contexts import server_context
 from kubectl_runtime.client.http.interrupt import Interrupt, connects, released, waits_on
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
-from kubectl_runtime.core.base.scope import CallScope, FirstOf, call_scope
+from kubectl_runtime.core.base.scope import CallScope, FirstOf, call_scope, enter_scope, leave_scope
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import ConfigMap
 from tests.client.meanwhile import Meanwhile
@@ -270,7 +270,7 @@ def test_reads_of_a_scope_end_with_its_stop_and_writes_with_its_cut() -> None:
         (scope.stop if request is not None and request.method == "GET" else scope.cut).set("its time is over")
         peer.hold()
 
-    entered = scope.enter()
+    entered = enter_scope(scope)
     try:
         with WireServer(serve) as server, server.client(timeout=TOO_LONG) as client:
             with pytest.raises(TransportError, match=r"given up, as its time is over$"):
@@ -279,7 +279,7 @@ def test_reads_of_a_scope_end_with_its_stop_and_writes_with_its_cut() -> None:
                                                      "not known"):
                 client.request(POST)
     finally:
-        scope.leave(entered)
+        leave_scope(entered)
     assert call_scope() is None
 
 
@@ -291,12 +291,12 @@ def test_a_write_under_way_outlives_the_stop_of_its_scope() -> None:
         scope.stop.set("its time is over")
         peer.answer(201, config_map())
 
-    entered = scope.enter()
+    entered = enter_scope(scope)
     try:
         with WireServer(serve) as server, server.client(client={"retry": RetryPolicy.never()}) as client:
             assert b'"uid-a"' in client.request(POST)
     finally:
-        scope.leave(entered)
+        leave_scope(entered)
 
 
 def test_the_wait_for_another_attempt_ends_with_the_scope_also_when_the_call_has_a_token_of_its_own() -> None:
@@ -307,7 +307,7 @@ def test_the_wait_for_another_attempt_ends_with_the_scope_also_when_the_call_has
             peer.answer(503, b"{}", headers=("Retry-After: 60",))
 
     clock = Meanwhile(lambda: scope.stop.set("its time is over"))
-    entered = scope.enter()
+    entered = enter_scope(scope)
     try:
         with WireServer(serve) as server, server.client(timeout=100, client={"clock": clock}) as client:
             began = time.monotonic()
@@ -315,7 +315,7 @@ def test_the_wait_for_another_attempt_ends_with_the_scope_also_when_the_call_has
                 client.request(LIST, stop=StopToken())
             assert time.monotonic() - began < 3 * TOO_LONG
     finally:
-        scope.leave(entered)
+        leave_scope(entered)
 
 
 def test_the_first_of_several_tokens_is_set_as_soon_as_one_is_and_leaves_nothing_behind() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import kubectl_runtime
-from kubectl_runtime.core.base.scope import CallScope, call_scope
+from kubectl_runtime.core.base.scope import CallScope, call_scope, enter_scope, leave_scope
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.interpreter.contexts import RunVariable, Thread
 from kubectl_runtime.core.meta.gvk import ApiResource
@@ -77,10 +77,10 @@ def test_a_run_variable_is_over_in_copies_too() -> None:
 
 def test_a_thread_that_was_begun_in_a_run_obeys_its_end_no_longer_than_it_lasts() -> None:
     scope = CallScope(StopToken(), StopToken())
-    entered = scope.enter()
+    entered = enter_scope(scope)
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(call_scope).result() is scope
-        scope.leave(entered)
+        leave_scope(entered)
         assert pool.submit(call_scope).result() is None
 
 

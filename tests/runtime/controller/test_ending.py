@@ -25,6 +25,7 @@ from kubectl_runtime import (
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, SYSTEM_CLOCK
 from kubectl_runtime.core.base.errors import TransportError
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.scope import call_scope
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.resources import ConfigMap, Pod
@@ -37,7 +38,6 @@ from kubectl_runtime.runtime.controller.stopping.last_words import LastWords
 from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.shutdown import DEFAULT_GRACE, Shutdown
-from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.runtime.watcher.event import InitApply
 from kubectl_runtime.runtime.watcher.watcher import metadata_watcher, watch_object, watcher
 from kubectl_runtime.testing.clock import SimClock

@@ -385,7 +385,7 @@ def test_the_request_is_a_server_side_apply(world: World, apply: Any) -> None:
 def test_ready_without_a_time_and_no_time_at_all_are_refused(world: World, apply: Any) -> None:
     with pytest.raises(RequestError, match="give it as well"):
         apply(config_map("a"), ready={"ConfigMap": conditions.is_created})
-    with pytest.raises(RequestError, match="wait=0 leaves no time"):
+    with pytest.raises(RequestError, match="wait must be more than 0 seconds, not 0"):
         apply(config_map("a"), wait=0)
     assert len(world.server.requests) == 0
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.queue.runs import Run
@@ -13,7 +14,6 @@ from kubectl_runtime.runtime.reconcile.action import Action
 from kubectl_runtime.runtime.reconcile.blocked_log import AFTER, IDLE_LOOK, LOOK_EVERY, SILENCE, BlockedLog
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
-from kubectl_runtime.runtime.usercode import guarded_logger
 from kubectl_runtime.testing.asking import eventually
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.fake_cluster import FakeCluster, Parent

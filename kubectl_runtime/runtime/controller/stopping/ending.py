@@ -62,8 +62,6 @@ class Ending:
         self._thread: threading.Thread = Thread(target=self._work, name=f"{name} ending", daemon=True)
         self.stuck: list[ObjectRef] = []
         """The keys whose runs did not end. Complete once the end is settled."""
-        self.also_stuck = False
-        """Whether other threads of the library did not end either."""
 
     def begin(self) -> None:
         """Draining has begun. Does not block."""
@@ -129,7 +127,6 @@ class Ending:
         others = [thread for thread in self._threads() if thread.ident not in stuck and _lives(thread)]
         for thread in others:
             self._words.error("thread %r does not end; it is here:\n%s", thread.name, stack_of(thread.ident))
-        self.also_stuck = bool(others)
         for thread in self._sources():
             if _lives(thread):
                 self._words.info("thread %r is left where it is: it blocks in a source that the program gave",

@@ -15,8 +15,8 @@ import time
 from queue import SimpleQueue
 from typing import Any
 
+from kubectl_runtime.core.base.guarded_log import GuardedLogger
 from kubectl_runtime.core.interpreter.contexts import Thread
-from kubectl_runtime.runtime.usercode import GuardedLogger
 
 LINE_SECONDS = 1.0
 """How long a log handler may take for one line before it counts as blocked."""

@@ -31,7 +31,7 @@ from types import FrameType
 from typing import Any
 
 from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT
-from kubectl_runtime.runtime.usercode import guarded_logger
+from kubectl_runtime.core.base.guarded_log import guarded_logger
 
 log = guarded_logger(__name__)
 

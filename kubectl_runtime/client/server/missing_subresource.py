@@ -1,11 +1,11 @@
-"""What a 404 for a subresource means: no such object, or a kind that does not have the subresource.
+"""What a 404 for a subresource means: there is no such object, or the kind does not have the subresource.
 
-The server's answer does not tell them apart (it names the object in both), discovery does. It is asked only then, and
-what it said is kept as long as discovery keeps anything.
+The server's answer names the object in both cases. Discovery can tell them apart, so it is asked, but only then.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
 
 from kubectl_runtime.client.http.failures import KindNotServedError, subresource_not_served
 from kubectl_runtime.client.server.served_kinds import ServedKind
@@ -17,12 +17,14 @@ log = guarded_logger(__name__)
 
 
 def explained(discover: Callable[[], Iterable[ServedKind]], request: Request, error: ApiError) -> ApiError:
-    """`error`, which answered `request` with 404; a KindNotServedError when the kind does not have the subresource.
+    """The error to raise for `error`, which answered `request`: a KindNotServedError for a 404 that means that the kind
+    does not have the subresource, or else `error` itself.
 
-    `discover` says what is served (`Discovery.kinds`). Blocks while it asks. When that fails, `error` stays what it is.
+    `discover` says what is served (`Discovery.kinds`). Blocks while it asks. When asking fails, `error` is returned.
     """
     resource = request.resource
-    if resource is None or request.subresource is None or isinstance(error, KindNotServedError):
+    if (error.code != HTTPStatus.NOT_FOUND or resource is None or request.subresource is None
+            or isinstance(error, KindNotServedError)):
         return error
     try:
         kinds = discover()
