@@ -114,7 +114,7 @@ def _decided(handler: Admission[Any], verb: Verb, request: AdmissionRequest[Any]
     answer = AdmissionResponse.of(request.review)
     try:
         if verb == "validate":
-            handler.validate(request)
+            _check_nothing(handler.validate(request))  # type: ignore[func-returns-value]
         elif operations := _changes(handler.mutate(request), request, guard.name):
             answer = answer.with_patch(operations)
     except Denied as error:
@@ -143,6 +143,12 @@ def _failed(guard: Guard, error: BaseException, request: AdmissionRequest[Any] |
     """Log what user code raised; what is said of it to whoever asked."""
     guard.failed(error, repr, request) if request is not None else guard.failed(error)
     return f"the webhook failed with {type(error).__name__}; its log says more"
+
+
+def _check_nothing(returned: Any) -> None:
+    """A False, or the coroutine of an `async def`, would let everything pass in silence."""
+    if returned is not None:
+        _wrong(f"validate returned {type(returned).__name__}; it returns nothing, and raises Denied to refuse")
 
 
 def _changes(changed: Any, request: AdmissionRequest[Any], where: str) -> list[dict[str, Any]]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import enum
 import types
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 import pytest
 from msgspec import Meta
 
+from kubectl_runtime.core.meta.godurations import GoDuration
 from kubectl_runtime.core.meta.gvk import Scope
+from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.crd.customresource import CustomResource, PrinterColumn
 from kubectl_runtime.crd.marks import OneOf, PreserveUnknownFields
 from kubectl_runtime.crd.options import ScaleSubresource
@@ -136,6 +139,17 @@ def test_the_default_of_an_enum_is_its_value() -> None:
     assert schema_of(Mode, Mode.A_B)["default"] == "a-b"
     assert schema_of(Mode | None, Mode.OTHER)["default"] == "other"
     assert "default" not in schema_of(Mode | None, None)
+
+
+def test_the_default_of_a_quantity_is_its_text() -> None:
+    schema = object_schema(object, [("size", Quantity, Quantity("1024Mi")), ("every", GoDuration, GoDuration("90m"))])
+    assert [each["default"] for each in schema["properties"].values()] == ["1Gi", "1h30m0s"]
+
+
+@pytest.mark.parametrize("default", [object(), float("nan"), datetime(2026, 1, 1)])
+def test_a_default_that_no_manifest_can_say_is_refused_with_its_field(default: Any) -> None:
+    with pytest.raises(TypeError, match=r"Git\.depth: its default is not what a manifest can say"):
+        object_schema(Git, [("depth", Any, default)])
 
 
 @pytest.mark.parametrize(("hint", "problem"), [

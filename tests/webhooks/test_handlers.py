@@ -175,6 +175,17 @@ def test_what_mutate_must_not_return_is_refused(name: str, why: str, caplog: pyt
     assert why in caplog.text
 
 
+@pytest.mark.parametrize("returned", [False, True, 0, "no"])
+def test_what_validate_returns_lets_nothing_pass(returned: object, caplog: pytest.LogCaptureFixture) -> None:
+    class Returns(Admission[Pod]):
+        def validate(self, request: AdmissionRequest[Pod]) -> Any:
+            return returned
+
+    found = response(application({"/returns": Returns()}).answer("/returns/validate", review(pod()))[1])
+    assert (found["allowed"], found["status"]["code"]) == (False, 500)
+    assert f"validate returned {type(returned).__name__}; it returns nothing, and raises Denied" in caplog.text
+
+
 def test_a_deletion_has_nothing_to_change(caplog: pytest.LogCaptureFixture) -> None:
     assert answer("mutate", review(None, stored(pod("deleted"))))["status"]["code"] == 500
     assert "a DELETE has none that could be changed" in caplog.text

@@ -1,7 +1,7 @@
 """Durations in Go's notation, which the API has as text (`metav1.Duration`, flags, leases): `1h30m`, `-1.5s`, `250ms`.
 
-    GoDuration.parse("1h30m").seconds           5400.0
-    str(GoDuration.parse("90m"))                "1h30m0s", Go's canonical form
+    GoDuration("1h30m").seconds                 5400.0
+    str(GoDuration("90m"))                      "1h30m0s", Go's canonical form
 
 The grammar is that of Go's `time.ParseDuration`: a sign, then numbers with a fraction and a unit (`ns`, `us`, `µs`,
 `ms`, `s`, `m`, `h`), or a bare `0`. Exact to the nanosecond; what is finer is cut off, what is beyond 64 bits refused.
@@ -28,20 +28,19 @@ _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 class GoDuration(TextValue):
     """A span of time. Immutable; equal and ordered by its length.
 
-    >>> GoDuration.parse("1h30m").seconds
+    >>> GoDuration("1h30m").seconds
     5400.0
-    >>> str(GoDuration.parse("90m"))
+    >>> str(GoDuration("90m"))
     '1h30m0s'
     """
 
     __slots__ = ("_nanoseconds",)
 
-    def __init__(self, nanoseconds: int) -> None:
-        """Raises RequestError for anything but a whole number: `parse` reads a text, `of` a timedelta."""
-        if not isinstance(nanoseconds, int) or isinstance(nanoseconds, bool):
-            raise RequestError(f"the nanoseconds of a GoDuration are a whole number, not {nanoseconds!r}: "
-                               "GoDuration.parse('1h30m') reads a text, GoDuration.of(...) a timedelta")
-        self._nanoseconds = nanoseconds
+    def __init__(self, span: int | str) -> None:
+        """A text in Go's notation, or nanoseconds. Raises RequestError for anything else."""
+        if type(span) is not int:
+            span = GoDuration.parse(span).nanoseconds  # type: ignore[arg-type] # it refuses what is no text
+        self._nanoseconds = span
 
     @property
     def nanoseconds(self) -> int:

@@ -1,8 +1,8 @@
 """Resource quantities (`500m`, `1Gi`): exact arithmetic, and the canonical form in which the server writes them.
 
-    str(Quantity.parse("0.5") + "1500m")        "2"
+    str(Quantity("0.5") + "1500m")              "2"
     class Spec(Struct): memory: Quantity        a field of a view; in a custom resource its schema is an int-or-string
-    Quantity.parse("1Gi") > "900Mi"             True
+    Quantity("1Gi") > "900Mi"                   True
 
 A canonical quantity has no fraction and the largest suffix that allows this: `0.5` is `500m`, `1024Mi` is
 `1Gi`, `1000m` is `1`. The family (binary, decimal, exponent) stays, except that a binary quantity under 1024, or
@@ -41,24 +41,24 @@ class Quantity(TextValue):
     Its other operand may be a Quantity, a text, an integer or a Fraction; RequestError for a text that is no quantity.
     A sum has the family of its first part, or that of the second where the first is 0.
 
-    >>> str(Quantity.parse("0.5") + "1500m")
+    >>> str(Quantity("0.5") + "1500m")
     '2'
-    >>> Quantity.parse("1Gi") > "900Mi"
+    >>> Quantity("1Gi") > "900Mi"
     True
-    >>> int(Quantity.parse("1Ki"))
+    >>> int(Quantity("1Ki"))
     1024
     """
 
     __slots__ = ("_family", "_value")
 
-    def __init__(self, value: Fraction, family: str = "decimal") -> None:
-        """`family`: `decimal`, `binary` or `exponent`: which suffixes its text has. Raises RequestError for a value
-        that is no Fraction, such as a text: `parse` reads it."""
+    def __init__(self, value: Amount, family: str | None = None) -> None:
+        """A number, or what `parse` takes. `family`: `decimal`, `binary` or `exponent`: which suffixes its text has; by
+        default that of the text, and `decimal` for a number. Raises RequestError for what is no quantity."""
         if not isinstance(value, Fraction):
-            raise RequestError(f"the value of a Quantity is a Fraction, not {value!r}: "
-                               "Quantity.parse('1Gi') reads texts")
+            parsed = Quantity.parse(value)
+            value, family = parsed.value, family or parsed.family
         self._value = value
-        self._family = family
+        self._family = family or "decimal"
 
     @property
     def value(self) -> Fraction:

@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from datetime import timedelta
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -47,9 +49,16 @@ def test_whole_numbers_are_rounded_away_from_zero() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "x", "1 Gi", "1mm", None, 1.5, True])
-def test_what_is_no_quantity_is_refused(wrong: object) -> None:
+@pytest.mark.parametrize("make", [Q, Quantity])
+def test_what_is_no_quantity_is_refused(make: Callable[[Any], Quantity], wrong: object) -> None:
     with pytest.raises(RequestError, match="is no quantity"):
-        Q(wrong)  # type: ignore[arg-type]
+        make(wrong)
+
+
+@pytest.mark.parametrize("amount", ["1Gi", "500m", "2e3", 5, Fraction(1, 2), Q("1Mi")])
+def test_the_class_itself_takes_what_parse_takes(amount: Any) -> None:
+    assert (Quantity(amount), str(Quantity(amount))) == (Q(amount), str(Q(amount)))
+    assert str(Quantity(amount, "decimal")) == str(Quantity(Q(amount).value))
 
 
 @given(QUANTITIES, QUANTITIES)
@@ -90,6 +99,14 @@ def test_durations_are_read_as_go_reads_them(text: str, nanoseconds: int) -> Non
 def test_what_is_no_duration_is_refused_in_the_words_of_go(text: str, told: str) -> None:
     with pytest.raises(RequestError, match=told):
         GoDuration.parse(text)
+
+
+@pytest.mark.parametrize("wrong", [1.5, True, None, timedelta(1)])
+def test_a_duration_is_made_of_a_text_or_of_nanoseconds(wrong: Any) -> None:
+    assert (GoDuration("1h30m"), GoDuration(5)) == (GoDuration.parse("1h30m"), GoDuration.parse("5ns"))
+    for make in (GoDuration, GoDuration.parse):
+        with pytest.raises(RequestError, match="is no duration"):
+            make(wrong)
 
 
 @pytest.mark.parametrize(("nanoseconds", "text"), [
