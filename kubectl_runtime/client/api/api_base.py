@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-import msgspec
-
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.codecs import Form, MetadataForm, WholeForm
 from kubectl_runtime.client.api.writes import Write
@@ -27,7 +25,7 @@ from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.invalid import InvalidObject
 from kubectl_runtime.core.requests.request import NAMELESS_GROUPS, Place, Request
@@ -131,7 +129,7 @@ def accepted(body: bytes) -> None:
     """What becomes of an answer of which nothing is used. Raises DecodeError for one that is no object in JSON."""
     try:
         decoded(body or b"{}", dict)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except DECODE_FAILURES as error:
         raise DecodeError(None, "$", str(error)) from None
 
 
