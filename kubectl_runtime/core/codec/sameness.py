@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.core.base.texts import to_text
+from kubectl_runtime.core.codec.jsonvalues import same_json
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.codec.views import plain_object
 from kubectl_runtime.core.meta.problems import DecodeError
@@ -32,7 +33,7 @@ def same_content(old: Record, new: Record) -> bool:
     if before is not None and before == after:
         return True
     try:
-        return _plain(old) == _plain(new)
+        return same_json(_plain(old), _plain(new))
     except DecodeError:
         return old.raw == new.raw
 

@@ -81,7 +81,7 @@ class ViewCodec:
         if self._default is not MISSING:
             return copy.deepcopy(self._default)
         options = alternatives(self.hint)
-        if type(None) in options or Any in options:
+        if type(None) in options or Any in options or object in options:
             return None
         empty = _empty_value(options[0])
         if empty is MISSING:

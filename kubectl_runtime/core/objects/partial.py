@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any, Generic, Self, TypeVar
 
 import msgspec
-from msgspec.structs import force_setattr
 
 from kubectl_runtime.core.base.building import converted, decoder_of
 from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
@@ -34,7 +33,13 @@ _HELD = frozenset(("apiVersion", "kind", "metadata"))
 class HeldHead(Head, frozen=True, gc=False, eq=False, kw_only=True):
     """All metadata that a view shows. Labels and annotations refuse to be changed."""
 
-    annotations: dict[str, str] | None = None
+    _annotations: dict[str, str] | None = msgspec.field(name="annotations", default=None)
+
+    @property
+    def annotations(self) -> dict[str, str] | None:
+        """The object's annotations, made read-only when they are looked at: the garbage collector passes over what is
+        held."""
+        return None if self._annotations is None else ReadOnlyDict(self._annotations)
 
 
 class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -100,7 +105,8 @@ class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def annotations(self) -> Mapping[str, str]:
         """The object's annotations, read-only."""
-        return ReadOnlyMap(self.metadata.annotations) if self.metadata.annotations else _NO_MAP
+        annotations = self.metadata._annotations
+        return ReadOnlyMap(annotations) if annotations else _NO_MAP
 
     @property
     def owner_references(self) -> tuple[OwnerReference, ...]:
@@ -163,11 +169,8 @@ class FieldsForm(Generic[V]):
         return metadata, [self.decode_object(item) for item in items]
 
     def _record(self, view: V) -> Record:
-        head = view.metadata
-        share(head)
-        if head.annotations is not None:
-            force_setattr(head, "annotations", ReadOnlyDict(head.annotations))
-        return Record(head, self.resource, b"", partial=True, view=view)
+        share(view.metadata)
+        return Record(view.metadata, self.resource, b"", partial=True, view=view)
 
     def _second_try(self, record: Record) -> Record:
         """Once more without nulls; then a record that has the head, and a problem in place of the view."""

@@ -72,3 +72,10 @@ def test_views_are_compared_by_what_they_hold() -> None:
     one, other, third = (form.decode_object(json.dumps(plain({"x": value})).encode()) for value in "112")
     assert same_content(one, other)
     assert not same_content(one, third)
+
+
+@pytest.mark.parametrize(("one", "other"), [(True, 1), (0, False), (1, 1.0)])
+def test_values_that_only_python_takes_for_equal_are_not_the_same(one: object, other: object) -> None:
+    records = [item({**plain(), "more": {"x": value}}) for value in (one, other)]
+    assert not same_content(*records)
+    assert same_content(records[0], seen({"more": {"x": one}, **plain()}))
