@@ -228,7 +228,8 @@ class Api(ListVerbs[K], KindVerbs[K]):
         when another manager owns one of them, unless `force` takes them over.
 
         A typed object that was made here leaves out what equals its class's default, at any depth; `defaults` sends,
-        and so owns, these too. A dict is sent as it is.
+        and so owns, these too. A dict is sent as it is. What the server sets is left out of either: uid and
+        resourceVersion, too, as an apply means the fields, whatever the version. `replace` and patches take a version.
         """
         params = PatchParams(field_manager=field_manager, force=force, field_validation=field_validation,
                              dry_run=dry_run)

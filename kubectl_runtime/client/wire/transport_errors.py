@@ -11,15 +11,17 @@ from kubectl_runtime.client.http.failures import ConnectionFailed
 from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError, text_of
 
+_OUT_OF_TIME = frozenset((9, 10))
+"""OpenSSL's numbers for a certificate that is not valid yet, or has expired."""
+
 
 def transport_error(error: Exception, operation: str, server: str, origin: str, limit: float | None) -> TransportError:
     """What an exception of requests or urllib3 means. `server` is host:port, `limit` the seconds that were allowed."""
     inner = _innermost(error)
     said = _text(inner)
     if isinstance(error, requests.exceptions.SSLError):
-        return ConnectionFailed(
-            f"{operation}: no trusted connection to {server}: {said}. Check the certificate authority and "
-            f"tls-server-name of {origin}", Failure(sent=False, permanent=True))
+        return ConnectionFailed(f"{operation}: no trusted connection to {server}: {said}. {_remedy(inner, origin)}",
+                                Failure(sent=False, permanent=True))
     if isinstance(error, requests.exceptions.ProxyError):
         return ConnectionFailed(f"{operation}: the proxy gives no connection to {server}: {said}. Check the proxy "
                                 f"settings (proxy-url of {origin}, HTTPS_PROXY, NO_PROXY)", Failure(sent=False))
@@ -37,6 +39,16 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
     unread = isinstance(inner, (http.client.RemoteDisconnected, OSError, requests.exceptions.ConnectionError))
     return ConnectionFailed(f"{operation}: the connection to {server} was lost ({said})",
                             Failure(answered=not unread))
+
+
+def _remedy(error: BaseException, origin: str) -> str:
+    """What mends a connection that TLS refused."""
+    if getattr(error, "verify_code", 0) in _OUT_OF_TIME:
+        return "The server's certificate has to be renewed, or the clock of this machine is wrong"
+    reason = getattr(error, "reason", None) or ""
+    if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
+        return f"The server does not take the client certificate of {origin}: it has to be of this cluster, and valid"
+    return f"Check the certificate authority and tls-server-name of {origin}"
 
 
 def _innermost(error: BaseException) -> BaseException:

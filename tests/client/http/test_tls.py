@@ -249,5 +249,20 @@ def test_without_memfd_a_private_file_serves_and_is_gone_afterwards(
 
 def test_a_certificate_that_has_expired_is_an_error_that_says_so(authority: Authority) -> None:
     context = server_context(authority.server(("127.0.0.1",), validity=datetime.timedelta(days=-1)), authority.pem)
-    with WireServer(answering(says()), tls=context) as server, pytest.raises(TransportError, match="expired"):
+    with WireServer(answering(says()), tls=context) as server, pytest.raises(TransportError, match="expired") as caught:
         get(server.client(ca_data=authority.pem))
+    assert "The server's certificate has to be renewed, or the clock of this machine is wrong" in str(caught.value)
+    assert "tls-server-name" not in str(caught.value)  # no setting mends it
+
+
+@pytest.mark.parametrize("days", [-1, 1])
+def test_a_client_certificate_that_is_refused_is_what_to_look_at(authority: Authority, days: int) -> None:
+    """Expired, or of another authority: said by a server, or a proxy before it, that demands one."""
+    issuer = authority if days < 0 else Authority("other")
+    own = issuer.client("jane", validity=datetime.timedelta(days=days))
+    context = server_context(authority.server(("127.0.0.1",)), authority.pem)
+    context.verify_mode = ssl.CERT_REQUIRED
+    with WireServer(answering(says()), tls=context) as server, pytest.raises(TransportError) as caught:
+        get(server.client(ca_data=authority.pem, client_certificate_data=own.certificate, client_key_data=own.key,
+                          client={"retry": RetryPolicy.never()}))
+    assert "The server does not take the client certificate of Config()" in str(caught.value)
