@@ -42,7 +42,8 @@ from kubectl_runtime.runtime.reconcile.runner import Runner
 from tests.examples.programs import ROOT, Program
 
 LIMIT = 20
-QUICK: dict[str, Any] = {"lease": 2, "renew_deadline": 1.5, "retry": 0.3}
+STEADY: dict[str, Any] = {"lease": 60, "renew_deadline": 40, "retry": 0.3}
+"""Of who is to keep the Lease, however long a busy machine lets his threads wait."""
 
 
 @pytest.fixture(scope="module")
@@ -389,9 +390,9 @@ def test_a_watch_that_keeps_failing_makes_it_unready_also_when_the_store_was_com
 
 def test_while_it_stands_by_stores_fill_and_nothing_reconciles_until_it_leads(client: Client) -> None:
     events = Events()
-    with elect(client, LeaderElection("standing", identity="other", **QUICK)) as other:
+    with elect(client, LeaderElection("standing", identity="other", **STEADY)) as other:
         other.wait(LIMIT)
-        manager = Manager(client, leader=LeaderElection("standing", **QUICK), serve=None)
+        manager = Manager(client, leader=LeaderElection("standing", **STEADY), serve=None)
         manager.add(maps(client), events.reconciler("maps")).add_runnable(events.runnable("work"), "work")
         manager.add_runnable(events.runnable("free"), "free", needs_leader=False)
         manager.add(Controller(Api.namespaced(client, Secret, "default")), nothing, needs_leader=False)
@@ -426,7 +427,7 @@ def test_a_lost_lease_ends_it_without_grace(client: Client) -> None:
         told.append(ctx.stop.wait(LIMIT))
         return Action.await_change()
 
-    manager = Manager(client, leader=LeaderElection("lost", **QUICK), serve=None)
+    manager = Manager(client, leader=LeaderElection("lost", **STEADY), serve=None)
     manager.add(only_a(client), waits_for_the_stop)
     running = manager.start()
     events.wait_for("begun")
@@ -434,7 +435,7 @@ def test_a_lost_lease_ends_it_without_grace(client: Client) -> None:
     leases.patch("lost", Patch.merge({"spec": {"holderIdentity": "thief"}}))
     assert running.wait(LIMIT)
     assert running.stop() == []
-    assert time.monotonic() - begin < 10  # the grace period is 25 s
+    assert time.monotonic() - begin < LIMIT  # the grace period is 25 s
     assert told == [True]
     with pytest.raises(LeadershipLost, match="thief holds it"):
         running.raise_error()
@@ -449,15 +450,15 @@ def test_the_lease_is_renewed_until_the_work_has_ended_and_then_given_back(clien
         stop.wait()
         finish.wait(LIMIT)
 
-    manager = Manager(client, leader=LeaderElection("drained", identity="me", **QUICK), serve=None)
+    manager = Manager(client, leader=LeaderElection("drained", identity="me", **STEADY), serve=None)
     running = manager.add_runnable(slow, "slow").start()
     events.wait_for("begun")
     ending = threading.Thread(target=running.stop)
     ending.start()
-    threading.Event().wait(2.5)  # longer than the lease
-    spec = leases.get("drained").spec
-    assert spec.holder_identity == "me"
-    assert spec.renew_time != spec.acquire_time
+    assert running.wait(LIMIT)
+    before = leases.get("drained").spec
+    until(lambda: leases.get("drained").spec.renew_time != before.renew_time, "it is renewed while it drains")
+    assert leases.get("drained").spec.holder_identity == "me"
     finish.set()
     ending.join(LIMIT)
     assert not leases.get("drained").spec.holder_identity
@@ -473,7 +474,7 @@ def test_a_lease_that_is_lost_while_it_drains_ends_the_drain(client: Client) -> 
         told.append(ctx.stop.wait(LIMIT))
         return Action.await_change()
 
-    manager = Manager(client, leader=LeaderElection("cut", **QUICK), serve=None).add(only_a(client), drains)
+    manager = Manager(client, leader=LeaderElection("cut", **STEADY), serve=None).add(only_a(client), drains)
     running = manager.start()
     events.wait_for("begun")
     begin = time.monotonic()
@@ -482,7 +483,7 @@ def test_a_lease_that_is_lost_while_it_drains_ends_the_drain(client: Client) -> 
     assert running.wait(LIMIT)
     leases.patch("cut", Patch.merge({"spec": {"holderIdentity": "thief"}}))
     ending.join(LIMIT)
-    assert time.monotonic() - begin < 15  # of 25
+    assert time.monotonic() - begin < LIMIT  # of 25
     assert told == [True]
     assert isinstance(running.error, LeadershipLost)
 
@@ -494,7 +495,7 @@ def test_the_lease_is_kept_from_others_while_work_that_needs_it_still_runs(clien
         events("begun")
         finish.wait(LIMIT)
 
-    manager = Manager(client, leader=LeaderElection("guilty", identity="me", **QUICK), serve=None)
+    manager = Manager(client, leader=LeaderElection("guilty", identity="me", **STEADY), serve=None)
     running = manager.add_runnable(stuck, "stuck").start()
     events.wait_for("begun")
     assert [one.owner for one in running.stop(0.2)] == ["stuck"]
@@ -513,7 +514,7 @@ def test_controllers_get_the_client_that_refuses_writes_when_it_does_not_lead(cl
         return reconcile
 
     Api.namespaced(client, Secret, "default").apply({"metadata": {"name": "s"}}, field_manager="test")
-    manager = Manager(client, leader=LeaderElection("guarded", **QUICK), serve=None)
+    manager = Manager(client, leader=LeaderElection("guarded", **STEADY), serve=None)
     manager.add(maps(client), keep("led")).add(Controller(Api.namespaced(client, Secret, "default")), keep("free"),
                                                needs_leader=False)
     with manager.start():
@@ -543,7 +544,7 @@ def test_it_serves_health_and_what_the_metrics_of_its_client_know(server: ApiSer
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with Client(Config(cluster_url=server.url), observer=Metrics(CollectorRegistry())) as client:
-        manager = Manager(client, leader=LeaderElection("served", **QUICK), serve=address)
+        manager = Manager(client, leader=LeaderElection("served", **STEADY), serve=address)
         manager.add(maps(client), lambda obj, ctx: Action.await_change()).add_check("database", lambda: True)
         with manager.start() as running:
             assert requests.get(f"http://{address}/healthz", timeout=5).text == "ok"
@@ -563,7 +564,7 @@ def test_it_serves_health_and_what_the_metrics_of_its_client_know(server: ApiSer
 def test_it_serves_a_page_of_its_controllers_and_of_itself(server: ApiServer, client: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    manager = Manager(client, leader=LeaderElection("shown", **QUICK), serve=address)
+    manager = Manager(client, leader=LeaderElection("shown", **STEADY), serve=address)
     manager.add(maps(client), lambda obj, ctx: Action.await_change())
     manager.add_runnable(lambda stop: stop.wait(), "waiter")
     with manager.start() as running:
@@ -585,9 +586,9 @@ def test_it_serves_a_page_of_its_controllers_and_of_itself(server: ApiServer, cl
 def test_a_manager_that_stands_by_shows_the_stores_that_fill(server: ApiServer, client: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    with elect(client, LeaderElection("held", **QUICK)) as lock, lock.client:
+    with elect(client, LeaderElection("held", **STEADY)) as lock:
         assert lock.wait(LIMIT)
-        manager = Manager(client, leader=LeaderElection("held", identity="other", **QUICK), serve=address)
+        manager = Manager(client, leader=LeaderElection("held", identity="other", **STEADY), serve=address)
         manager.add(maps(client), lambda obj, ctx: Action.await_change())
         with manager.start() as running:
             until(lambda: running.is_ready, "its stores are complete")
@@ -612,7 +613,7 @@ def test_a_controller_that_is_stuck_makes_it_dead_and_one_that_waits_does_not(
     late = {"seconds": 0.0}
     monkeypatch.setattr(Runner, "dispatcher_late", lambda _: late["seconds"])
     missing = Controller(Api.all(client, ApiResource("example.com", "v1", "Missing", "missings")))
-    manager = Manager(client, leader=LeaderElection("alive", **QUICK), serve=address).add(missing, nothing)
+    manager = Manager(client, leader=LeaderElection("alive", **STEADY), serve=address).add(missing, nothing)
     manager.add_runnable(lambda stop: stop.wait(), "waiting")
     with manager.start():
         assert requests.get(f"http://{address}/healthz", timeout=5).status_code == 200
