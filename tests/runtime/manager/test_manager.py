@@ -66,7 +66,7 @@ def _no_thread_is_left(server: ApiServer, client: Client) -> Iterator[None]:
     left = [thread for thread in threading.enumerate()
             if thread not in before and not thread.name.startswith(("api-server", "apiserver"))]
     for thread in left:
-        thread.join(5)
+        thread.join(LIMIT)
     assert [thread.name for thread in left if thread.is_alive()] == []
 
 
@@ -547,18 +547,18 @@ def test_it_serves_health_and_what_the_metrics_of_its_client_know(server: ApiSer
         manager = Manager(client, leader=LeaderElection("served", **STEADY), serve=address)
         manager.add(maps(client), lambda obj, ctx: Action.await_change()).add_check("database", lambda: True)
         with manager.start() as running:
-            assert requests.get(f"http://{address}/healthz", timeout=5).text == "ok"
+            assert requests.get(f"http://{address}/healthz", timeout=LIMIT).text == "ok"
             until(lambda: running.is_ready, "it is ready")
-            assert requests.get(f"http://{address}/readyz", timeout=5).status_code == 200
-            listed = requests.get(f"http://{address}/readyz?verbose", timeout=5).text.splitlines()
+            assert requests.get(f"http://{address}/readyz", timeout=LIMIT).status_code == 200
+            listed = requests.get(f"http://{address}/readyz?verbose", timeout=LIMIT).text.splitlines()
             assert listed == ["[+]ping ok", "[+]manager ok", "[+]controller configmap ok",
                               "[+]store configmaps in namespace default ok", "[+]database ok", "readyz check passed"]
             one = "store%20configmaps%20in%20namespace%20default"
-            assert requests.get(f"http://{address}/readyz/{one}", timeout=5).text == "ok"
+            assert requests.get(f"http://{address}/readyz/{one}", timeout=LIMIT).text == "ok"
             until(lambda: 'leader_election_master_status{name="served"} 1.0'
-                  in requests.get(f"http://{address}/metrics", timeout=5).text, "the metrics say who leads")
+                  in requests.get(f"http://{address}/metrics", timeout=LIMIT).text, "the metrics say who leads")
         with pytest.raises(requests.ConnectionError):
-            requests.get(f"http://{address}/healthz", timeout=5)
+            requests.get(f"http://{address}/healthz", timeout=LIMIT)
 
 
 def test_it_serves_a_page_of_its_controllers_and_of_itself(server: ApiServer, client: Client) -> None:
@@ -571,7 +571,7 @@ def test_it_serves_a_page_of_its_controllers_and_of_itself(server: ApiServer, cl
         until(lambda: running.is_ready and running.is_leader, "it leads")
 
         def state() -> Any:
-            return requests.get(f"http://{address}/debug/state.json", timeout=5).json()
+            return requests.get(f"http://{address}/debug/state.json", timeout=LIMIT).json()
 
         until(lambda: state()["controllers"][0].get("runs"), "it runs")
         told = state()
@@ -580,7 +580,7 @@ def test_it_serves_a_page_of_its_controllers_and_of_itself(server: ApiServer, cl
         assert controller["kind"] == "configmaps"
         assert "default/a" in {row["name"] for row in controller["recent"]}
         assert [row["controllers"] for row in told["watches"]] == [[controller["name"]]]
-        assert "<!doctype html>" in requests.get(f"http://{address}/debug", timeout=5).text
+        assert "<!doctype html>" in requests.get(f"http://{address}/debug", timeout=LIMIT).text
 
 
 def test_a_manager_that_stands_by_shows_the_stores_that_fill(server: ApiServer, client: Client) -> None:
@@ -592,7 +592,7 @@ def test_a_manager_that_stands_by_shows_the_stores_that_fill(server: ApiServer, 
         manager.add(maps(client), lambda obj, ctx: Action.await_change())
         with manager.start() as running:
             until(lambda: running.is_ready, "its stores are complete")
-            told = requests.get(f"http://{address}/debug/state.json", timeout=5).json()
+            told = requests.get(f"http://{address}/debug/state.json", timeout=LIMIT).json()
             assert told["manager"] == {"phase": "standing by", "leader": False, "lease": "default/held"}
             assert told["watches"][0]["complete"]
             assert told["controllers"][0]["counts"]["due"] >= 1
@@ -603,7 +603,7 @@ def test_without_a_page_it_serves_none(client: Client) -> None:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with Manager(client, serve=address, debug=None).start():
         for path in ("debug", "debug/state.json"):
-            assert requests.get(f"http://{address}/{path}", timeout=5).status_code == 404
+            assert requests.get(f"http://{address}/{path}", timeout=LIMIT).status_code == 404
 
 
 def test_a_controller_that_is_stuck_makes_it_dead_and_one_that_waits_does_not(
@@ -616,13 +616,13 @@ def test_a_controller_that_is_stuck_makes_it_dead_and_one_that_waits_does_not(
     manager = Manager(client, leader=LeaderElection("alive", **STEADY), serve=address).add(missing, nothing)
     manager.add_runnable(lambda stop: stop.wait(), "waiting")
     with manager.start():
-        assert requests.get(f"http://{address}/healthz", timeout=5).status_code == 200
-        assert requests.get(f"http://{address}/readyz", timeout=5).status_code == 500
+        assert requests.get(f"http://{address}/healthz", timeout=LIMIT).status_code == 200
+        assert requests.get(f"http://{address}/readyz", timeout=LIMIT).status_code == 500
         late["seconds"] = DISPATCHER_LIMIT + 1
-        answer = requests.get(f"http://{address}/healthz/manager", timeout=5)
+        answer = requests.get(f"http://{address}/healthz/manager", timeout=LIMIT)
         assert (answer.status_code, answer.text) == (500, "internal server error: manager failed: reason withheld\n")
         late["seconds"] = 0.0
-        assert requests.get(f"http://{address}/healthz", timeout=5).status_code == 200
+        assert requests.get(f"http://{address}/healthz", timeout=LIMIT).status_code == 200
 
 
 def test_arguments_that_cannot_work_are_refused(client: Client) -> None:

@@ -56,7 +56,7 @@ def _no_thread_is_left() -> Iterator[None]:
     yield
     left = [thread for thread in threading.enumerate() if thread not in before and thread.name.startswith("sharding")]
     for thread in left:
-        thread.join(5)
+        thread.join(LIMIT)
     assert [thread.name for thread in left if thread.is_alive()] == []
 
 

@@ -334,7 +334,7 @@ def test_stopping_the_server_ends_every_fault_at_once(fault) -> None:
         wait_until(lambda: len(server.requests) == 1)
         begin = time.monotonic()
         server.stop()
-        assert time.monotonic() - begin < 4
+        assert time.monotonic() - begin < PATIENCE  # the faults take longer, or for ever
     mine = f"apiserver-{server.url.rpartition(':')[2]}-"
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith(mine)]
 
