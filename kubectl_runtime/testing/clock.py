@@ -17,6 +17,8 @@ from kubectl_runtime.core.base.clock import Duration, seconds
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """The date on which simulated time begins."""
+_DEPARTURE = 10.0
+"""Real seconds."""
 
 
 class SimClock:
@@ -69,6 +71,7 @@ class SimClock:
         finally:
             with self._changed:
                 del self._waiters[key]
+                self._changed.notify_all()
         return self._elapsed < due
 
     def advance(self, duration: Duration) -> None:
@@ -110,12 +113,13 @@ class SimClock:
         return False
 
     def _await_departure(self, woken: list[threading.Condition]) -> None:
-        """Let the woken leave before time goes on, so that each sees the time it asked for (bounded: one may be slow).
-        """
+        """Let the woken leave before time goes on, so that each sees the time it asked for, as long as it looks while
+        it holds its condition (bounded: the thread that moves the time may hold one, and nobody leaves)."""
         gone = {id(condition) for condition in woken}
         with self._changed:
             deadline = self._elapsed
-            for _ in range(200):
-                if not any(id(c) in gone and when <= deadline for c, when in self._waiters.values()):
-                    return
-                self._changed.wait(0.01)
+            self._changed.wait_for(lambda: not any(id(c) in gone and when <= deadline
+                                                   for c, when in self._waiters.values()), _DEPARTURE)
+        for condition in woken:
+            with condition:  # free as soon as who has left the wait has let it go
+                pass

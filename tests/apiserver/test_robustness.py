@@ -56,10 +56,10 @@ def test_the_largest_custom_resource_is_that_of_the_real_servers_database():
 def test_many_owners_do_not_take_the_square_of_their_number():
     owners = [{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": str(number % 20_000)} for number in range(30_000)]
     metadata = {"ownerReferences": owners}
-    begin = time.perf_counter()
+    begin = time.thread_time()
     assert len(tidy_owners(metadata)) == 1
     assert len(metadata["ownerReferences"]) == 20_000
-    assert time.perf_counter() - begin < 5
+    assert time.thread_time() - begin < 5
 
 
 @pytest.mark.parametrize("document", [

@@ -144,14 +144,14 @@ class WireServer:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._acceptor.join(5)
+        self._acceptor.join(20)
         with self._lock:
             connections = list(self._open)
         for connection in connections:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(5)
+            thread.join(20)
 
     def _accept(self) -> None:
         while True:

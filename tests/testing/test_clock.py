@@ -52,6 +52,33 @@ def test_waiting_threads_wake_each_at_its_own_time_in_order() -> None:
     assert results == [(False, 1.0), (False, 2.0), (False, 3.0)]
 
 
+def test_time_does_not_go_on_before_the_woken_have_looked_at_it() -> None:
+    clock, condition, next_is_awake = SimClock(), threading.Condition(), threading.Event()
+    seen: list[float] = []
+
+    def looks_late() -> None:
+        with condition:
+            clock.wait(condition, 1.0)
+            next_is_awake.wait(0.2)  # a busy machine may let it stand here
+            seen.append(clock.monotonic())
+
+    def wakes_next() -> None:
+        with other:
+            clock.wait(other, 2.0)
+            next_is_awake.set()
+            seen.append(clock.monotonic())
+
+    other = threading.Condition()
+    threads = [threading.Thread(target=target) for target in (looks_late, wakes_next)]
+    for thread in threads:
+        thread.start()
+    clock.settle(2)
+    clock.advance(10)
+    for thread in threads:
+        thread.join(10)
+    assert seen == [1.0, 2.0]
+
+
 def test_a_thread_whose_time_has_not_come_goes_on_waiting() -> None:
     clock, results = SimClock(), []
     thread = waiter(clock, 5.0, results)

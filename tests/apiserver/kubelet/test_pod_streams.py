@@ -128,7 +128,7 @@ def test_large_input_and_output_pass_and_a_slow_reader_is_waited_for(server, api
             time.sleep(0.1)  # until the server is held up: there is no event for "it waits"
         assert len(written) < 256
         assert len(first) + sum(map(len, process.stdout)) == 256 * 65536
-        assert process.returncode(5) == 0
+        assert process.returncode(20) == 0
 
 
 def test_a_terminal_tells_its_size_and_each_change(server, api):

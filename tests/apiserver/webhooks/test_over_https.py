@@ -200,7 +200,7 @@ def test_one_that_is_slow_has_its_timeout_whatever_it_sends(client: Client, auth
                 create(client)
         finally:
             over.set()
-        assert 0.9 < time.monotonic() - began < 10
+        assert 0.9 < time.monotonic() - began < 25  # the webhook takes 30
 
 
 def test_a_server_that_stops_waits_for_no_webhook(authority: Authority) -> None:
@@ -220,7 +220,7 @@ def test_a_server_that_stops_waits_for_no_webhook(authority: Authority) -> None:
             assert asked.wait(30)
             began = time.monotonic()
             server.stop()
-            assert time.monotonic() - began < 4
+            assert time.monotonic() - began < 20  # the webhook takes 30
             over.set()
             thread.join(30)
 

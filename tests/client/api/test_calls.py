@@ -191,7 +191,7 @@ class TestRetries:
         with WireServer(once) as server, server.client(client={"retry": RetryPolicy.never()}) as client:
             for request in (GET, POST, APPLY):
                 assert client.request(request) == b"{}"
-                assert closed.wait(5)
+                assert closed.wait(20)
                 closed.clear()
         assert server.connections == 3
 

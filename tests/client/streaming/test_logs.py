@@ -66,7 +66,7 @@ def test_options_that_make_no_sense_are_refused(options):
 
 def test_a_followed_log_yields_lines_when_they_come_and_ends_with_the_container():
     seen = threading.Event()
-    with pods(streaming(b"first\nsec", lambda _: seen.wait(5), b"ond\nunended", Peer.end_stream)) as api:
+    with pods(streaming(b"first\nsec", lambda _: seen.wait(20), b"ond\nunended", Peer.end_stream)) as api:
         lines = []
         with api.log_stream("web") as log:
             for line in log.lines():

@@ -36,9 +36,9 @@ def test_connect_opens_any_websocket_and_messages_go_both_ways():
     with serving(script) as server, server.client() as client, client.connect(ASKED, [PROTOCOL]) as talk:
         assert talk.protocol == PROTOCOL
         talk.send(b"hello")
-        assert talk.receive(5) == b"text"
-        assert talk.receive(5) == b""
-        assert talk.receive(5) is None
+        assert talk.receive(20) == b"text"
+        assert talk.receive(20) == b""
+        assert talk.receive(20) is None
         assert talk.receive() is None
         with pytest.raises(TransportError, match="talk to a: the connection was closed"):
             talk.send(b"more")
@@ -94,7 +94,7 @@ def test_silence_is_a_timeout_and_the_websocket_goes_on():
     go_on = threading.Event()
 
     def script(peer):
-        go_on.wait(5)
+        go_on.wait(20)
         peer.send(1, b"late")
         peer.end()
 
@@ -102,7 +102,7 @@ def test_silence_is_a_timeout_and_the_websocket_goes_on():
         with pytest.raises(RequestTimeout, match="talk to a"):
             talk.receive(0.05)
         go_on.set()
-        assert talk.receive(5) == b"\x01late"
+        assert talk.receive(20) == b"\x01late"
 
 
 def test_credentials_that_are_refused_are_renewed_for_a_websocket_too(tmp_path):
@@ -208,14 +208,14 @@ def test_a_websocket_goes_through_a_proxy_as_calls_do():
                     back = threading.Thread(target=forward, args=(upstream, connection))
                     back.start()
                     forward(connection, upstream)
-                    back.join(5)
+                    back.join(20)
 
         thread = threading.Thread(target=proxy)
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         with server.client(ca_data=authority.pem, proxy_url=url) as client:
             done = Api.namespaced(client, Pod, "default").exec("web", ["ls"]).run(timeout=10)
-        thread.join(5)
+        thread.join(20)
     assert done.stdout == b"through"
     assert [line.split()[:2] for line in lines] == [[b"CONNECT", f"127.0.0.1:{server.port}".encode()]]
 
@@ -268,6 +268,6 @@ def test_frames_that_waited_for_room_when_the_connection_ended_are_not_lost():
     with websocket.WebSocket(Opened(ours, b"", "", SimpleNamespace(raw=ours)), "talk", inbox=inbox) as talk:
         with talk.condition:
             while not talk.ended:
-                talk.condition.wait(5)
+                talk.condition.wait(20)
         assert inbox.messages == [b"one", b"two"]
         assert talk.error is None

@@ -49,7 +49,7 @@ def _no_thread_is_left() -> Iterator[None]:
     yield
     left = [thread for thread in threading.enumerate() if thread not in before]
     for thread in left:
-        thread.join(5)
+        thread.join(LIMIT)
     assert [thread.name for thread in left if thread.is_alive()] == []
 
 

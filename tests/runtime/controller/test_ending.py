@@ -50,8 +50,6 @@ from tests.thoroughness import examples
 LIMIT = 20.0
 AT_ONCE = 0.2
 """Seconds that a stop may take when nothing runs."""
-ROUNDS = 5
-"""A busy machine may hold any one of them up."""
 
 
 @pytest.fixture
@@ -99,12 +97,10 @@ def in_a_run(cluster: FakeCluster, body: Callable[[Context[Any]], Any]) -> tuple
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_when_nothing_runs_a_stop_is_over_at_once(phase: str) -> None:
-    took = []
-    for _ in range(ROUNDS):
+    took, give_up = list[float](), time.monotonic() + LIMIT
+    while min(took, default=LIMIT) >= AT_ONCE:  # a busy machine may hold any one of them up
+        assert time.monotonic() < give_up, f"{phase}: {took}"
         took.append(measure(PHASES[phase]))
-        if took[-1] < AT_ONCE:
-            return
-    raise AssertionError(f"{phase}: {took}")
 
 
 def test_the_default_grace_leaves_a_pod_time_to_end_its_process() -> None:

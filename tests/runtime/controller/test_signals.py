@@ -96,8 +96,8 @@ def test_signals_within_half_a_second_are_one_stop(program: Callable[[str], Prog
     assert SAME_STOP == 0.5
     one = program("patient")
     one.until("begun")
-    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
-        one.send(number)
+    for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
+        one.send(number)  # it sees all of them at once, however long this takes
     status, log = one.end()
     assert status == 0
     assert one.words.count("finished") == one.words.count("begun")
@@ -258,4 +258,4 @@ def test_a_second_interrupt_of_an_embedded_controller_ends_it_at_once(program: C
     one.send(signal.SIGINT)
     assert one.end()[0] == 0
     assert "interrupted" in one.words
-    assert time.monotonic() - sent < 8
+    assert time.monotonic() - sent < LIMIT / 2

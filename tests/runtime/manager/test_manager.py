@@ -41,7 +41,8 @@ from kubectl_runtime.runtime.reconcile.runner import Runner
 from tests.examples.programs import ROOT, Program
 
 LIMIT = 20
-QUICK: dict[str, Any] = {"lease": 2, "renew_deadline": 1.5, "retry": 0.3}
+STEADY: dict[str, Any] = {"lease": 60, "renew_deadline": 40, "retry": 0.3}
+"""Of who is to keep the Lease, however long a busy machine lets his threads wait."""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def _no_thread_is_left(server: ApiServer, client: Client) -> Iterator[None]:
     left = [thread for thread in threading.enumerate()
             if thread not in before and not thread.name.startswith(("api-server", "apiserver"))]
     for thread in left:
-        thread.join(5)
+        thread.join(LIMIT)
     assert [thread.name for thread in left if thread.is_alive()] == []
 
 
@@ -388,9 +389,9 @@ def test_a_watch_that_keeps_failing_makes_it_unready_also_when_the_store_was_com
 
 def test_while_it_stands_by_stores_fill_and_nothing_reconciles_until_it_leads(client: Client) -> None:
     events = Events()
-    with elect(client, LeaderElection("standing", identity="other", **QUICK)) as other:
+    with elect(client, LeaderElection("standing", identity="other", **STEADY)) as other:
         other.wait(LIMIT)
-        manager = Manager(client, leader=LeaderElection("standing", **QUICK), serve=None)
+        manager = Manager(client, leader=LeaderElection("standing", **STEADY), serve=None)
         manager.add(maps(client), events.reconciler("maps")).add_runnable(events.runnable("work"), "work")
         manager.add_runnable(events.runnable("free"), "free", needs_leader=False)
         manager.add(Controller(Api.namespaced(client, Secret, "default")), nothing, needs_leader=False)
@@ -425,7 +426,7 @@ def test_a_lost_lease_ends_it_without_grace(client: Client) -> None:
         told.append(ctx.stop.wait(LIMIT))
         return Action.await_change()
 
-    manager = Manager(client, leader=LeaderElection("lost", **QUICK), serve=None)
+    manager = Manager(client, leader=LeaderElection("lost", **STEADY), serve=None)
     manager.add(only_a(client), waits_for_the_stop)
     running = manager.start()
     events.wait_for("begun")
@@ -433,7 +434,7 @@ def test_a_lost_lease_ends_it_without_grace(client: Client) -> None:
     leases.patch("lost", Patch.merge({"spec": {"holderIdentity": "thief"}}))
     assert running.wait(LIMIT)
     assert running.stop() == []
-    assert time.monotonic() - begin < 10  # the grace period is 25 s
+    assert time.monotonic() - begin < LIMIT  # the grace period is 25 s
     assert told == [True]
     with pytest.raises(LeadershipLost, match="thief holds it"):
         running.raise_error()
@@ -448,15 +449,15 @@ def test_the_lease_is_renewed_until_the_work_has_ended_and_then_given_back(clien
         stop.wait()
         finish.wait(LIMIT)
 
-    manager = Manager(client, leader=LeaderElection("drained", identity="me", **QUICK), serve=None)
+    manager = Manager(client, leader=LeaderElection("drained", identity="me", **STEADY), serve=None)
     running = manager.add_runnable(slow, "slow").start()
     events.wait_for("begun")
     ending = threading.Thread(target=running.stop)
     ending.start()
-    threading.Event().wait(2.5)  # longer than the lease
-    spec = leases.get("drained").spec
-    assert spec.holder_identity == "me"
-    assert spec.renew_time != spec.acquire_time
+    assert running.wait(LIMIT)
+    before = leases.get("drained").spec
+    until(lambda: leases.get("drained").spec.renew_time != before.renew_time, "it is renewed while it drains")
+    assert leases.get("drained").spec.holder_identity == "me"
     finish.set()
     ending.join(LIMIT)
     assert not leases.get("drained").spec.holder_identity
@@ -472,7 +473,7 @@ def test_a_lease_that_is_lost_while_it_drains_ends_the_drain(client: Client) -> 
         told.append(ctx.stop.wait(LIMIT))
         return Action.await_change()
 
-    manager = Manager(client, leader=LeaderElection("cut", **QUICK), serve=None).add(only_a(client), drains)
+    manager = Manager(client, leader=LeaderElection("cut", **STEADY), serve=None).add(only_a(client), drains)
     running = manager.start()
     events.wait_for("begun")
     begin = time.monotonic()
@@ -481,7 +482,7 @@ def test_a_lease_that_is_lost_while_it_drains_ends_the_drain(client: Client) -> 
     assert running.wait(LIMIT)
     leases.patch("cut", Patch.merge({"spec": {"holderIdentity": "thief"}}))
     ending.join(LIMIT)
-    assert time.monotonic() - begin < 15  # of 25
+    assert time.monotonic() - begin < LIMIT  # of 25
     assert told == [True]
     assert isinstance(running.error, LeadershipLost)
 
@@ -493,7 +494,7 @@ def test_the_lease_is_kept_from_others_while_work_that_needs_it_still_runs(clien
         events("begun")
         finish.wait(LIMIT)
 
-    manager = Manager(client, leader=LeaderElection("guilty", identity="me", **QUICK), serve=None)
+    manager = Manager(client, leader=LeaderElection("guilty", identity="me", **STEADY), serve=None)
     running = manager.add_runnable(stuck, "stuck").start()
     events.wait_for("begun")
     assert [one.owner for one in running.stop(0.2)] == ["stuck"]
@@ -512,7 +513,7 @@ def test_controllers_get_the_client_that_refuses_writes_when_it_does_not_lead(cl
         return reconcile
 
     Api.namespaced(client, Secret, "default").apply({"metadata": {"name": "s"}}, field_manager="test")
-    manager = Manager(client, leader=LeaderElection("guarded", **QUICK), serve=None)
+    manager = Manager(client, leader=LeaderElection("guarded", **STEADY), serve=None)
     manager.add(maps(client), keep("led")).add(Controller(Api.namespaced(client, Secret, "default")), keep("free"),
                                                needs_leader=False)
     with manager.start():
@@ -542,34 +543,34 @@ def test_it_serves_health_and_what_the_metrics_of_its_client_know(client: Client
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with Client(client.config, observer=Metrics(CollectorRegistry())) as measured:
-        manager = Manager(measured, leader=LeaderElection("served", **QUICK), serve=address)
+        manager = Manager(measured, leader=LeaderElection("served", **STEADY), serve=address)
         manager.add(maps(measured), lambda obj, ctx: Action.await_change()).add_check("database", lambda: True)
         with manager.start() as running:
-            assert requests.get(f"http://{address}/healthz", timeout=5).text == "ok"
+            assert requests.get(f"http://{address}/healthz", timeout=LIMIT).text == "ok"
             until(lambda: running.is_ready, "it is ready")
-            assert requests.get(f"http://{address}/readyz", timeout=5).status_code == 200
-            listed = requests.get(f"http://{address}/readyz?verbose", timeout=5).text.splitlines()
+            assert requests.get(f"http://{address}/readyz", timeout=LIMIT).status_code == 200
+            listed = requests.get(f"http://{address}/readyz?verbose", timeout=LIMIT).text.splitlines()
             assert listed == ["[+]ping ok", "[+]manager ok", "[+]controller configmap ok",
                               "[+]store configmaps in namespace default ok", "[+]database ok", "readyz check passed"]
             one = "store%20configmaps%20in%20namespace%20default"
-            assert requests.get(f"http://{address}/readyz/{one}", timeout=5).text == "ok"
+            assert requests.get(f"http://{address}/readyz/{one}", timeout=LIMIT).text == "ok"
             until(lambda: 'leader_election_master_status{name="served"} 1.0'
-                  in requests.get(f"http://{address}/metrics", timeout=5).text, "the metrics say who leads")
+                  in requests.get(f"http://{address}/metrics", timeout=LIMIT).text, "the metrics say who leads")
         with pytest.raises(requests.ConnectionError):
-            requests.get(f"http://{address}/healthz", timeout=5)
+            requests.get(f"http://{address}/healthz", timeout=LIMIT)
 
 
 def test_it_serves_a_page_of_its_controllers_and_of_itself(server: ApiServer, client: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    manager = Manager(client, leader=LeaderElection("shown", **QUICK), serve=address)
+    manager = Manager(client, leader=LeaderElection("shown", **STEADY), serve=address)
     manager.add(maps(client), lambda obj, ctx: Action.await_change())
     manager.add_runnable(lambda stop: stop.wait(), "waiter")
     with manager.start() as running:
         until(lambda: running.is_ready and running.is_leader, "it leads")
 
         def state() -> Any:
-            return requests.get(f"http://{address}/debug/state.json", timeout=5).json()
+            return requests.get(f"http://{address}/debug/state.json", timeout=LIMIT).json()
 
         until(lambda: state()["controllers"][0].get("runs"), "it runs")
         told = state()
@@ -578,19 +579,19 @@ def test_it_serves_a_page_of_its_controllers_and_of_itself(server: ApiServer, cl
         assert controller["kind"] == "configmaps"
         assert "default/a" in {row["name"] for row in controller["recent"]}
         assert [row["controllers"] for row in told["watches"]] == [[controller["name"]]]
-        assert "<!doctype html>" in requests.get(f"http://{address}/debug", timeout=5).text
+        assert "<!doctype html>" in requests.get(f"http://{address}/debug", timeout=LIMIT).text
 
 
 def test_a_manager_that_stands_by_shows_the_stores_that_fill(server: ApiServer, client: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    with elect(client, LeaderElection("held", **QUICK)) as lock, lock.client:
+    with elect(client, LeaderElection("held", **STEADY)) as lock:
         assert lock.wait(LIMIT)
-        manager = Manager(client, leader=LeaderElection("held", identity="other", **QUICK), serve=address)
+        manager = Manager(client, leader=LeaderElection("held", identity="other", **STEADY), serve=address)
         manager.add(maps(client), lambda obj, ctx: Action.await_change())
         with manager.start() as running:
             until(lambda: running.is_ready, "its stores are complete")
-            told = requests.get(f"http://{address}/debug/state.json", timeout=5).json()
+            told = requests.get(f"http://{address}/debug/state.json", timeout=LIMIT).json()
             assert told["manager"] == {"phase": "standing by", "leader": False, "lease": "default/held"}
             assert told["watches"][0]["complete"]
             assert told["controllers"][0]["counts"]["due"] >= 1
@@ -601,7 +602,7 @@ def test_without_a_page_it_serves_none(client: Client) -> None:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with Manager(client, serve=address, debug=None).start():
         for path in ("debug", "debug/state.json"):
-            assert requests.get(f"http://{address}/{path}", timeout=5).status_code == 404
+            assert requests.get(f"http://{address}/{path}", timeout=LIMIT).status_code == 404
 
 
 def test_a_controller_that_is_stuck_makes_it_dead_and_one_that_waits_does_not(
@@ -611,16 +612,16 @@ def test_a_controller_that_is_stuck_makes_it_dead_and_one_that_waits_does_not(
     late = {"seconds": 0.0}
     monkeypatch.setattr(Runner, "dispatcher_late", lambda _: late["seconds"])
     missing = Controller(Api.all(client, ApiResource("example.com", "v1", "Missing", "missings")))
-    manager = Manager(client, leader=LeaderElection("alive", **QUICK), serve=address).add(missing, nothing)
+    manager = Manager(client, leader=LeaderElection("alive", **STEADY), serve=address).add(missing, nothing)
     manager.add_runnable(lambda stop: stop.wait(), "waiting")
     with manager.start():
-        assert requests.get(f"http://{address}/healthz", timeout=5).status_code == 200
-        assert requests.get(f"http://{address}/readyz", timeout=5).status_code == 500
+        assert requests.get(f"http://{address}/healthz", timeout=LIMIT).status_code == 200
+        assert requests.get(f"http://{address}/readyz", timeout=LIMIT).status_code == 500
         late["seconds"] = DISPATCHER_LIMIT + 1
-        answer = requests.get(f"http://{address}/healthz/manager", timeout=5)
+        answer = requests.get(f"http://{address}/healthz/manager", timeout=LIMIT)
         assert (answer.status_code, answer.text) == (500, "internal server error: manager failed: reason withheld\n")
         late["seconds"] = 0.0
-        assert requests.get(f"http://{address}/healthz", timeout=5).status_code == 200
+        assert requests.get(f"http://{address}/healthz", timeout=LIMIT).status_code == 200
 
 
 def test_arguments_that_cannot_work_are_refused(client: Client) -> None:

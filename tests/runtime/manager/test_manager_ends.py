@@ -30,7 +30,8 @@ from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.resources.coordination_v1 import Lease
 
 LIMIT = 20
-QUICK: dict[str, Any] = {"lease": 2, "renew_deadline": 1.5, "retry": 0.3}
+STEADY: dict[str, Any] = {"lease": 60, "renew_deadline": 40, "retry": 0.3}
+"""Of who is to keep the Lease, however long a busy machine lets his threads wait."""
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def _no_thread_is_left(server: ApiServer, client: Client) -> Iterator[None]:
     left = [thread for thread in threading.enumerate()
             if thread not in before and not thread.name.startswith(("api-server", "apiserver"))]
     for thread in left:
-        thread.join(5)
+        thread.join(LIMIT)
     assert [thread.name for thread in left if thread.is_alive()] == []
 
 
@@ -112,7 +113,7 @@ def test_a_grace_of_zero_does_not_wait_and_a_negative_one_is_refused(client: Cli
     assert begun.wait(LIMIT)
     begin = time.monotonic()
     assert [one.owner for one in running.stop()] == ["stays"]
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < LIMIT / 2  # after which it ends by itself
     go_on.set()  # one that returns late leaves no thread either
     with pytest.raises(RequestError, match="at least 0 seconds, not -1"):
         Manager(client, serve=None, grace=-1)
@@ -158,7 +159,7 @@ def test_no_thread_is_left_though_events_were_told(client: Client) -> None:
 
 def test_the_config_of_the_client_stays_as_it_was(client: Client) -> None:
     before = copy.copy(client.config)
-    with Manager(client, leader=LeaderElection("config", "default", **QUICK), serve=None).add(
+    with Manager(client, leader=LeaderElection("config", "default", **STEADY), serve=None).add(
             maps(client), nothing).start() as running:
         until(lambda: running.is_leader, "it leads")
     assert client.config == before
@@ -175,7 +176,7 @@ def readyz(port: int) -> int:
 
 def test_a_standby_and_a_leader_are_ready_and_one_that_has_lost_its_lease_is_not(client: Client) -> None:
     leases = Api.namespaced(client, Lease, "default")
-    leases.create({"metadata": {"name": "health"}, "spec": {"holderIdentity": "other", "leaseDurationSeconds": 2}})
+    leases.create({"metadata": {"name": "health"}, "spec": {"holderIdentity": "other", "leaseDurationSeconds": 60}})
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     go_on = threading.Event()
@@ -183,10 +184,11 @@ def test_a_standby_and_a_leader_are_ready_and_one_that_has_lost_its_lease_is_not
     def stays(stop: StopToken) -> None:
         go_on.wait(LIMIT)
 
-    manager = Manager(client, leader=LeaderElection("health", "default", identity="me", **QUICK),
+    manager = Manager(client, leader=LeaderElection("health", "default", identity="me", **STEADY),
                       serve=f"127.0.0.1:{port}").add_runnable(stays, "stays")
     running = manager.start()
     assert (running.is_leader, readyz(port)) == (False, 200)
+    leases.patch("health", Patch.merge({"spec": {"holderIdentity": ""}}))
     until(lambda: running.is_leader, "it leads")
     assert readyz(port) == 200
     leases.patch("health", Patch.merge({"spec": {"holderIdentity": "thief"}}))
@@ -198,7 +200,7 @@ def test_a_standby_and_a_leader_are_ready_and_one_that_has_lost_its_lease_is_not
 
 
 def test_a_lease_is_left_to_run_out_where_that_was_asked_for(client: Client) -> None:
-    election = LeaderElection("unreleased", "default", identity="me", release=False, **QUICK)
+    election = LeaderElection("unreleased", "default", identity="me", release=False, **STEADY)
     with Manager(client, leader=election, serve=None).add_runnable(waits, "waits").start() as running:
         until(lambda: running.is_leader, "it leads")
     assert Api.namespaced(client, Lease, "default").get("unreleased").spec.holder_identity == "me"

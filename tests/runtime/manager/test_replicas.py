@@ -30,8 +30,9 @@ from kubectl_runtime.resources import ConfigMap
 ROOT = Path(__file__).parents[3]
 ROUNDS = int(os.environ.get("ELECTION_ROUNDS", "1"))
 LEASE, RENEW_DEADLINE, RETRY = (float(part) for part in os.environ.get("ELECTION_TIMES", "2/1.5/0.3").split("/"))
-SLACK = 1.0
-"""Seconds for the requests of a takeover on a busy machine."""
+SLACK = 1.0 if ROUNDS > 1 else 20.0
+"""Seconds for the requests of a takeover. Many rounds measure how soon it comes, on a machine that does nothing else;
+one, among all other tests, shows that it comes."""
 LIMIT = 60 + 4 * LEASE
 OBJECTS = 20
 

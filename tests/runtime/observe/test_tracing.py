@@ -227,7 +227,7 @@ def test_the_attributes_of_a_request_are_those_of_the_conventions(server: ApiSer
                        retry=RetryPolicy(base=0.001)) as client:
         maps = Api.namespaced(client, ConfigMap, "default")
         with traced.provider.get_tracer("test").start_as_current_span("outside"):
-            maps.apply({"metadata": {"name": "child"}}, field_manager="test")
+            maps.apply({"metadata": {"name": "described"}}, field_manager="test")
     span, outside = traced.spans
     template = "/api/v1/namespaces/{namespace}/configmaps/{name}"
     assert span.name == f"PATCH {template}"
@@ -236,12 +236,12 @@ def test_the_attributes_of_a_request_are_those_of_the_conventions(server: ApiSer
     assert span.parent.span_id == outside.context.span_id
     host, _, port = server.url.partition("://")[2].partition(":")
     assert attributes(span) == {
-        http_attributes.HTTP_REQUEST_METHOD: "PATCH", http_attributes.HTTP_RESPONSE_STATUS_CODE: 200,
+        http_attributes.HTTP_REQUEST_METHOD: "PATCH", http_attributes.HTTP_RESPONSE_STATUS_CODE: 201,
         http_attributes.HTTP_REQUEST_RESEND_COUNT: 2, server_attributes.SERVER_ADDRESS: host,
         server_attributes.SERVER_PORT: int(port), "url.template": template,
-        url_attributes.URL_FULL: f"{server.url}/api/v1/namespaces/default/configmaps/child",
+        url_attributes.URL_FULL: f"{server.url}/api/v1/namespaces/default/configmaps/described",
         "k8s.namespace.name": "default", "kubectl_runtime.verb": "apply", "kubectl_runtime.resource": "configmaps",
-        "kubectl_runtime.object.name": "child"}
+        "kubectl_runtime.object.name": "described"}
     assert [(event.name, dict(event.attributes or {})["kubectl_runtime.attempt"],
              dict(event.attributes or {})["http.response.status_code"]) for event in span.events] == [
         ("retry", 1, 503), ("retry", 2, 503)]

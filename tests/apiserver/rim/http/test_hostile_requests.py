@@ -305,15 +305,11 @@ def test_a_drip_of_bytes_does_not_stretch_the_time_for_a_head(server, monkeypatc
     monkeypatch.setattr(reader, "HEAD_TIMEOUT", 0.3)
     pause = threading.Event()
     with Peer(server) as peer:
-        sent = 0
-        try:
-            for _ in range(100):
-                peer.send("GET /" if not sent else "a")
-                sent += 1
+        peer.send("GET /")
+        with pytest.raises(OSError):  # noqa: PT011 - a reset, or a broken pipe
+            while True:  # nobody but the server ends it
+                peer.send("a")
                 pause.wait(0.02)
-        except OSError:
-            pass
-        assert sent < 100
 
 
 def test_a_client_that_goes_in_the_middle_frees_its_thread(server):

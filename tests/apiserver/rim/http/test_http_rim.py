@@ -235,7 +235,7 @@ def test_many_watches_see_all_of_many_changes_in_order(server, watches, changes)
 
 
 def test_many_clients_that_do_not_read_hold_up_the_end_no_longer_than_one(monkeypatch):
-    monkeypatch.setattr(listener, "GRACE", 0.2)
+    monkeypatch.setattr(listener, "GRACE", 0.5)
     with ApiServer() as server:
         server.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"large{number}"},
                      "data": {"k": "v" * 900_000}} for number in range(6))
@@ -246,5 +246,5 @@ def test_many_clients_that_do_not_read_hold_up_the_end_no_longer_than_one(monkey
                 assert peer.socket.recv(1)
             begin = time.monotonic()
             server.stop()
-            assert time.monotonic() - begin < 2  # 20 times the grace would be 4 seconds
+            assert time.monotonic() - begin < 8  # 20 times the grace would be 10 seconds
         assert connection_threads(server) == []
