@@ -194,7 +194,8 @@ def test_an_object_may_have_no_name_yet(content: dict[str, Any]) -> None:
     assert (pod.name, pod.labels["x"]) == ("", "y")
     pod.metadata.name = "b"
     assert pod.to_dict()["metadata"] | {"name": "b"} == pod.to_dict()["metadata"]
-    assert Pod.from_dict({}).name == ""
+    for nothing in ({}, {"metadata": {}}, {"metadata": None}):
+        assert (Pod.from_dict(nothing).name, dict(Pod.from_dict(nothing).labels)) == ("", {})
 
 
 def test_one_object_is_one_object() -> None:
@@ -214,9 +215,9 @@ def test_a_child_takes_the_namespace_of_its_owner() -> None:
     assert other.namespace is None
 
 
-@pytest.mark.parametrize("owner", [None, "a", {"metadata": {}}, ObjectMeta(name="a")])
+@pytest.mark.parametrize("owner", [None, "a", {"metadata": {}}, ObjectMeta(name="a"), Widget])
 def test_an_owner_is_an_object(owner: Any) -> None:
-    with pytest.raises(RequestError, match="the owner of"):
+    with pytest.raises(RequestError, match=r"the owner of .* is an object that the server returned, not"):
         ConfigMap(name="c").set_owner(owner)
 
 
