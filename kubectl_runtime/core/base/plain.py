@@ -12,8 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from datetime import datetime, time, timedelta
-from decimal import Decimal
+from datetime import datetime
 from enum import Enum
 from functools import cache
 from typing import Any, TypeAlias
@@ -22,11 +21,19 @@ import msgspec
 import msgspec.structs
 from msgspec.structs import astuple
 
-from kubectl_runtime.core.base.declared import UNKNOWN, DeclaredType, declared_type, hashable
+from kubectl_runtime.core.base.declared import (
+    NAIVE,
+    UNKNOWN,
+    DeclaredType,
+    check_undeclared,
+    declared_type,
+    hashable,
+    misfit,
+    type_name,
+)
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.texts import to_text
 from kubectl_runtime.core.base.wire import (
-    alternatives,
     field_types,
     is_record_type,
     map_keys,
@@ -78,24 +85,30 @@ def _told(place: _Place) -> str:
 def _to_plain(value: Any, declared: DeclaredType, layouts: _Layouts, place: _Place, only: Only = None) -> Any:
     kind = type(value)
     if kind is str:
-        if not declared.text:
-            path = _told(place)
-            raise RequestError(f"{path} is text where bytes are declared, which the wire carries as base64: give bytes "
-                               f"(b'…' or text.encode()){_STRING_DATA if path.startswith('$.data') else ''}")
+        return value if declared.text else misfit("text", declared, _told(place))
+    if value is None:
         return value
-    if value is None or kind is int or kind is bool:
-        return value
+    if kind is int:
+        return value if declared.number else misfit("a number", declared, _told(place))
+    if kind is bool:
+        return value if declared.truth else misfit(str(value), declared, _told(place))
     if kind is float:
-        return finite(value, place)
+        return finite(value, place) if declared.number else misfit("a number", declared, _told(place))
     if kind in layouts or isinstance(value, msgspec.Struct) or (
             kind is not dict and kind is not list and dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        if not declared.map:
+            misfit(f"a {kind.__name__}", declared, _told(place))
         return _fields_to_plain(value, layouts, place, only)
     if kind is dict or isinstance(value, Mapping):
+        if not declared.map:
+            misfit("a map", declared, _told(place))
         item = declared.values
         text = item.text
         return {key if type(key) is str else _key(key, place): entry if text and type(entry) is str else _to_plain(
             entry, item, layouts, (place, str(key))) for key, entry in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
+        if not declared.list:
+            misfit(f"a {kind.__name__}", declared, _told(place))
         return (_items_to_plain if only is None else _parts_of_items)(value, declared, layouts, place, only)
     return _leaf(value, declared, place)
 
@@ -105,9 +118,6 @@ def _key(key: Any, place: _Place) -> Any:
     if isinstance(plain, list | dict):
         raise RequestError(f"{_told(place)} has a {type(key).__name__} as a key, which JSON cannot carry")
     return plain
-
-
-_STRING_DATA = ", or use string_data for text"
 
 
 def _parts_of_items(value: Any, declared: DeclaredType, layouts: _Layouts, place: _Place, only: Any) -> list[Any]:
@@ -134,33 +144,16 @@ def finite(number: float, place: _Place) -> float:
     return number
 
 
-def check_undeclared(value: Any, place: _Place) -> None:
-    """Raise RequestError for a value that has several forms in JSON, where no type says which one is meant."""
-    if isinstance(value, bytes | bytearray | memoryview):
-        raise RequestError(f"{_told(place)} is bytes, which JSON has not: decode text (value.decode()); a Secret's "
-                           "data takes base64 text, or text as it is in stringData")
-    if isinstance(value, timedelta):
-        raise RequestError(f"{_told(place)} is a timedelta: write a duration as the kind wants it, such as '5s' or a "
-                           "number")
-    if isinstance(value, datetime | time) and value.tzinfo is None:
-        raise RequestError(f"{_told(place)} {_NAIVE}")
-    if isinstance(value, Decimal) and not value.is_finite():
-        raise RequestError(f"{_told(place)} is {value}, which JSON cannot carry")
-
-
-_NAIVE = "is a time without a time zone: give an aware datetime, such as datetime.now(UTC)"
-
-
 def _leaf(value: Any, declared: DeclaredType, place: _Place) -> Any:
     """Enums, times, bytes and whatever else msgspec knows; subclasses of text and numbers as what they extend."""
     if isinstance(value, float):
         return finite(float(value), place)
     if declared.hint is Any:
-        check_undeclared(value, place)
+        check_undeclared(value, _told(place))
     if isinstance(value, datetime) and value.tzinfo is None:
-        raise RequestError(f"{_told(place)} {_NAIVE}")
-    if isinstance(value, bytes | bytearray | memoryview) and declared.hint is not UNKNOWN and declared.text:
-        raise RequestError(f"{_told(place)} is bytes where {_named(declared.hint)} is declared: decode them "
+        raise RequestError(f"{_told(place)} {NAIVE}")
+    if isinstance(value, bytes | bytearray | memoryview) and declared.hint is not UNKNOWN and not declared.bytes:
+        raise RequestError(f"{_told(place)} is bytes where {type_name(declared.hint)} is declared: decode them "
                            "(value.decode())")
     try:
         return msgspec.to_builtins(value, str_keys=True, enc_hook=to_text)
@@ -172,11 +165,6 @@ def _leaf(value: Any, declared: DeclaredType, place: _Place) -> Any:
 
 
 _ATOMS = (str, int, float, bool)
-
-
-def _named(hint: Any) -> str:
-    names = [getattr(part, "__name__", str(part)) for part in alternatives(hint) if part is not type(None)]
-    return " or ".join("text" if name == "str" else name for name in names)
 
 
 def _fields_to_plain(value: Any, layouts: _Layouts, place: _Place, only: Any = None, keys: tuple[str, ...] = ()) -> Any:
@@ -200,7 +188,7 @@ def _fields_to_plain(value: Any, layouts: _Layouts, place: _Place, only: Any = N
         if default is not _UNSET and (type(default) is kind or (kind is int and type(default) is float)) and (
                 default == item):
             continue
-        if kind is bool or kind is int or (kind is str and declared.text):
+        if declared.text if kind is str else declared.number if kind is int else kind is bool and declared.truth:
             plain[key] = item
         else:
             plain[key] = [] if kind is list and not item else _to_plain(item, declared, layouts, (place, key), wanted)

@@ -158,6 +158,8 @@ def _invalid(raw: bytes, resource: ApiResource, failure: Exception, *, enveloped
     """A second try without the nulls, then a record that says what is wrong with it."""
     if not isinstance(failure, UnicodeError):
         head = _head_without_nulls(raw, enveloped=enveloped)
+        if not named and isinstance(plain := salvage.whole(raw), dict) and plain.get("metadata") is None:
+            head = Head()
         if head is not None and (head.name or not named):
             return Record(head, resource, raw, enveloped)
     known = salvage.head(raw, enveloped=enveloped)

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from kubectl_runtime.core.base.declared import check_undeclared
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.plain import Omit, check_undeclared, finite, to_plain
+from kubectl_runtime.core.base.plain import Omit, finite, to_plain
 from kubectl_runtime.core.base.texts import TextValue
 from kubectl_runtime.core.codec.changes import SAME, changes
 from kubectl_runtime.core.codec.lineage import Kept, Lineage, View

@@ -5,7 +5,7 @@
     lists.lineage(kept, base, now)           when it is written back
 
 Two views of the same bytes are walked the same way: so a list of the view decoded anew (`base`) and the items of the
-one that was handed out (`kept`) have the same number. An item that was put into another list is a new one there.
+one that was handed out (`kept`) have the same number.
 """
 from __future__ import annotations
 
@@ -57,6 +57,15 @@ class Lineage:
         if places is None or number is None:
             return [None] * len(now)
         return [place[1] if place is not None and place[0] == number else None for place in places]
+
+    def strangers(self, base: list[Any], now: list[Any]) -> list[tuple[int, int, int]]:
+        """The items of `now` that came out of another list than `base`: place in `now`, the `id` of the list of the
+        base form that they were in, place there."""
+        number = self._numbers.get(id(base))
+        found = [(index, place) for index, place in enumerate(self._places.get(id(now), ()))
+                 if place is not None and place[0] != number]
+        lists = {number: of for of, number in self._numbers.items()} if found else {}
+        return [(index, lists[place[0]], place[1]) for index, place in found if place[0] in lists]
 
 
 class _Fields:
@@ -130,7 +139,7 @@ class RecordLists:
             kept = [items for items, _ in changed]
         places = {id(item): (number, index) for number, items in enumerate(kept) for index, item in enumerate(items)}
         found = {id(plain): tuple(places.get(id(item)) for item in items) for items, plain in changed}
-        moved = any(place is not None and place[1] != index for items in found.values()
+        moved = any(place is not None and place != (number, index) for number, items in enumerate(found.values())
                     for index, place in enumerate(items))
         return Lineage({id(plain): number for number, (_, plain) in enumerate(known)}, found, [kept, known, changed],
                        moved)

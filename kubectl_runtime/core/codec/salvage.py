@@ -57,6 +57,14 @@ def metadata(raw: bytes, *, enveloped: bool) -> Any:
         return _leading_metadata(raw, _EVENT_METADATA if enveloped else _METADATA)
 
 
+def whole(raw: bytes) -> Any:
+    """The plain form of an object, or None."""
+    try:
+        return decoded(raw, dict)
+    except DECODE_FAILURES:
+        return None
+
+
 def _leading_metadata(raw: bytes, pattern: bytes) -> Any:
     """The metadata that stands where API servers write it, before the part that cannot be parsed."""
     found = re.match(pattern, raw)

@@ -12,7 +12,8 @@
 
 Which received item an item comes from, the first that says so:
 
-    identity                 it is still the object that came out of this list, whatever became of it (see lineage.py)
+    identity                 it is still the object that came out of this list, whatever became of it (see lineage.py),
+                             or out of another one of the view
     keys                     where `MapKeys` marks the list: it has the keys of one received item. A key that the wire
                              left out is what the view's default says
     equality                 it equals one received item
@@ -26,6 +27,7 @@ object that stands in the list twice and hides something, and for a new item who
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -45,16 +47,18 @@ def merge(received: Any, base: Any, now: Any, path: str = "$", hint: Any = Any, 
     `hint` is the declared type, where `MapKeys` marks are looked for; `lineage` knows the identity of items. Raises
     WriteBackError.
     """
-    return _Merge(lineage or Lineage()).value(received, base, now, path, hint)
+    return _Merge(lineage or Lineage(), received, base).value(received, base, now, path, hint)
 
 
 class _Merge:
     """One merge."""
 
-    __slots__ = ("_lineage",)
+    __slots__ = ("_lineage", "_lists", "_whole")
 
-    def __init__(self, lineage: Lineage) -> None:
+    def __init__(self, lineage: Lineage, received: Any, base: Any) -> None:
         self._lineage = lineage
+        self._whole = (received, base)
+        self._lists: dict[int, tuple[list[Any], list[Any]]] | None = None
 
     def value(self, received: Any, base: Any, now: Any, path: str, hint: Any) -> Any:
         return received if self._stays(received, base, now) else self._changed(received, base, now, path, hint)
@@ -65,6 +69,8 @@ class _Merge:
 
     def _changed(self, received: Any, base: Any, now: Any, path: str, hint: Any) -> Any:
         if received is ABSENT or received is None:
+            if base is ABSENT and isinstance(now, list):
+                return self._list([], [], now, path, hint)
             if base is ABSENT:
                 return _new(now, hint)
             received = _empty_like(now)
@@ -86,7 +92,8 @@ class _Merge:
 
     def _list(self, received: list[Any], base: list[Any], now: list[Any], path: str, hint: Any) -> list[Any]:
         item = member_type(hint, None)
-        if not received:
+        strangers = self._strangers(base, now)
+        if not received and not strangers:
             return [_new(value, item) for value in now]
         if not any(isinstance(value, dict | list) for value in (*received, *now)):
             return now.copy()
@@ -94,17 +101,42 @@ class _Merge:
             raise WriteBackError(path, "this list was changed both in the view and in obj[…]: change it in one of them")
         found = _Pairs(received, base, now, path)
         found.by_identity(self._lineage.origins(base, now))
+        found.know(strangers)
         keys = map_keys(hint)
         if keys:
             found.by_keys(keys)
         found.by_equality()
         found.check_nothing_is_lost()
-        merged = [_new(value, item) if place is None
-                  else self.value(received[place], base[place], value, f"{path}[{index}]", item)
-                  for index, (place, value) in enumerate(zip(found.places, now, strict=True))]
+        merged = []
+        for index, (place, value) in enumerate(zip(found.places, now, strict=True)):
+            origin = strangers.get(index) if place is None else (received[place], base[place])
+            merged.append(_new(value, item) if origin is None
+                          else self.value(*origin, value, f"{path}[{index}]", item))
         if found.places != list(range(len(base))):
             self._lineage.rearranged.append(merged)
         return merged
+
+    def _strangers(self, base: list[Any], now: list[Any]) -> dict[int, tuple[Any, Any]]:
+        """Where items of `now` came out of another list: the received item, and its base form."""
+        places = self._lineage.strangers(base, now)
+        if not places:
+            return {}
+        if self._lists is None:
+            self._lists = {}
+            _collect_lists(*self._whole, self._lists)
+        return {index: (self._lists[of][0][place], self._lists[of][1][place])
+                for index, of, place in places if of in self._lists}
+
+
+def _collect_lists(received: Any, base: Any, found: dict[int, tuple[list[Any], list[Any]]]) -> None:
+    """The received list, and the base one itself, by the `id` of each list in the base form."""
+    if isinstance(received, dict) and isinstance(base, dict):
+        for key in base.keys() & received.keys():
+            _collect_lists(received[key], base[key], found)
+    elif isinstance(received, list) and isinstance(base, list) and len(received) == len(base):
+        found[id(base)] = received, base
+        for item, shown in zip(received, base, strict=True):
+            _collect_lists(item, shown, found)
 
 
 class _Pairs:
@@ -115,6 +147,7 @@ class _Pairs:
         self._received, self._base, self._now = received, base, now
         self._path = path
         self._left = dict.fromkeys(range(len(base)))
+        self._strangers: Collection[int] = ()
         self._base_keys: list[Any] = [None] * len(base)
         self._now_keys: list[Any] = [None] * len(now)
 
@@ -125,8 +158,12 @@ class _Pairs:
     def _hides(self, place: int) -> bool:
         return not _shows_all(self._received[place], self._base[place])
 
+    def know(self, strangers: Collection[int]) -> None:
+        """Of these it is known that they come from elsewhere."""
+        self._strangers = strangers
+
     def _unmatched(self) -> list[int]:
-        return [index for index, place in enumerate(self.places) if place is None]
+        return [index for index, place in enumerate(self.places) if place is None and index not in self._strangers]
 
     def by_identity(self, origins: list[int | None]) -> None:
         for index, place in enumerate(origins):

@@ -71,9 +71,10 @@ def set_owner(child: Owned, owner: Owner, *, controller: bool, block_owner_delet
 
     Raises RequestError by the API's rules.
     """
-    if not isinstance(getattr(owner, "api_resource", None), ApiResource):
-        raise RequestError(f"the owner of {child.ref} is an object that the server returned, "
-                           f"not {'None' if owner is None else type(owner).__name__}")
+    if isinstance(owner, type) or not isinstance(getattr(owner, "api_resource", None), ApiResource):
+        given = "None" if owner is None else f"the class {owner.__name__}" if isinstance(owner, type) else (
+            type(owner).__name__)
+        raise RequestError(f"the owner of {child.ref} is an object that the server returned, not {given}")
     reference = owner_reference(owner, controller=controller, block_owner_deletion=block_owner_deletion)
     _check_places(child, owner)
     others = [held for held in child.owner_references if held.uid != reference.uid]

@@ -27,6 +27,7 @@ from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resou
 from kubectl_runtime.core.meta.metav1 import OwnerReference
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.objects.invalid import InvalidObject
+from kubectl_runtime.core.requests.names import HasRef
 from kubectl_runtime.runtime.triggers.predicates import ObjectEvent, Predicate, object_event
 from kubectl_runtime.runtime.usercode import misfit, name_of
 from kubectl_runtime.runtime.watcher.event import CARRIERS, Apply, Delete, Event, InitApply
@@ -99,9 +100,10 @@ EVERYTHING = Everything.EVERYTHING
 EVERYTHING_REF = ObjectRef(ApiResource("", "", "*", "*"), "*")
 """In a request: all of them. The controller's inbox, which knows them, puts them in its place, once for a batch."""
 
-Mapped: TypeAlias = Iterable[ObjectRef | Everything] | ObjectRef | Everything | None
+Concerned: TypeAlias = ObjectRef | HasRef | Everything
+Mapped: TypeAlias = Iterable[Concerned] | Concerned | None
 Mapper: TypeAlias = Callable[[K], Mapped]
-"""From a related object to what it concerns: refs, a single one, EVERYTHING, or None."""
+"""From a related object to what it concerns: refs or objects, a single one, EVERYTHING, or None."""
 EventMapper: TypeAlias = Callable[[ObjectEvent[K]], Mapped]
 """The same from an event: both states at once, and whether it is a deletion."""
 
@@ -206,10 +208,12 @@ def _refs(found: Mapped) -> Iterator[ObjectRef]:
     for ref in found if isinstance(found, Iterable) else (found,):
         if ref is EVERYTHING:
             yield EVERYTHING_REF
-        elif isinstance(ref, ObjectRef) and isinstance(ref.resource, ApiResource):
-            yield ref
+            continue
+        named = ref if isinstance(ref, ObjectRef) else getattr(ref, "ref", None)
+        if isinstance(named, ObjectRef) and isinstance(named.resource, ApiResource):
+            yield named
         else:
-            raise TypeError("a mapper returns ObjectRefs, one or many, EVERYTHING, or None: "
+            raise TypeError("a mapper returns ObjectRefs or objects, one or many, EVERYTHING, or None: "
                             f"ObjectRef.of(Kind, name, namespace); not {type(ref).__name__}")
 
 

@@ -293,6 +293,34 @@ def test_items_stay_known_in_copies_and_in_another_process() -> None:
         assert copied.to_dict()["rules"][2] == {**RULES[0], "verbs": ["patch"]}
 
 
+def nested(**lists: list[dict[str, Any]]) -> Thing:
+    return Thing.from_dict({"metadata": {"name": "a"}, "spec": {"nested": lists}})
+
+
+A, B, C = ({"name": name, "hidden": name, "inner": [{"size": 1, "more": name}]} for name in "abc")
+
+
+@pytest.mark.parametrize(("change", "wanted"), [
+    (lambda held: held["y"].append(held["x"].pop(0)), {"x": [B], "y": [C, A]}),
+    (lambda held: held["y"].insert(0, held["x"].pop()), {"x": [A], "y": [B, C]}),
+    (lambda held: held.update(x=held["y"], y=held["x"]), {"x": [C], "y": [A, B]}),
+    (lambda held: held.update(z=held.pop("x")), {"y": [C], "z": [A, B]}),
+    (lambda held: (held["y"].append(held["x"].pop(0)), setattr(held["y"][1], "size", 7)),
+     {"x": [B], "y": [C, {**A, "size": 7}]}),
+    (lambda held: held["y"].append(held["x"][0]), {"x": [A, B], "y": [C, A]})])
+def test_an_item_takes_what_it_hides_along_into_another_list(change: Any, wanted: dict[str, Any]) -> None:
+    obj = nested(x=[A, B], y=[C])
+    change(obj.spec.nested)
+    assert obj.to_dict()["spec"]["nested"] == wanted
+
+
+def test_items_that_show_the_same_and_hide_different_things_change_lists() -> None:
+    one, two = ({"name": "a", "hidden": number} for number in (1, 2))
+    obj = nested(x=[one], y=[two])
+    obj.spec.nested["x"], obj.spec.nested["y"] = obj.spec.nested["y"], obj.spec.nested["x"]
+    assert obj.to_dict()["spec"]["nested"] == {"x": [two], "y": [one]}
+
+
 def test_an_object_that_stands_twice_and_hides_something_is_refused() -> None:
     obj = role(*RULES)
     obj.rules.append(obj.rules[0])

@@ -16,7 +16,9 @@ from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.params import PatchParams
 from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.core.requests.request import Place
-from kubectl_runtime.resources import ConfigMap, Pod, Secret
+from kubectl_runtime.resources import ConfigMap, Deployment, Pod, Secret, Service
+from kubectl_runtime.resources.apps_v1 import DeploymentSpec
+from kubectl_runtime.resources.core_v1 import Container, PodSpec, ServicePort, ServiceSpec
 from tests.core.examples import NODES, PODS, Widget, metadata, widget
 
 PLACE = Place(ConfigMap.api_resource, "ns")
@@ -136,6 +138,39 @@ def test_bytes_and_text_are_not_taken_for_each_other() -> None:
     assert (sent["data"], sent["stringData"]) == ({"p": "dGV4dA=="}, {"q": "text"})
 
 
+@pytest.mark.parametrize(("make", "said"), [
+    (lambda: ConfigMap(name="a", data={"p": 5}), r"\$\.data\.p is a number where text is declared"),
+    (lambda: ConfigMap(name="a", data={"p": 1.5}), r"\$\.data\.p is a number where text is declared"),
+    (lambda: ConfigMap(name="a", data={"p": True}), r"\$\.data\.p is True where text is declared"),
+    (lambda: ConfigMap(name="a", data={"p": {}}), r"\$\.data\.p is a map where text is declared"),
+    (lambda: ConfigMap(name="a", data="p"), r"\$\.data is text where a map is declared"),
+    (lambda: ConfigMap(name="a", data=["p"]), r"\$\.data is a list where a map is declared"),
+    (lambda: ConfigMap(name="a", immutable="no"), r"\$\.immutable is text where True or False is declared"),
+    (lambda: ConfigMap(name="a", immutable=1), r"\$\.immutable is a number where True or False is declared"),
+    (lambda: Secret(name="a", data={"p": 5}), r"\$\.data\.p is a number where bytes is declared"),
+    (lambda: Secret(name="a", string_data={"p": 5}), r"\$\.stringData\.p is a number where text is declared"),
+    (lambda: Deployment(name="a", spec=DeploymentSpec(replicas="3")), r"spec\.replicas is text where a number"),
+    (lambda: Deployment(name="a", spec=DeploymentSpec(replicas=True)), r"spec\.replicas is True where a number"),
+    (lambda: Pod(name="a", spec=PodSpec(containers=Container(name="a"))), r"containers is a Container where a list"),
+    (lambda: Pod(name="a", spec=[PodSpec(containers=[])]), r"\$\.spec is a list where PodSpec is declared")])
+def test_a_value_of_another_shape_than_is_declared_is_refused_with_its_place(make: Any, said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        make().to_dict()
+
+
+def test_what_may_have_several_shapes_takes_each() -> None:
+    for port in (80, "http"):
+        spec = ServiceSpec(ports=[ServicePort(port=80, target_port=port)])
+        assert Service(name="a", spec=spec).to_dict()["spec"]["ports"] == [{"port": 80, "targetPort": port}]
+
+
+def test_a_changed_view_is_held_to_its_types_too() -> None:
+    received = ConfigMap.from_dict({"metadata": metadata(), "data": {"p": "x"}})
+    received.data["p"] = 5
+    with pytest.raises(RequestError, match=r"\$\.data\.p is a number where text is declared"):
+        received.to_dict()
+
+
 @pytest.mark.parametrize("arguments", [
     {"name": 5}, {"namespace": b"x"}, {"generate_name": ["a"]}, {"labels": {"a": 1}}, {"labels": "a=b"},
     {"annotations": {1: "a"}}, {"finalizers": "a"}, {"owner_references": [object()]}])
@@ -159,7 +194,8 @@ def test_an_object_may_have_no_name_yet(content: dict[str, Any]) -> None:
     assert (pod.name, pod.labels["x"]) == ("", "y")
     pod.metadata.name = "b"
     assert pod.to_dict()["metadata"] | {"name": "b"} == pod.to_dict()["metadata"]
-    assert Pod.from_dict({}).name == ""
+    for nothing in ({}, {"metadata": {}}, {"metadata": None}):
+        assert (Pod.from_dict(nothing).name, dict(Pod.from_dict(nothing).labels)) == ("", {})
 
 
 def test_one_object_is_one_object() -> None:
@@ -179,9 +215,9 @@ def test_a_child_takes_the_namespace_of_its_owner() -> None:
     assert other.namespace is None
 
 
-@pytest.mark.parametrize("owner", [None, "a", {"metadata": {}}, ObjectMeta(name="a")])
+@pytest.mark.parametrize("owner", [None, "a", {"metadata": {}}, ObjectMeta(name="a"), Widget])
 def test_an_owner_is_an_object(owner: Any) -> None:
-    with pytest.raises(RequestError, match="the owner of"):
+    with pytest.raises(RequestError, match=r"the owner of .* is an object that the server returned, not"):
         ConfigMap(name="c").set_owner(owner)
 
 
