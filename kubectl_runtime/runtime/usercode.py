@@ -18,8 +18,8 @@ from typing import Any, TypeAlias, TypeVar
 from kubectl_runtime.core.base.guarded_log import GuardedLogger, guarded_logger, pass_interrupt
 from kubectl_runtime.core.interpreter.annotations import signature_of
 
-__all__ = ("MOST_TEXT", "GuardedLogger", "Where", "described", "guarded", "guarded_logger", "misfit", "name_of",
-           "pass_interrupt")
+__all__ = ("MOST_TEXT", "GuardedLogger", "Where", "as_exception", "described", "guarded", "guarded_logger", "misfit",
+           "name_of", "pass_interrupt")
 
 T = TypeVar("T")
 
@@ -54,6 +54,17 @@ def described(error: BaseException) -> str:
     if len(text) > MOST_TEXT:
         text = f"{text[:MOST_TEXT]}... ({len(text):,} characters)"
     return f"{name}: {text}" if text else name
+
+
+def as_exception(error: BaseException) -> Exception:
+    """`error` as the failure of a call: the layers, credentials and adapters of a client are user code, and may raise
+    SystemExit. Raises what `pass_interrupt` does."""
+    pass_interrupt(error)
+    if isinstance(error, Exception):
+        return error
+    failure = RuntimeError(f"code of the program's own raised {described(error)}")
+    failure.__cause__ = error
+    return failure
 
 
 def name_of(function: Any) -> str:

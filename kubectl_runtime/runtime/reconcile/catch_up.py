@@ -24,7 +24,7 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink
 from kubectl_runtime.runtime.triggers.watches import Watch
-from kubectl_runtime.runtime.usercode import GuardedLogger
+from kubectl_runtime.runtime.usercode import GuardedLogger, described, pass_interrupt
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.writes import Write
@@ -120,9 +120,11 @@ class CatchUp:
         try:
             for watch, ref in missing:
                 watch.writes.read_live(ref)
-        except KubeError as error:
+        except BaseException as error:  # noqa: BLE001 - layers and credentials of the client are user code
+            pass_interrupt(error)
             self._logger.warning("%s/%s waits for its own writes, which no watch has shown for %.0f s, and the server "
-                                 "does not tell: %s", key[0] or "", key[1], PATIENCE, error)
+                                 "does not tell: %s", key[0] or "", key[1], PATIENCE,
+                                 error if isinstance(error, KubeError) else described(error))
             return False
         for watch, ref in missing:
             self._logger.warning("%s has not shown the write of %s for %.0f s; it was read from the server",

@@ -22,7 +22,7 @@ from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.core.requests.request import Retry
-from kubectl_runtime.runtime.usercode import described, guarded_logger
+from kubectl_runtime.runtime.usercode import described, guarded_logger, pass_interrupt
 from kubectl_runtime.runtime.watcher.watch_api import WatchApi
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 
@@ -69,7 +69,8 @@ class Verifier:
         self._due = now + self._interval
         try:
             differing = self._compare()
-        except Exception as error:  # noqa: BLE001 - a watch that works must not end because its check does not
+        except BaseException as error:  # noqa: BLE001 - a watch that works must not end because its check does not
+            pass_interrupt(error)
             log.warning("the store of %s could not be verified: %s", self._api.resource.full_name, described(error))
             return ""
         still = [key for key, known in differing.items() if key in before and before[key] == known]
