@@ -53,6 +53,17 @@ def described(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
+def as_exception(error: BaseException) -> Exception:
+    """`error` as the failure of a call: the layers, credentials and adapters of a client are user code, and may raise
+    SystemExit. Raises what `pass_interrupt` does."""
+    pass_interrupt(error)
+    if isinstance(error, Exception):
+        return error
+    failure = RuntimeError(f"code of the program's own raised {described(error)}")
+    failure.__cause__ = error
+    return failure
+
+
 def name_of(function: Any) -> str:
     """What to call a user's function in a log line."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__

@@ -32,8 +32,8 @@ def validate(ctx: RequestContext, asked: Attributes, hooks: tuple[Hook, ...]) ->
         raise timed_out()
     with ctx.cluster.released():
         outcomes = _outcomes(ctx, matching, asked)
-    refusals = [refusal for called, outcome in zip(matching, outcomes, strict=True)
-                if (refusal := _refusal(ctx, called.hook, outcome)) is not None]
+        refusals = [refusal for called, outcome in zip(matching, outcomes, strict=True)
+                    if (refusal := _refusal(ctx, called.hook, outcome)) is not None]
     if refusals:
         raise refusals[0]
 

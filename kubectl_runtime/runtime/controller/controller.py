@@ -163,7 +163,7 @@ class Controller(Watched[K]):
 
     def _set_up(self, plan: Plan) -> None:
         self._plan = plan
-        self._launching = threading.Lock()
+        self._claim, self._is_launching = threading.Lock(), False
 
     @property
     def store(self) -> Store[K]:
@@ -184,10 +184,7 @@ class Controller(Watched[K]):
         return self
 
     def graceful_shutdown_on(self, stop: StopToken, grace: Duration = DEFAULT_GRACE) -> Self:
-        """Stop when `stop` is set, with `grace` seconds for runs in progress.
-
-        For `run` in a thread of the program's own.
-        """
+        """Stop when `stop` is set, with `grace` seconds for runs in progress: for `run` in a thread of your own."""
         check_type("stop", stop, StopToken, "StopToken()")
         self._plan = replace(self._plan, stop=stop, grace=duration_of("grace", grace))
         return self
@@ -259,14 +256,18 @@ class Controller(Watched[K]):
                 signal_thread: bool) -> Running[K]:
         reconcile, policy = functions_of(reconciler, error_policy)
         check_functions(reconcile, policy, context)
-        with self._launching:
-            if self._alive() is not None:
+        with self._claim:  # only for this: observers and log handlers are told of the launch
+            if self._is_launching or self._alive() is not None:
                 raise RequestError(f"controller {self._plan.name} runs already: two lives of it would reconcile each "
                                    "object at once; stop the first one, and wait for its runs to end")
+            self._is_launching = True
+        try:
             running: Running[K] = Running(self._plan, reconcile, policy, context)
             running.launch(signal_thread=signal_thread)
             self._running = running
-        return running
+            return running
+        finally:
+            self._is_launching = False
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from signal import Signals
 from types import TracebackType
 
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
@@ -203,8 +203,7 @@ class RunningManager:
         if self._end.is_elsewhere:
             return []
         self._begin_stop("stop() was called", self._grace if timeout is None else seconds(timeout))
-        me = threading.current_thread()
-        if any(member.owns(me) for member in self._members):
+        if any(member.owns(threading.current_thread()) for member in self._members):
             return []
         return self._finish()
 
@@ -263,7 +262,8 @@ class RunningManager:
             mine, self._ending = not self._ending, True
             members = list(self._members)
         if not mine:
-            self._ended.wait()
+            while not self._ended.wait(MAIN_THREAD_WAIT):
+                pass
             return self._left
         left = finish_all(members, self._end.time_left)
         self.part.end(self._end.time_left())

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, Clock
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.interpreter.contexts import Thread
@@ -268,8 +268,12 @@ def finish_all(members: list[Member], timeout: Callable[[], float]) -> list[Stil
 
     threads = [Thread(target=partial(finish, number), name=f"end of {member.name}", daemon=True)
                for number, member in enumerate(members)]
+    for number, thread in enumerate(threads):
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter ends, or there are no more threads
+            finish(number)
     for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+        while thread.is_alive():
+            thread.join(MAIN_THREAD_WAIT)
     return [left for of_one in found for left in of_one]

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import Observer, parts_of
+from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.runtime.observe.debug_page import DebugPage
 from kubectl_runtime.runtime.observe.debug_snapshot import Debugged
 from kubectl_runtime.runtime.observe.health_checks import Check, expect_none
 from kubectl_runtime.runtime.observe.health_server import HealthServer
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
+from kubectl_runtime.runtime.shutdown import stack_of
 from kubectl_runtime.runtime.usercode import described
 
 log = guarded_logger(__name__)
@@ -36,7 +39,8 @@ class Server(Protocol):
         ends the manager's start."""
 
     def stop(self, timeout: float) -> None:
-        """Listen no more; blocks until its threads have ended, at most `timeout` seconds. What it raises is logged."""
+        """Listen no more; blocks until its threads have ended, at most `timeout` seconds. What it raises is logged; a
+        second later nobody waits for it any more."""
 
 
 class ServerGroup:
@@ -59,10 +63,24 @@ class ServerGroup:
         """Stop each in the time that is left then, `LEAST` seconds at least."""
         while self._started:
             server = self._started.pop()
+            timeout = max(LEAST, time_left())
+            # It may be the program's own: then nothing bounds its time but this.
+            thread = Thread(target=partial(_stop, server, timeout), name=f"end of {server.name}", daemon=True)
             try:
-                server.stop(max(LEAST, time_left()))
-            except Exception as error:
-                log.error("manager: %s did not stop well: %s", server.name, described(error), exc_info=error)
+                thread.start()
+            except RuntimeError:  # the interpreter ends, or there are no more threads
+                _stop(server, timeout)
+                continue
+            thread.join(timeout + LEAST)
+            if thread.is_alive():
+                log.error("manager: %s does not stop; it is here:\n%s", server.name, stack_of(thread.ident))
+
+
+def _stop(server: Server, timeout: float) -> None:
+    try:
+        server.stop(timeout)
+    except BaseException as error:
+        log.error("manager: %s did not stop well: %s", server.name, described(error), exc_info=error)
 
 
 def servers_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, Check]],

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import KubeError
-from kubectl_runtime.core.base.guarded_log import GuardedLogger
+from kubectl_runtime.core.base.guarded_log import GuardedLogger, pass_interrupt
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Sink
 from kubectl_runtime.runtime.triggers.watches import Watch
+from kubectl_runtime.runtime.usercode import described
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.writes import Write
@@ -120,9 +121,11 @@ class CatchUp:
         try:
             for watch, ref in missing:
                 watch.writes.read_live(ref)
-        except KubeError as error:
+        except BaseException as error:  # noqa: BLE001 - layers and credentials of the client are user code
+            pass_interrupt(error)
             self._logger.warning("%s/%s waits for its own writes, which no watch has shown for %.0f s, and the server "
-                                 "does not tell: %s", key[0] or "", key[1], PATIENCE, error)
+                                 "does not tell: %s", key[0] or "", key[1], PATIENCE,
+                                 error if isinstance(error, KubeError) else described(error))
             return False
         for watch, ref in missing:
             self._logger.warning("%s has not shown the write of %s for %.0f s; it was read from the server",

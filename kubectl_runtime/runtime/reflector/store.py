@@ -27,6 +27,7 @@ from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 from kubectl_runtime.runtime.reflector.indexes import IndexFunction
 from kubectl_runtime.runtime.reflector.store_state import StoreState
+from kubectl_runtime.runtime.usercode import guarded
 from kubectl_runtime.runtime.watcher.watch_state import WatchState
 
 K = TypeVar("K")
@@ -121,11 +122,11 @@ class Store(Generic[K]):
     def when_ready(self, callback: Callable[[], None]) -> None:
         """Call `callback` once when the store is complete, by the thread that completes it; now, if it is.
 
-        It must neither block nor raise.
+        It must not block. What it raises is logged.
         """
         missing = next((state for state in self._states if not state.ready), None)
         if missing is None:
-            callback()
+            guarded(None, f"what was to be called when the store of {self.resource.full_name} is complete", callback)
         else:
             missing.when_ready(lambda: self.when_ready(callback))
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kubectl_runtime.client.api.paging import walk
-from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
 from kubectl_runtime.core.base.keys import Key
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.params import ListParams
@@ -70,7 +70,8 @@ class Verifier:
         self._due = now + self._interval
         try:
             differing = self._compare()
-        except Exception as error:  # noqa: BLE001 - a watch that works must not end because its check does not
+        except BaseException as error:  # noqa: BLE001 - a watch that works must not end because its check does not
+            pass_interrupt(error)
             log.warning("the store of %s could not be verified: %s", self._api.resource.full_name, described(error))
             return ""
         still = [key for key, known in differing.items() if key in before and before[key] == known]

@@ -32,6 +32,7 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.requests.params import IDLE_MARGIN, ListParams, WatchParams
 from kubectl_runtime.core.requests.request import Retry
+from kubectl_runtime.runtime.usercode import as_exception
 from kubectl_runtime.runtime.watcher.event import Event, Failed
 from kubectl_runtime.runtime.watcher.failure_log import WatchTarget
 from kubectl_runtime.runtime.watcher.server_gate import ServerGate
@@ -134,7 +135,7 @@ class WatchDriver:
             # A list that has begun is worth the client's own retries; otherwise the failure has to be seen at once.
             retry = Retry.SAFE if state.token else Retry.NEVER
             meta, records = self._api.list_page(self._list_params(state), stop=self._stop, retry=retry)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the watch must live on, and the failure be seen
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the watch must live on, and the failure be seen
             return self._broke(error)
         self._gate.passed(self._clock.monotonic())
         return self._give(PageRead(meta.resource_version, meta.continue_token, records))
@@ -164,7 +165,7 @@ class WatchDriver:
     def _opened(self, params: WatchParams, version: str, *, streaming: bool = False) -> Advance:
         try:
             self._stream = self._api.open_watch(params, version, self._stop)
-        except Exception as error:  # noqa: BLE001 - as above
+        except BaseException as error:  # noqa: BLE001 - as above
             return self._broke(error, streaming=streaming)
         timeout = params.timeout
         assert isinstance(timeout, float)
@@ -178,7 +179,7 @@ class WatchDriver:
         params = ListParams(label_selector=config.label_text, field_selector=config.field_text, limit=1)
         try:
             meta, _ = self._api.list_page(params, stop=self._stop, retry=Retry.NEVER)
-        except Exception as error:  # noqa: BLE001 - as above
+        except BaseException as error:  # noqa: BLE001 - as above
             return self._broke(error)
         before = self._state
         answer = self._give(VersionRead(meta.resource_version))
@@ -194,8 +195,8 @@ class WatchDriver:
             batch = next(stream, None) if stream is not None else None
         except RequestTimeout:
             return self._give(Ended(broke=True))
-        except Exception as error:  # noqa: BLE001 - as above
-            return self._give(Broke(error))
+        except BaseException as error:  # noqa: BLE001 - as above
+            return self._give(Broke(as_exception(error)))
         if batch is None:
             return self._give(Ended(broke=getattr(stream, "broke", None) is not None))
         if batch:
@@ -205,8 +206,9 @@ class WatchDriver:
         silent = self._clock.monotonic() - self._heard >= self._patience
         return self._give(Ended(broke=True)) if silent else _IDLE
 
-    def _broke(self, error: Exception, *, streaming: bool = False) -> Advance:
+    def _broke(self, raised: BaseException, *, streaming: bool = False) -> Advance:
         """A request failed."""
+        error = as_exception(raised)
         if self._stop.is_set():
             return _NOTHING
         away = self._gate.failed(error, self._clock.monotonic())

@@ -127,6 +127,7 @@ class WebhookServer:
         self._certificates: ServingCertificates | None = None
         self._bundles: CaBundles | None = None
         self._listener: WebhookListener | None = None
+        self._is_started = False
         self._threads: list[Thread] = []
         self._setup: WebhookSetup | None = None
         self._process = 0
@@ -175,9 +176,11 @@ class WebhookServer:
         without `webhooks`, RequestError the second time."""
         if isinstance(self._app, Application) and "mutate" in self._app.verbs:
             require_jsonpatch()
-        with self._change:
-            if self._threads or self._end.is_set():
+        with self._change:  # only for this: observers and log handlers are told of the start
+            if self._is_started or self._end.is_set():
                 raise RequestError(f"the {self.name} was started or stopped already: make a new one")
+            self._is_started = True
+        try:
             own = None
             if isinstance(self._wanted, SelfSigned):
                 self._certificates = own = OwnCertificates(self._wanted, self._clock)
@@ -186,15 +189,19 @@ class WebhookServer:
             app = observed(self._app, self._observer, self._clock)
             listener = WebhookListener(self._address.listen(_USE), app, self.name, self._limit,
                                        self._certificates.context)
-            self._observer.webhooks_served(webhooks_of(self._app))
-            self._listener, self._process = listener, os.getpid()
-            try:
-                self._begin(listener, own)
-            except BaseException:  # no more threads, say
-                self._end.set("it could not be started")
-                self._listener = None
-                listener.server_close()
-                raise
+        except BaseException:  # of what can be mended, such as an address that is taken
+            self._is_started = False
+            raise
+        self._observer.webhooks_served(webhooks_of(self._app))
+        self._listener, self._process = listener, os.getpid()
+        try:
+            self._begin(listener, own)
+        except BaseException:  # no more threads, say
+            self._end.set("it could not be started")
+            self.stop(0)
+            raise
+        if self._end.is_set():  # meanwhile, by another thread, which may have come before what has begun now
+            self.stop(0)
         log.info("%s listens at port %d", self.name, self.port)
 
     def _begin(self, listener: WebhookListener, own: OwnCertificates | None) -> None:
@@ -219,11 +226,17 @@ class WebhookServer:
         with self._change:
             listener, self._listener = self._listener, None
             bundles, self._bundles = self._bundles, None
-        if listener is None:
-            return
-        if os.getpid() != self._process:
-            listener.socket.close()
-            return
+        if listener is not None:
+            if os.getpid() != self._process:
+                listener.socket.close()
+                return
+            self._close(listener, deadline)
+        if bundles is not None:
+            bundles.stop(max(0.1, deadline - time.monotonic()))
+        if listener is not None:
+            log.info("%s has stopped", self.name)
+
+    def _close(self, listener: WebhookListener, deadline: float) -> None:
         with contextlib.suppress(OSError):  # wakes the thread; where it does not, the next look is near
             listener.socket.shutdown(socket.SHUT_RDWR)
         listener.drain()
@@ -232,9 +245,6 @@ class WebhookServer:
                 thread.join(max(0.0, deadline - time.monotonic()))
         listener.wait_idle(max(0.0, deadline - time.monotonic()))
         listener.server_close()
-        if bundles is not None:
-            bundles.stop(max(0.1, deadline - time.monotonic()))
-        log.info("%s has stopped", self.name)
 
     def renew(self) -> None:
         """Let the next authority of a SelfSigned take over now, and not only when it is time. Raises RequestError for

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.guarded_log import guarded_logger, pass_interrupt
 from kubectl_runtime.core.base.scope import CallScope, enter_scope, leave_scope
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.usercode import described
@@ -58,7 +58,8 @@ class WebhookSetup:
         try:
             apply_webhooks(self._client, self._app, self._name, service=self._service, url=self._url, ca_bundle=bundle,
                            field_manager=self._name, force=True)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it has to be told, and may pass
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it has to be told, and may pass
+            pass_interrupt(error)
             self.why_not_ready = f"the configurations called {self._name} are not applied: {described(error)}"
             log.warning("%s", self.why_not_ready)
             return False

@@ -204,3 +204,46 @@ def test_a_lease_is_left_to_run_out_where_that_was_asked_for(client: Client) -> 
     with Manager(client, leader=election, serve=None).add_runnable(waits, "waits").start() as running:
         until(lambda: running.is_leader, "it leads")
     assert Api.namespaced(client, Lease, "default").get("unreleased").spec.holder_identity == "me"
+
+
+class OwnServer:
+    """A server of the program's own that ends as it is told, or not at all."""
+
+    def __init__(self, name: str, stop: Callable[[], object]) -> None:
+        self.name, self._stop = name, stop
+
+    def start(self) -> None:
+        pass
+
+    def stop(self, timeout: float) -> None:
+        self._stop()
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), KeyboardInterrupt(), OSError("x")], ids=repr)
+def test_what_a_server_raises_at_the_end_is_told_and_the_others_end(client: Client, error: BaseException,
+                                                                   caplog: pytest.LogCaptureFixture) -> None:
+    ended: list[str] = []
+
+    def fails() -> None:
+        raise error
+
+    manager = Manager(client, serve=None).add_runnable(waits, "work")
+    manager.add_server(OwnServer("one", lambda: ended.append("one"))).add_server(OwnServer("two", fails))
+    assert manager.start().stop() == []
+    assert ended == ["one"]
+    assert "two did not stop well" in caplog.text
+
+
+def test_a_server_that_does_not_stop_keeps_nobody(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    free = threading.Event()
+    manager = Manager(client, serve=None).add_runnable(waits, "work")
+    manager.add_server(OwnServer("stuck", lambda: free.wait(LIMIT)))
+    running = manager.start()
+    began = time.monotonic()
+    try:
+        running.stop(0)
+        assert time.monotonic() - began < LIMIT / 2
+    finally:
+        free.set()
+    assert "stuck does not stop; it is here" in caplog.text
+    assert "free.wait" in caplog.text

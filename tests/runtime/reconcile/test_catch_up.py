@@ -28,14 +28,14 @@ class FakeWatch:
         self.writes = self
         self.behind: set[ObjectRef] = set()
         self.live: list[ObjectRef] = []
-        self.down = False
+        self.down: BaseException | None = None
 
     def is_behind(self, ref: ObjectRef) -> bool:
         return ref in self.behind
 
     def read_live(self, ref: ObjectRef) -> None:
-        if self.down:
-            raise TransportError("the server is away")
+        if self.down is not None:
+            raise self.down
         self.live.append(ref)
 
 
@@ -108,15 +108,17 @@ def test_nothing_is_remembered_of_what_was_seen_also_of_keys_that_never_run_agai
     assert not world.catch_up._parked
 
 
+@pytest.mark.parametrize("error", [TransportError("the server is away"), ValueError("a layer's own"), SystemExit(3)],
+                         ids=repr)
 def test_what_is_not_shown_in_time_is_read_and_while_the_server_is_away_the_key_waits_on(
-        world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.watch.behind, world.watch.down = {A}, True
+        world: World, error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+    world.watch.behind, world.watch.down = {A}, error
     world.run(A, A)
     world.run(A)
     world.clock.advance(PATIENCE)
     assert world.run(A) == Outcome(PATIENCE, RunResult.SKIPPED)
-    assert "the server is away" in caplog.text
-    world.watch.down = False
+    assert str(error) in caplog.text
+    world.watch.down = None
     assert world.run(A) is SUCCEEDED
     assert world.watch.live == [A]
     assert "it was read from the server" in caplog.text

@@ -30,7 +30,7 @@ class Lists:
     def __init__(self, *records: Record) -> None:
         self.has = list(records)
         self.asked: list[ListParams] = []
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.resource = thing().resource
 
     def list_page(self, params: ListParams, **_: Any) -> Any:
@@ -98,9 +98,10 @@ def test_an_object_that_changes_all_the_time_is_not_found() -> None:
         world.known[A.key] = thing("a", version)
 
 
-def test_a_list_that_fails_is_told_and_made_again_later(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [TransportError("refused"), SystemExit(3)], ids=repr)
+def test_a_list_that_fails_is_told_and_made_again_later(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
     world = Verified(A)
-    world.server.error = TransportError("refused")
+    world.server.error = error
     with caplog.at_level(logging.WARNING):
         assert world.check() == ""
     assert "could not be verified" in caplog.text
