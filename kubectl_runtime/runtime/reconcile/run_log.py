@@ -3,7 +3,7 @@
     a run ends                          level    said
     well, as the one before             DEBUG    a line per run: object, reason, duration, result
     well, after failures                INFO     after how many attempts and how long
-    the first failure, another error    ERROR    with its traceback, unless it is a KubeError, which says it all
+    the first failure, another error    ERROR    with its traceback (see `ToldTraces`)
     the same error as before            ERROR    at each doubling of the attempts, in one line
     a conflict that is retried quietly  DEBUG
 
@@ -25,13 +25,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.events.writing import TERMINATING
 from kubectl_runtime.runtime.logs import run_fields, said
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.told_traces import ExcInfo, ToldTraces
 from kubectl_runtime.runtime.usercode import GuardedLogger, described
 
 OWNED = "FieldManagerConflict"
@@ -108,6 +109,7 @@ class RunLog:
         self._lock = threading.Lock()
         self._failures: dict[Alike, Crowd] = {}
         self._recoveries: dict[Alike, Crowd] = {}
+        self._traces = ToldTraces()
 
     def failed(self, run: Run, ctx: Context[Any], outcome: Outcome, error: BaseException) -> Told:
         """A run failed; what is to be kept of it."""
@@ -152,10 +154,11 @@ class RunLog:
                       _alike(alike), readable(age), said(ctx.ref), told.text)
             self._on_crowd()
             return
-        trace = None if isinstance(error, KubeError) else error
-        self._say(level, ctx, "%s: %s (attempt %d, %s): %s%s", said(ctx.ref), what, told.attempts, _again(outcome),
-                  told.text, "; others that fail alike are only counted for a while" if count == SINGLY else "",
-                  trace=trace)
+        trace = self._traces.take(error, now)
+        shown = f"; its traceback was shown {readable(trace)} ago" if isinstance(trace, float) else ""
+        others = "; others that fail alike are only counted for a while" if count == SINGLY else ""
+        self._say(level, ctx, "%s: %s (attempt %d, %s): %s%s%s", said(ctx.ref), what, told.attempts, _again(outcome),
+                  told.text, shown, others, trace=None if isinstance(trace, float) else trace)
 
     def _still_fails(self, told: Told, ctx: Context[Any], outcome: Outcome, error: BaseException, now: float) -> None:
         with self._lock:
@@ -173,11 +176,11 @@ class RunLog:
             self._say(logging.INFO, ctx, "%d objects work again after failures (%s) within %s, the last one %s", count,
                       _alike(alike), readable(age), said(ctx.ref))
         elif tell:
-            self._say(logging.INFO, ctx, "%s: works again after %d failed attempts in %s", said(ctx.ref), told.attempts,
-                      readable(now - told.since))
+            self._say(logging.INFO, ctx, "%s: works again after %d failed attempt%s in %s", said(ctx.ref),
+                      told.attempts, "" if told.attempts == 1 else "s", readable(now - told.since))
 
     def _say(self, level: int, ctx: Context[Any], message: str, *args: object,
-             trace: BaseException | None = None) -> None:
+             trace: ExcInfo | None = None) -> None:
         if self._logger.isEnabledFor(level):
             self._logger.log(level, message, *args, exc_info=trace, extra=run_fields(ctx))
 
