@@ -26,7 +26,7 @@ _LIBRARY = __name__.partition(".")[0]
 
 
 class ToldTraces:
-    """Safe to use from any thread."""
+    """The stacks whose tracebacks one log has shown. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
