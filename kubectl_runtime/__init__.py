@@ -9,7 +9,7 @@ API server for tests is in `kubectl_runtime.testing`, applications of webhooks a
                                     ConflictBackoff, GetParams, ListParams, WatchParams, PostParams, PatchParams,
                                     DeleteParams, Preconditions, Patch, pointer, Selector
     Pods, Nodes and accounts        AttachParams, AttachedProcess, CompletedExec, LogParams, LogStream, PortForward,
-                                    drain, DrainReport, PodOutcome, ServiceAccountToken
+                                    LocalPort, drain, DrainReport, PodOutcome, ServiceAccountToken
     Objects                         Resource, Object, DynamicObject, dynamic, ObjectMeta, TemplateMeta, ListMeta,
                                     OwnerReference, ObjectRef, Condition, LabelSelector, Part, FrozenPart,
                                     PartialObjectMeta, PartialView, InvalidObject, MapKeys, Quantity, GoDuration,
@@ -38,7 +38,7 @@ API server for tests is in `kubectl_runtime.testing`, applications of webhooks a
                                     DiscoveryError, MissingRights, DecodeError, PartialObjectError, WriteBackError,
                                     ConversionError, DowngradeError, TerminalError, ControllerError, SyncTimeoutError,
                                     StoreNotReady, WaitTimeout, WaitStopped, NotLeaderError, LeadershipLost, DrainError,
-                                    ManifestError, ManifestsFailed
+                                    ManifestError, ManifestsFailed, ExecFailed
 
 Each name is imported on first use, so that `import kubectl_runtime` costs nothing.
 """
@@ -72,9 +72,11 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not follow the t
     from kubectl_runtime.client.server.served_kinds import ApiGroup as ApiGroup
     from kubectl_runtime.client.server.served_kinds import ServedKind as ServedKind
     from kubectl_runtime.client.streaming.forwarding import PortForward as PortForward
+    from kubectl_runtime.client.streaming.local_port import LocalPort as LocalPort
     from kubectl_runtime.client.streaming.logs import LogStream as LogStream
     from kubectl_runtime.client.streaming.process import AttachedProcess as AttachedProcess
     from kubectl_runtime.client.streaming.process import CompletedExec as CompletedExec
+    from kubectl_runtime.client.streaming.process import ExecFailed as ExecFailed
     from kubectl_runtime.core.base.errors import ApiError as ApiError
     from kubectl_runtime.core.base.errors import AuthError as AuthError
     from kubectl_runtime.core.base.errors import ConfigError as ConfigError
@@ -278,6 +280,7 @@ _HOME = {
     "EmbeddedResource": "crd.marks",
     "Entry": "client.api.entry",
     "Event": "runtime.watcher.event",
+    "ExecFailed": "client.streaming.process",
     "Failed": "runtime.watcher.event",
     "FieldSchema": "crd.marks",
     "FinalizingReconciler": "runtime.finalizer",
@@ -303,6 +306,7 @@ _HOME = {
     "ListParams": "core.requests.params",
     "ListSemantic": "runtime.watcher.watcher_config",
     "ListType": "crd.marks",
+    "LocalPort": "client.streaming.local_port",
     "LogParams": "core.requests.pods",
     "LogStream": "client.streaming.logs",
     "Manager": "runtime.manager.manager",
@@ -426,31 +430,33 @@ _MODULES = frozenset({"conditions", "logs", "predicates", "status"})
 
 # Written out for `from kubectl_runtime import *`: type checkers cannot read a computed list.
 __all__ = [  # noqa: RUF022 - in the order of `sorted`, several names a line
-    "Action", "Admission", "AdmissionRequest", "AdmissionReview", "Api", "ApiError", "ApiGroup", "ApiResource", "Apply",
-    "AttachParams", "AttachedProcess", "AuthError", "BoundController", "Client", "CompletedExec", "Condition", "Config",
-    "ConfigError", "ConflictBackoff", "Context", "Controller", "ControllerError", "Conversion", "ConversionError",
-    "ConversionReview", "CustomResource", "DebugPage", "DecodeError", "Delete", "DeleteParams", "Denied", "Discovery",
-    "DiscoveryError", "DowngradeError", "DrainError", "DrainReport", "DynamicObject", "EVERYTHING", "EmbeddedResource",
-    "Entry", "Event", "Everything", "Failed", "FieldSchema", "FinalizingReconciler", "FrozenPart", "GetParams",
-    "GoDuration", "GroupVersionKind", "GroupVersionResource", "HealthServer", "Impersonation", "Init", "InitApply",
-    "InitDone", "InitialListStrategy", "InvalidObject", "KeyBackoff", "KindNotServedError", "KubeError",
-    "LabelSelector", "LeaderElection", "LeadershipLost", "ListMeta", "ListParams", "ListSemantic", "ListType",
-    "LogParams", "LogStream", "Manager", "ManifestError", "ManifestOutcome", "ManifestReport", "ManifestsFailed",
-    "MapKeys", "MapType", "Metrics", "MissingRights", "Namespaces", "NotConfiguredError", "NotLeaderError", "Object",
-    "ObjectEvent", "ObjectList", "ObjectMeta", "ObjectRef", "Observer", "OneOf", "OwnWrites", "OwnerReference", "Part",
+    "Action", "Admission", "AdmissionRequest", "AdmissionReview", "Api", "ApiError", "ApiGroup", "ApiResource",
+    "Apply", "AttachParams", "AttachedProcess", "AuthError", "BoundController", "Client", "CompletedExec",
+    "Condition", "Config", "ConfigError", "ConflictBackoff", "Context", "Controller", "ControllerError",
+    "Conversion", "ConversionError", "ConversionReview", "CustomResource", "DebugPage", "DecodeError", "Delete",
+    "DeleteParams", "Denied", "Discovery", "DiscoveryError", "DowngradeError", "DrainError", "DrainReport",
+    "DynamicObject", "EVERYTHING", "EmbeddedResource", "Entry", "Event", "Everything", "ExecFailed", "Failed",
+    "FieldSchema", "FinalizingReconciler", "FrozenPart", "GetParams", "GoDuration", "GroupVersionKind",
+    "GroupVersionResource", "HealthServer", "Impersonation", "Init", "InitApply", "InitDone", "InitialListStrategy",
+    "InvalidObject", "KeyBackoff", "KindNotServedError", "KubeError", "LabelSelector", "LeaderElection",
+    "LeadershipLost", "ListMeta", "ListParams", "ListSemantic", "ListType", "LocalPort", "LogParams", "LogStream",
+    "Manager", "ManifestError", "ManifestOutcome", "ManifestReport", "ManifestsFailed", "MapKeys", "MapType",
+    "Metrics", "MissingRights", "Namespaces", "NotConfiguredError", "NotLeaderError", "Object", "ObjectEvent",
+    "ObjectList", "ObjectMeta", "ObjectRef", "Observer", "OneOf", "OwnWrites", "OwnerReference", "Part",
     "PartialObjectError", "PartialObjectMeta", "PartialView", "Patch", "PatchParams", "Phase", "PodOutcome",
     "PortForward", "PostParams", "Preconditions", "Predicate", "PreserveUnknownFields", "PrinterColumn", "Quantity",
     "RateLimit", "ReconcileRequest", "Reconciler", "Recorder", "RequestError", "RequestTimeout", "Resource",
-    "RetryPolicy", "Rule", "RunReport", "RunResult", "Running", "ScaleSubresource", "Scope", "Selector", "SelfSigned",
-    "ServedKind", "ServiceAccountToken", "Sharding", "Stack", "Status", "StopToken", "Store", "StoreNotReady",
-    "SupportsReconcile", "SyncTimeoutError", "TemplateMeta", "TerminalError", "TransportError", "UnexpectedAnswer",
-    "Validator", "WaitStopped", "WaitTimeout", "WatchBackoff", "WatchParams", "WatchState", "WatchedStore",
-    "WatcherConfig", "WebhookServer", "WriteBackError", "applied_objects", "apply_crd", "apply_manifests",
-    "apply_webhooks", "await_condition", "child_name", "conditions", "create_or_update", "delete_and_finalize",
-    "delete_manifests", "diff_manifests", "drain", "dynamic", "elect", "ensure_queryable", "fetch", "finalizer", "logs",
-    "merge_crds", "metadata_watcher", "pointer", "predicate_filter", "predicates", "reflector", "retry_on_conflict",
-    "rules", "set_condition", "status", "store", "strip_managed_fields", "together", "touched_objects",
-    "version_generation", "version_priority", "watch_object", "watch_store", "watcher",
+    "RetryPolicy", "Rule", "RunReport", "RunResult", "Running", "ScaleSubresource", "Scope", "Selector",
+    "SelfSigned", "ServedKind", "ServiceAccountToken", "Sharding", "Stack", "Status", "StopToken", "Store",
+    "StoreNotReady", "SupportsReconcile", "SyncTimeoutError", "TemplateMeta", "TerminalError", "TransportError",
+    "UnexpectedAnswer", "Validator", "WaitStopped", "WaitTimeout", "WatchBackoff", "WatchParams", "WatchState",
+    "WatchedStore", "WatcherConfig", "WebhookServer", "WriteBackError", "applied_objects", "apply_crd",
+    "apply_manifests", "apply_webhooks", "await_condition", "child_name", "conditions", "create_or_update",
+    "delete_and_finalize", "delete_manifests", "diff_manifests", "drain", "dynamic", "elect", "ensure_queryable",
+    "fetch", "finalizer", "logs", "merge_crds", "metadata_watcher", "pointer", "predicate_filter", "predicates",
+    "reflector", "retry_on_conflict", "rules", "set_condition", "status", "store", "strip_managed_fields",
+    "together", "touched_objects", "version_generation", "version_priority", "watch_object", "watch_store",
+    "watcher",
 ]
 
 

@@ -110,7 +110,7 @@ def test_at_debug_there_is_a_line_for_each_run_and_at_info_a_recovery_says_after
     assert runs[1] == "Parent default/a: ran 0 ms (error policy requested retry): success, again in 5 min"
     assert [line["message"] for line in lines if "works again" in line["message"]] == [
         next(line["message"] for line in lines
-             if line["message"].startswith("Parent default/a: works again after 1 failed attempts in "))]
+             if line["message"].startswith("Parent default/a: works again after 1 failed attempt in "))]
 
 
 def test_lines_for_people_name_the_run_where_the_message_does_not() -> None:

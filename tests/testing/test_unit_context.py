@@ -1,6 +1,7 @@
 """A context for a unit test of a reconciler."""
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -55,6 +56,15 @@ def test_attempts_and_the_backoff():
     assert third.backoff_delay == context_for(a_map(), attempt=3).backoff_delay
     assert third.ref.name == "a"
     assert third.reason == "unit test"
+
+
+def test_the_time_is_that_of_the_client_s_clock():
+    with RequestVerifier() as server:
+        ctx = context_for(a_map(), client=server.client)
+        before = ctx.now()
+        server.clock.advance(3600)
+        assert ctx.now() - before == timedelta(hours=1)
+        assert before.utcoffset() == timedelta(0)
 
 
 def test_a_test_can_stop_the_run():

@@ -35,6 +35,7 @@ from kubectl_runtime.core.requests.request import Request
 if TYPE_CHECKING:
     from kubectl_runtime.client.streaming.channels import Channels
     from kubectl_runtime.client.streaming.forwarding import PortForward
+    from kubectl_runtime.client.streaming.local_port import LocalPort
     from kubectl_runtime.client.streaming.logs import LogStream
     from kubectl_runtime.client.streaming.process import AttachedProcess
 
@@ -111,6 +112,19 @@ class PodVerbs(Subresources[K]):
 
         request = build.port_forward(self.place, name, ports)
         return PortForward(self._channels(request, PortChannels(ports), (V4,), stop, timeout), ports)
+
+    def portforward_local(self, name: Named, port: int, *, local_port: int = 0, host: str = "127.0.0.1",
+                          stop: StopToken | None = None, timeout: Duration | None = None) -> LocalPort:
+        """Listen at a port of this machine, by default any that is free, and lead each connection to `port` of the Pod:
+        `with api.portforward_local("db-0", 5432) as local: connect("127.0.0.1", local.port)`.
+
+        Blocks until the Pod has taken a first connection, at most `timeout`, which is also each later one's. Raises
+        OSError where the local port is taken.
+        """
+        from kubectl_runtime.client.streaming.local_port import LocalPort
+
+        return LocalPort(lambda: self.portforward(name, [port], stop=stop, timeout=timeout), port, host=host,
+                         port=local_port)
 
     def evict(self, name: Named, params: DeleteParams | None = None, *, propagation_policy: Propagation | None = None,
               grace_period_seconds: int | None = None, preconditions: Preconditions | None = None,

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from kubectl_runtime.client.api.api_base import ApiBase
 from kubectl_runtime.client.api.writes import Write
 from kubectl_runtime.core.base.clock import Duration
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.views import plain_object
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -62,6 +63,16 @@ class Subresources(ApiBase[K]):
                              dry_run=dry_run)
         request = build.apply(self.place, body, params, subresource="status", defaults=defaults)
         return self._written("apply", request, dry_run, timeout)
+
+    def scale(self, name: Named, replicas: int, *, field_manager: str | None = None,
+              timeout: Duration | None = None) -> DynamicObject:
+        """Ask for so many replicas, as `kubectl scale` does; the `Scale` as the server answered. It does not wait for
+        the Pods: that is `await_condition`. Raises RequestError for what is no number of replicas."""
+        if type(replicas) is not int or replicas < 0:
+            raise RequestError(f"{self.place.words('scale', name)}: replicas={replicas!r}: a number from 0 on is "
+                               "expected")
+        return self.patch_scale(name, Patch.merge({"spec": {"replicas": replicas}}), field_manager=field_manager,
+                                timeout=timeout)
 
     def get_scale(self, name: Named, *, timeout: Duration | None = None) -> DynamicObject:
         """Read the `Scale` of an object: `.spec["replicas"]` is the wanted number."""

@@ -23,7 +23,7 @@ from kubectl_runtime.client.streaming.channels import Channels
 from kubectl_runtime.client.streaming.logs import decoded_lines
 from kubectl_runtime.core.base.building import decoded
 from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.core.base.errors import ApiError, RequestError, RequestTimeout, TransportError
+from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, RequestTimeout, TransportError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
@@ -46,6 +46,28 @@ class CompletedExec:
     returncode: int
     stdout: bytes = field(repr=False)
     stderr: bytes = field(repr=False)
+
+
+class ExecFailed(KubeError):
+    """A process in a container ended with another exit code than 0: raised by `run(check=True)`.
+
+    `completed` has the code and what the process wrote, which the message leaves out: it may hold secrets.
+
+    >>> server.kubelet.exec("web-0", lambda call: (call.stderr.write(b"no such table"), 3)[1])
+    >>> try:
+    ...     Api.namespaced(client, Pod, "default").exec("web-0", ["psql"]).run(check=True)
+    ... except ExecFailed as error:
+    ...     error.completed.returncode, error.completed.stderr
+    (3, b'no such table')
+    """
+
+    def __init__(self, operation: str, completed: CompletedExec) -> None:
+        self.operation = operation
+        """The call that ran it."""
+        self.completed = completed
+        """The exit code, and all that it wrote."""
+        super().__init__(f"{operation}: the process ended with exit code {completed.returncode}; what it wrote is in "
+                         "completed.stdout and completed.stderr of this error")
 
 
 class ProcessInput:
@@ -158,11 +180,11 @@ class AttachedProcess:
                     return int(cause.message or "")
         raise ApiError(status, self._channels.websocket.operation)
 
-    def run(self, input: bytes | None = None, *, timeout: Duration | None = None) -> CompletedExec:
+    def run(self, input: bytes | None = None, *, timeout: Duration | None = None, check: bool = False) -> CompletedExec:
         """Send `input` and end it, read all output, wait for the end, and close the connection.
 
         Blocks until the process has ended, `timeout` at most for the whole of it. Raises as `returncode` does, and as
-        `stdin.close` does when there is a stdin.
+        `stdin.close` does when there is a stdin; with `check` also ExecFailed, for another exit code than 0.
         """
         clock = self._channels.websocket.clock
         deadline = math.inf if timeout is None else clock.monotonic() + seconds(timeout)
@@ -180,7 +202,10 @@ class AttachedProcess:
                 self._check("stdin", False)
             stdout = rest(STDOUT) if self._params.stdout else b""
             stderr = rest(STDERR) if self._params.stderr else b""
-            return CompletedExec(self.returncode(left()), stdout, stderr)
+            completed = CompletedExec(self.returncode(left()), stdout, stderr)
+        if check and completed.returncode:
+            raise ExecFailed(self._channels.websocket.operation, completed)
+        return completed
 
     def _feed(self, input: bytes, left: Callable[[], float | None]) -> None:
         """Send `input`, and its end. That the process ended before it had read all of it is its own affair."""

@@ -4,7 +4,7 @@ Requests of exec, attach and port-forward are GETs that ask for a websocket; the
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -127,8 +127,8 @@ def attach(place: Place, name: Named, params: AttachParams) -> Request:
 def port_forward(place: Place, name: Named, ports: Sequence[int]) -> Request:
     """The request that connects to ports of a Pod."""
     operation = place.words("port-forward", name)
-    if isinstance(ports, str | bytes) or not 1 <= len(ports) <= MOST_PORTS:
-        raise RequestError(f"{operation}: 1 to {MOST_PORTS} ports are expected")
+    if isinstance(ports, str | bytes) or not isinstance(ports, Collection) or not 1 <= len(ports) <= MOST_PORTS:
+        raise RequestError(f"{operation}: 1 to {MOST_PORTS} ports are expected, as in [80], not {ports!r}")
     wrong: list[Any] = [port for port in ports if type(port) is not int or not 0 < port < 1 << 16]
     if wrong:
         raise RequestError(f"{operation}: {wrong[0]!r} is no port: a number from 1 to 65535 is expected")

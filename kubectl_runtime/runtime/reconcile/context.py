@@ -4,6 +4,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, MutableMapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from kubectl_runtime.core.base.clock import Clock
@@ -55,8 +56,8 @@ class Context(Generic[T_co]):
     """The second argument of a reconciler: the client, the stores, the user's own data, and what is known of this run.
 
     `client`, `data` (what was given as `context=`), `store(Kind)`, `record(reason, note)` for an Event, `logger`,
-    `attempt` (1 is the first), `backoff_delay`, `stop`, `deadline`, `reconcile_id`. Use it in the thread that it was
-    given to, during the run.
+    `attempt` (1 is the first), `backoff_delay`, `now()`, `stop`, `deadline`, `reconcile_id`. Use it in the thread that
+    it was given to, during the run.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[str]) -> Action:
     ...     ctx.logger.info("run %s for %s", ctx.attempt, ctx.data)
@@ -102,6 +103,13 @@ class Context(Generic[T_co]):
             failures = self._run.failures_if_it_fails
             self._backoff_delay = self._environment.backoff.delay(failures, self._environment.rng)
         return self._backoff_delay
+
+    def now(self) -> datetime:
+        """The date and time, aware, in UTC: in a simulation its own, which `datetime.now` knows nothing of.
+
+        `Action.requeue(due - ctx.now())` comes back at a time `due`.
+        """
+        return self._environment.clock.now()
 
     @property
     def reason(self) -> str:

@@ -3,7 +3,8 @@
     a run ends                          level    said
     well, as the one before             DEBUG    a line per run: object, reason, duration, result
     well, after failures                INFO     after how many attempts and how long
-    the first failure, another error    ERROR    with its traceback, unless it is a KubeError, which says it all
+    the first failure, another error    ERROR    with its traceback, from user code on, unless it is a KubeError, which
+                                                 says it all; a RequestError with the line of user code that made it
     the same error as before            ERROR    at each doubling of the attempts, in one line
     a conflict that is retried quietly  DEBUG
 
@@ -22,10 +23,11 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
 from kubectl_runtime.core.base.guarded_log import GuardedLogger
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.stop import StopToken
@@ -33,7 +35,11 @@ from kubectl_runtime.runtime.events.writing import TERMINATING
 from kubectl_runtime.runtime.logs import run_fields, said
 from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.reconcile.context import Context
+from kubectl_runtime.runtime.reconcile.user_lines import user_place, user_trace
 from kubectl_runtime.runtime.usercode import described
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
+"""What `logging` takes as `exc_info`."""
 
 OWNED = "FieldManagerConflict"
 """The reason of a cause where an apply met a field of another manager: unlike a stale write, no retry helps."""
@@ -153,10 +159,11 @@ class RunLog:
                       _alike(alike), readable(age), said(ctx.ref), told.text)
             self._on_crowd()
             return
-        trace = None if isinstance(error, KubeError) else error
-        self._say(level, ctx, "%s: %s (attempt %d, %s): %s%s", said(ctx.ref), what, told.attempts, _again(outcome),
-                  told.text, "; others that fail alike are only counted for a while" if count == SINGLY else "",
-                  trace=trace)
+        place = user_place(error) if isinstance(error, RequestError) else ""
+        trace = None if isinstance(error, KubeError) else (type(error), error, user_trace(error))
+        self._say(level, ctx, "%s: %s (attempt %d, %s): %s%s%s", said(ctx.ref), what, told.attempts, _again(outcome),
+                  told.text, f" ({place})" if place else "",
+                  "; others that fail alike are only counted for a while" if count == SINGLY else "", trace=trace)
 
     def _still_fails(self, told: Told, ctx: Context[Any], outcome: Outcome, error: BaseException, now: float) -> None:
         with self._lock:
@@ -174,11 +181,11 @@ class RunLog:
             self._say(logging.INFO, ctx, "%d objects work again after failures (%s) within %s, the last one %s", count,
                       _alike(alike), readable(age), said(ctx.ref))
         elif tell:
-            self._say(logging.INFO, ctx, "%s: works again after %d failed attempts in %s", said(ctx.ref), told.attempts,
-                      readable(now - told.since))
+            self._say(logging.INFO, ctx, "%s: works again after %d failed attempt%s in %s", said(ctx.ref),
+                      told.attempts, "" if told.attempts == 1 else "s", readable(now - told.since))
 
     def _say(self, level: int, ctx: Context[Any], message: str, *args: object,
-             trace: BaseException | None = None) -> None:
+             trace: ExcInfo | None = None) -> None:
         if self._logger.isEnabledFor(level):
             self._logger.log(level, message, *args, exc_info=trace, extra=run_fields(ctx))
 

@@ -143,7 +143,8 @@ class Store(Generic[K]):
     def get(self, key: ObjectRef | str, namespace: str | None = None) -> K | None:
         """The object with this ref, or this name and namespace; None when the store has none.
 
-        A cluster-scoped object is found whatever namespace is given. Raises RequestError for a ref of another kind.
+        A cluster-scoped object is found whatever namespace is given. Raises RequestError for a ref of another kind, and
+        for a name without a namespace where the kind has namespaces.
         """
         record = self._record(key, namespace, self._own_writes)
         return None if record is None else self._read(record)
@@ -159,6 +160,8 @@ class Store(Generic[K]):
         for state in self._read_now:
             with state.condition:
                 found += len(state.snapshot(self._own_writes))
+        if not found:
+            self._found_nothing()
         return found
 
     def __iter__(self) -> Iterator[K]:
@@ -176,6 +179,8 @@ class Store(Generic[K]):
         for state in self._read_now:
             with state.condition:
                 found += state.snapshot(self._own_writes).values()
+        if not found:
+            self._found_nothing()
         return found
 
     def record(self, key: ObjectRef | str, namespace: str | None = None) -> Record | None:
@@ -211,8 +216,11 @@ class Store(Generic[K]):
         if function is None:
             raise RequestError(f"the store of {self.resource.full_name} has no index {index!r} "
                                f"(it has {', '.join(sorted(self._functions)) or 'none'}): call add_index first")
-        return [self._read(record) for state in self._read_now
-                for record in state.by_index((self, index), function, value, self._own_writes)]
+        found = [self._read(record) for state in self._read_now
+                 for record in state.by_index((self, index), function, value, self._own_writes)]
+        if not found:
+            self._found_nothing()
+        return found
 
     def add_index(self, index: str, function: Callable[[K], Iterable[Hashable] | Hashable | None]) -> None:
         """Keep an index from each value of `function(obj)` (one, an iterable of several, or None) to the objects.
@@ -251,7 +259,14 @@ class Store(Generic[K]):
                     found = state.find((None, name), own_writes)
             if found is not None:
                 return found
+        if not namespace and self.resource.namespaced and not isinstance(key, ObjectRef):
+            raise RequestError(f"{self.resource.full_name} live in namespaces, so {name!r} alone names none of them: "
+                               f"get({name!r}, namespace), or get(obj.ref)")
+        self._found_nothing()
         return None
+
+    def _found_nothing(self) -> None:
+        """A read found nothing; a `WatchedStore` that was never started says so."""
 
     @property
     def _read_now(self) -> tuple[StoreState, ...]:

@@ -4,7 +4,7 @@
         pods.wait_until_ready(10)
         pods.by_index("node", "worker-1")
 
-    made       nothing is requested, reads find nothing
+    made       nothing is requested, reads find nothing; the first one says so in the log
     entered    a thread watches, the one of whoever watches the same with this client already
     left       the watch ends if nobody else uses it; the store keeps answering with what it knew last. So does one
                whose client is closed
@@ -68,8 +68,10 @@ class WatchedStore(Store[K]):
         self._client = client
         self._clock = clock
         self._forget: Callable[[], None] = lambda: None
+        self._unstarted = f"its watch was never started: with watch_store(...) as {stored.resource.plural}: ..."
 
     def __enter__(self) -> Self:
+        self._unstarted = ""
         self._share.start()
         on_close = getattr(self._client, "on_close", None)
         if on_close is not None:
@@ -96,6 +98,16 @@ class WatchedStore(Store[K]):
     def watch_state(self) -> WatchState:
         """What the watch does, since when, and its last error."""
         return self._share.watch.state
+
+    @property
+    def trouble(self) -> str:
+        """The last failure of its watch, or that it was never started; empty while all is well."""
+        return super().trouble or ("" if self.is_ready else self._unstarted)
+
+    def _found_nothing(self) -> None:
+        if self._unstarted and not self.is_ready:
+            unstarted, self._unstarted = self._unstarted, ""
+            log.warning("the store of %s is read and has nothing: %s", self.resource.full_name, unstarted)
 
     def is_stale(self, max_age: Duration) -> bool:
         """Whether nothing has proved for longer than `max_age` that this is what the server has.

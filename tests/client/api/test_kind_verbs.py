@@ -50,6 +50,25 @@ def test_restart_changes_the_template_as_kubectl_does_and_nothing_else(server, c
     assert plain["spec"] == before.to_dict()["spec"]
 
 
+def test_scale_asks_for_replicas_and_for_nothing_else(server, client):
+    server.load([{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+                  "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {
+                      "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "app", "image": "x"}]}}}}])
+    api = Api.namespaced(client, Deployment, "default")
+    before = api.get("web").to_dict()["spec"]
+    assert api.scale("web", 3, field_manager="me")["spec"]["replicas"] == 3
+    after = api.get("web")
+    assert after.to_dict()["spec"] == {**before, "replicas": 3}
+    assert ("me", "scale") in {(each["manager"], each.get("subresource")) for each in after.metadata.managed_fields}
+    api.scale(after, 0)
+    assert api.get("web").spec.replicas == 0
+    for wrong in (-1, 1.5, "3", True, None):
+        with pytest.raises(RequestError, match=r"scale deployments.apps default/web: replicas=.* is expected"):
+            api.scale("web", wrong)
+    with pytest.raises(ApiError, match="does not serve the subresource 'scale'"):
+        Api.namespaced(client, ConfigMap, "default").scale("a", 1)
+
+
 def test_cordon_and_uncordon(server, client):
     server.load([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}])
     api = Api.all(client, Node)

@@ -12,6 +12,7 @@ from kubectl_runtime import (
     Client,
     Config,
     DiscoveryError,
+    ExecFailed,
     RequestError,
     RequestTimeout,
     StopToken,
@@ -34,6 +35,19 @@ def test_output_of_both_streams_and_the_exit_code_come_back():
     with pods(serving(script)) as api:
         done = api.exec("web", ["sh", "-c", "exit 3"]).run()
     assert (done.returncode, done.stdout, done.stderr) == (3, b"out \xff\xfemore", b"err")
+
+
+def test_a_process_that_fails_is_an_error_to_whoever_asks_for_it_and_its_output_is_not_in_the_text():
+    def script(peer):
+        peer.send(2, b"password=hunter2")
+        peer.end(exited(3))
+
+    with pods(serving(script)) as api, pytest.raises(ExecFailed, match=r"default/web: .* exit code 3") as told:
+        api.exec("web", ["psql"]).run(check=True)
+    assert (told.value.completed.returncode, told.value.completed.stderr) == (3, b"password=hunter2")
+    assert "hunter2" not in f"{told.value} {told.value!r} {told.value.completed!r}"
+    with pods(serving(lambda peer: peer.end(SUCCESS))) as api:
+        assert api.exec("web", ["true"]).run(check=True).returncode == 0
 
 
 def test_the_request_says_command_streams_credentials_and_subprotocols():

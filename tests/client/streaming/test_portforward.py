@@ -117,7 +117,7 @@ def test_silence_is_a_timeout_and_the_connection_goes_on():
         assert forward.socket(80).recv(timeout=20) == b"late"
 
 
-@pytest.mark.parametrize("ports", [[], list(range(1, 130)), [0], [70000], ["80"], [True], [80, 80], "80"])
+@pytest.mark.parametrize("ports", [[], list(range(1, 130)), [0], [70000], ["80"], [True], [80, 80], "80", 80])
 def test_ports_that_make_no_sense_are_refused_before_anything_is_sent(ports):
     server = WireServer(answering(says()))
     with pods(server) as api, pytest.raises(RequestError, match="port"):

@@ -56,10 +56,14 @@ def test_a_namespaced_object_is_found_by_ref_and_by_name(writer: StoreWriter, st
     assert len(store) == 1
 
 
-def test_a_namespaced_object_is_not_found_without_its_namespace(writer: StoreWriter, store: Store[Thing]) -> None:
+def test_the_name_of_a_namespaced_object_needs_its_namespace(writer: StoreWriter, store: Store[Thing]) -> None:
     fill(writer, thing("a"))
-    assert store.get("a") is None
+    for name in ("a", "default/a"):
+        for read in (store.get, store.record):
+            with pytest.raises(RequestError, match=rf"live in namespaces, so '{name}' alone names none of them"):
+                read(name)
     assert store.get("a", "elsewhere") is None
+    assert store.get(ObjectRef(THING, "a")) is None
 
 
 def test_a_cluster_scoped_object_is_found_with_and_without_a_namespace() -> None:

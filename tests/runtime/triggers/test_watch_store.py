@@ -1,8 +1,9 @@
 """A store without a controller, and the watches that several users share, over real sockets."""
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.reflector.store import StoreNotReady
 from kubectl_runtime.runtime.triggers.shared_watches import SharedWatches
-from kubectl_runtime.runtime.triggers.watch_store import watch_store
+from kubectl_runtime.runtime.triggers.watch_store import WatchedStore, watch_store
 from kubectl_runtime.runtime.watcher.watch_state import Phase
 from kubectl_runtime.runtime.watcher.watcher_config import WatcherConfig
 
@@ -169,3 +170,24 @@ def test_a_store_that_was_closed_before_it_was_entered_keeps_nobody_waiting(maps
     store.close()
     with pytest.raises(StoreNotReady, match="its store was closed"):
         store.wait_until_ready()
+
+
+def test_a_store_that_was_never_entered_says_so_to_whoever_reads_or_waits(
+        client: Client, maps: Api[ConfigMap], caplog: pytest.LogCaptureFixture) -> None:
+    told = "its watch was never started: with watch_store(...) as configmaps: ..."
+    reads: list[Callable[[WatchedStore[ConfigMap]], Any]] = [
+        lambda store: store.list(), len, lambda store: store.get("a", "default"),
+        lambda store: store.by_index("app", "web"), lambda store: store.filter("app")]
+    for read in reads:
+        store = watch_store(maps, indexes={"app": lambda obj: obj.labels.get("app")})
+        with pytest.raises(StoreNotReady, match=re.escape(told)):
+            store.wait_until_ready(0)
+        assert not read(store)
+        assert not read(store)
+        assert [record.getMessage() for record in caplog.records if "never started" in record.getMessage()] == [
+            f"the store of configmaps is read and has nothing: {told}"]
+        caplog.clear()
+        store.close()
+    with watch_store(maps) as store:
+        assert store.list() == []
+    assert not caplog.records
