@@ -273,7 +273,7 @@ def test_the_workflow_names_files_and_objects_that_there_are() -> None:
 @pytest.mark.long
 def test_the_commands_of_the_guide_to_security_print_the_rights_that_its_tests_grant(
         tmp_path: Path, pytestconfig: pytest.Config) -> None:
-    guide = GUIDES / "security.md"
+    guide = GUIDES / "production" / "security.md"
     saved(guide, tmp_path)
     record, print_role = (shlex.split(line) for line in "".join(blocks(guide, "sh")).splitlines())
     plugin = [] if pytestconfig.pluginmanager.has_plugin("kubectl_runtime") else [

@@ -13,7 +13,7 @@ from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer
 from tests.examples.programs import ROOT, blocks
 
-GUIDE = ROOT / "examples" / "guides" / "outages.md"
+GUIDE = ROOT / "examples" / "guides" / "production" / "outages.md"
 LIMIT = 30.0
 
 
