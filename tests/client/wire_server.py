@@ -117,6 +117,7 @@ class WireServer:
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
+        self._stopped = False
         self._acceptor = threading.Thread(target=self._accept, name="wire-server")
 
     @property
@@ -146,6 +147,7 @@ class WireServer:
         self._listener.close()
         self._acceptor.join(20)
         with self._lock:
+            self._stopped = True
             connections = list(self._open)
         for connection in connections:
             with suppress(OSError):
@@ -177,6 +179,8 @@ class WireServer:
                     return
                 with self._lock:
                     self._open[self._open.index(raw)] = connection
+                    if self._stopped:  # which reached the socket of before
+                        return
             peer = Peer(self, connection, number)
             try:
                 self._serve(peer)

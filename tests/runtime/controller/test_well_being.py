@@ -69,7 +69,9 @@ def test_it_is_not_ready_before_every_store_is_complete_and_says_which_is_not_an
         assert running.why_not_ready == ""
 
 
-def test_a_watch_that_keeps_failing_makes_it_unready_but_not_dead_until_it_works_again() -> None:
+def test_a_watch_that_keeps_failing_makes_it_unready_but_not_dead_until_it_works_again(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubectl_runtime.client.http.reachability.PROBE_SECONDS", 0.2)
     cluster = cluster_on()
     with started(cluster) as running:
         running.wait_until_ready(LONG)

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -35,6 +34,8 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.resources.coordination_v1 import Lease
 from kubectl_runtime.runtime.controller.well_being import DISPATCHER_LIMIT, WellBeing
+from kubectl_runtime.runtime.manager.manager_running import RunningManager
+from kubectl_runtime.runtime.observe.health_server import HealthServer
 from kubectl_runtime.runtime.observe.listen_address import ListenAddress
 from kubectl_runtime.runtime.observe.metrics import Metrics
 from kubectl_runtime.runtime.reconcile.runner import Runner
@@ -74,6 +75,16 @@ def until(done: Callable[[], Any], what: str) -> None:
     while not done():
         assert time.monotonic() < give_up, what
         threading.Event().wait(0.01)
+
+
+ANY_PORT = "127.0.0.1:0"
+
+
+def address_of(running: RunningManager) -> str:
+    """Where it serves."""
+    (server,) = running._servers._started
+    assert isinstance(server, HealthServer)
+    return f"127.0.0.1:{server.port}"
 
 
 def nothing(obj: Any, ctx: Context[Any]) -> Action:
@@ -540,12 +551,11 @@ def test_what_is_no_address_is_refused(client: Client, text: Any) -> None:
 
 
 def test_it_serves_health_and_what_the_metrics_of_its_client_know(client: Client) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
     with Client(client.config, observer=Metrics(CollectorRegistry())) as measured:
-        manager = Manager(measured, leader=LeaderElection("served", **STEADY), serve=address)
+        manager = Manager(measured, leader=LeaderElection("served", **STEADY), serve=ANY_PORT)
         manager.add(maps(measured), lambda obj, ctx: Action.await_change()).add_check("database", lambda: True)
         with manager.start() as running:
+            address = address_of(running)
             assert requests.get(f"http://{address}/healthz", timeout=LIMIT).text == "ok"
             until(lambda: running.is_ready, "it is ready")
             assert requests.get(f"http://{address}/readyz", timeout=LIMIT).status_code == 200
@@ -561,12 +571,11 @@ def test_it_serves_health_and_what_the_metrics_of_its_client_know(client: Client
 
 
 def test_it_serves_a_page_of_its_controllers_and_of_itself(server: ApiServer, client: Client) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    manager = Manager(client, leader=LeaderElection("shown", **STEADY), serve=address)
+    manager = Manager(client, leader=LeaderElection("shown", **STEADY), serve=ANY_PORT)
     manager.add(maps(client), lambda obj, ctx: Action.await_change())
     manager.add_runnable(lambda stop: stop.wait(), "waiter")
     with manager.start() as running:
+        address = address_of(running)
         until(lambda: running.is_ready and running.is_leader, "it leads")
 
         def state() -> Any:
@@ -583,38 +592,34 @@ def test_it_serves_a_page_of_its_controllers_and_of_itself(server: ApiServer, cl
 
 
 def test_a_manager_that_stands_by_shows_the_stores_that_fill(server: ApiServer, client: Client) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
     with elect(client, LeaderElection("held", **STEADY)) as lock:
         assert lock.wait(LIMIT)
-        manager = Manager(client, leader=LeaderElection("held", identity="other", **STEADY), serve=address)
+        manager = Manager(client, leader=LeaderElection("held", identity="other", **STEADY), serve=ANY_PORT)
         manager.add(maps(client), lambda obj, ctx: Action.await_change())
         with manager.start() as running:
             until(lambda: running.is_ready, "its stores are complete")
-            told = requests.get(f"http://{address}/debug/state.json", timeout=LIMIT).json()
+            told = requests.get(f"http://{address_of(running)}/debug/state.json", timeout=LIMIT).json()
             assert told["manager"] == {"phase": "standing by", "leader": False, "lease": "default/held"}
             assert told["watches"][0]["complete"]
             assert told["controllers"][0]["counts"]["due"] >= 1
 
 
 def test_without_a_page_it_serves_none(client: Client) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    with Manager(client, serve=address, debug=None).start():
+    with Manager(client, serve=ANY_PORT, debug=None).start() as running:
+        address = address_of(running)
         for path in ("debug", "debug/state.json"):
             assert requests.get(f"http://{address}/{path}", timeout=LIMIT).status_code == 404
 
 
 def test_a_controller_that_is_stuck_makes_it_dead_and_one_that_waits_does_not(
         client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
     late = {"seconds": 0.0}
     monkeypatch.setattr(Runner, "dispatcher_late", lambda _: late["seconds"])
     missing = Controller(Api.all(client, ApiResource("example.com", "v1", "Missing", "missings")))
-    manager = Manager(client, leader=LeaderElection("alive", **STEADY), serve=address).add(missing, nothing)
+    manager = Manager(client, leader=LeaderElection("alive", **STEADY), serve=ANY_PORT).add(missing, nothing)
     manager.add_runnable(lambda stop: stop.wait(), "waiting")
-    with manager.start():
+    with manager.start() as running:
+        address = address_of(running)
         assert requests.get(f"http://{address}/healthz", timeout=LIMIT).status_code == 200
         assert requests.get(f"http://{address}/readyz", timeout=LIMIT).status_code == 500
         late["seconds"] = DISPATCHER_LIMIT + 1

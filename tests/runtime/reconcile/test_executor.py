@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kubectl_runtime.runtime.reconcile.executor import PATIENCE, PoolExecutor, ThreadExecutor
+from kubectl_runtime.testing import eventually
 
 LIMIT = 20.0
 
@@ -55,8 +56,7 @@ def test_after_the_close_each_thread_ends_by_itself_and_one_at_work_when_that_is
     executor.submit(work())
     assert begun.wait(LIMIT)
     executor.close()
-    idle = [thread for thread in executor.threads if thread.join(0.2) is None and not thread.is_alive()]
-    assert len(idle) == 2
+    eventually(lambda: sum(thread.is_alive() for thread in executor.threads), (1).__eq__, timeout=LIMIT)
     assert not done.is_set()
     go_on.set()
     assert joined(executor) == [False] * 3

@@ -175,7 +175,9 @@ def test_a_process_that_ends_while_it_begins_begins_again() -> None:
     assert report.writes > 3
 
 
-def test_a_run_that_never_rests_is_given_up() -> None:
+def test_a_run_that_never_rests_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubectl_runtime.testing.perturbation.perturb.MOST_REQUESTS", 5_000)
+
     def build(client: Client) -> Any:
         begun = buggy.maps(client).get_opt("begun") is not None
 

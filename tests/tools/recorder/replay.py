@@ -46,11 +46,13 @@ def filled(value: Any, answers: Mapping[str, Any]) -> Any:
     return look_up(whole[1]) if whole else PLACEHOLDER.sub(lambda match: str(look_up(match[1])), value)
 
 
-def run(vector: Vector, server: Server, ident: str, observe: Callable[[Step, Answer, Answer], None]) -> list[str]:
+def run(vector: Vector, server: Server, ident: str, observe: Callable[[Step, Answer, Answer], None], *,
+        replayed: bool = False) -> list[str]:
     """Run a vector's requests in order; observe(step, raw answer, normalised answer) sees each answer of its steps.
 
-    Returns the resourceVersion symbols that its expected answers show then, from low to high. Raises ValueError if a
-    step of ``given`` fails.
+    `replayed`: the answers that it names are the right ones, and say how much of a watch is to be awaited. Returns the
+    resourceVersion symbols that its expected answers show then, from low to high. Raises ValueError if a step of
+    ``given`` fails.
     """
     answers: dict[str, Any] = {"id": ident, "ns": f"ns-{ident}"}
     requests_made = json.dumps([{**step, "expect": None} for step in vector.get("given", []) + vector["steps"]])
@@ -64,7 +66,8 @@ def run(vector: Vector, server: Server, ident: str, observe: Callable[[Step, Ans
         made.append(f"/api/v1/namespaces/{answers['ns']}")
     try:
         for index, step in enumerate(vector.get("given", []) + vector["steps"]):
-            answer = perform(filled({k: v for k, v in step.items() if k != "expect"}, answers), server, streams)
+            answer = perform(filled({k: v for k, v in step.items() if k != "expect"}, answers), server, streams,
+                             step.get("expect", {}) if replayed else {})
             answers[step.get("id", f"step{index}")] = answer
             if answer is None:
                 continue
@@ -99,19 +102,20 @@ def metadata_of(answer: Answer) -> dict[str, Any]:
     return metadata if isinstance(metadata, dict) else {}
 
 
-def perform(step: Step, server: Server, streams: dict[str, Stream]) -> Answer | None:
-    """Do one step; returns its raw answer, or None if it has none (a pause, a watch left open in the background)."""
+def perform(step: Step, server: Server, streams: dict[str, Stream], awaited: Answer) -> Answer | None:
+    """Do one step, whose answer is `awaited`, as far as it is known; returns its raw answer, or None if it has none (a
+    pause, a watch left open in the background)."""
     if "pause" in step:
         pause(step["pause"])
         return None
     if "collect" in step:
-        return streams[step["collect"]].collect(step.get("count"), step.get("bookmarks", False))
+        return streams[step["collect"]].collect(step.get("count"), step.get("bookmarks", False), awaited)
     if "watch" in step:
         stream = Stream(lambda **options: server.send(step, **options))
         if step["watch"] == "background":
             streams[step["id"]] = stream
             return None
-        return stream.collect(step.get("count"), step.get("bookmarks", False))
+        return stream.collect(step.get("count"), step.get("bookmarks", False), awaited)
     deadline = time.monotonic() + step.get("patience", 20)
     while True:  # once, or until the answer is as the step wants it
         response = server.send(step)
@@ -136,7 +140,7 @@ def check(vector: Vector, server: Server, ident: str) -> list[str]:
         lines.extend(f"{step['id']}: {line}" for line in found)
 
     try:
-        order = run(vector, server, ident, observe)
+        order = run(vector, server, ident, observe, replayed=True)
         wanted = vector.get("rvOrder", by_number(order))
         if not lines and order != wanted:
             lines.append(f"resourceVersions from low to high: expected {wanted}, got {order}")

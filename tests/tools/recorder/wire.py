@@ -44,12 +44,15 @@ class Stream(threading.Thread):
         self.opened.set()
         self.lines.put(None)
 
-    def collect(self, count: int | None, bookmarks: bool) -> dict[str, Any]:
+    def collect(self, count: int | None, bookmarks: bool, awaited: dict[str, Any]) -> dict[str, Any]:
         """The answer with at least `count` events, or with all of them until the server ends the stream (None).
 
-        A server may send bookmarks when it likes: plain ones are left out, or if asked for count as one in a row.
+        `awaited` is the right one, or empty: its end is waited for, and no more events than it has. A server may send
+        bookmarks when it likes: plain ones are left out, or if asked for count as one in a row.
         """
         events: list[Any] = []
+        if "events" in awaited:
+            count = None if awaited["ended"] else len(awaited["events"])
         ended, deadline = False, time.monotonic() + (PATIENCE if count is not None else 60)
         while not ended:
             enough = count is not None and len(events) >= count
