@@ -29,14 +29,15 @@ from kubectl_runtime.testing.asking import eventually
 _KEPT_NAMESPACES = frozenset(("default", "kube-system", "kube-public", "kube-node-lease"))
 _KEPT = frozenset(("kubernetes", "kube-root-ca.crt"))
 """Objects in the namespace default that the server, or its controllers, would make again."""
+_MADE_BY_THE_SERVER = frozenset(("endpoints", "endpointslices"))
 _OF_THE_CLUSTER = frozenset(("customresourcedefinitions", "namespaces", "nodes", "validatingwebhookconfigurations",
                              "mutatingwebhookconfigurations", "validatingadmissionpolicies",
                              "validatingadmissionpolicybindings"))
 """What is emptied outside of namespaces."""
 _EMBEDDED_ONLY = re.compile(
-    r"\b(?:server|cluster|running|embedded|simulated)\.(?:requests|faults|restart|transport|snapshot|restore|handle"
+    r"\b(?:server|cluster|embedded|simulated)\.(?:requests|faults|restart|transport|snapshot|restore|handle"
     r"|expire_history|drop_connections|mount_webhook|kubelet|core|access|clock|credentials|tls|stop|server)\b"
-    r"|\bSimClock\b|\b[Ss]imulat\w*|\bApiServer\((?!\))|: FakeCluster\b")
+    r"|\bSimClock\b|\b[Ss]imulat\w*|\bApiServer\((?!\))")
 """What a test says that needs the embedded server. Found in its text, before it has begun anything that would wait."""
 PATIENCE = 60.0
 """Seconds for everything to be gone: a CustomResourceDefinition takes some, and a namespace a few more."""
@@ -102,7 +103,8 @@ def empty(client: Client) -> None:
 
 def _left(client: Client) -> Iterator[tuple[Api[Any], str, bool]]:
     """What is to go: where, its name, and whether finalizers hold it. Objects before what defines them."""
-    kinds = [kind for kind in Discovery(client).kinds() if {"list", "delete"} <= set(kind.verbs)]
+    kinds = [kind for kind in Discovery(client).kinds()
+             if {"list", "delete"} <= set(kind.verbs) and kind.resource.plural not in _MADE_BY_THE_SERVER]
     for kind in sorted(kinds, key=lambda kind: kind.resource.plural in _OF_THE_CLUSTER):
         resource = kind.resource
         custom = "." in resource.group and not resource.group.endswith(".k8s.io")
@@ -119,8 +121,7 @@ def _left(client: Client) -> Iterator[tuple[Api[Any], str, bool]]:
 
 def _is_kept(plural: str, obj: Any) -> bool:
     """Whether the server, or a controller, would make it again."""
-    return (obj.name in _KEPT or plural in ("events", "endpoints") or plural.startswith("endpointslices")
-            or (plural == "serviceaccounts" and obj.name == "default"))
+    return obj.name in _KEPT or (plural == "serviceaccounts" and obj.name == "default")
 
 
 def _delete(api: Api[Any], name: str, held: bool) -> str:
