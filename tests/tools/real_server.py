@@ -19,6 +19,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 import kubectl_runtime.apiserver.server as embedded
 from kubectl_runtime import Api, Client, Config, DeleteParams, Discovery, KubeError, Patch, apply_manifests
@@ -30,6 +31,8 @@ _KEPT_NAMESPACES = frozenset(("default", "kube-system", "kube-public", "kube-nod
 _KEPT = frozenset(("kubernetes", "kube-root-ca.crt"))
 """Objects in the namespace default that the server, or its controllers, would make again."""
 _MADE_BY_THE_SERVER = frozenset(("endpoints", "endpointslices"))
+_OF_THE_SYSTEM = frozenset(("configmaps", "events", "leases", "rolebindings", "roles", "serviceaccounts"))
+"""Kinds of which the server itself has some in its namespaces."""
 _OF_THE_CLUSTER = frozenset(("customresourcedefinitions", "namespaces", "nodes", "validatingwebhookconfigurations",
                              "mutatingwebhookconfigurations", "validatingadmissionpolicies",
                              "validatingadmissionpolicybindings"))
@@ -75,7 +78,10 @@ class RealServer:
     def write_kubeconfig(self, path: str | Path, user: object = None, *, certificate: bool = False) -> Path:
         if user is not None or certificate:
             pytest.skip("users of a real server are its own")
-        Path(path).write_bytes(self.kubeconfig.read_bytes())
+        content = yaml.safe_load(self.kubeconfig.read_bytes())
+        (context,) = (each for each in content["contexts"] if each["name"] == content["current-context"])
+        context["name"] = content["current-context"] = "embedded"  # as in those of embedded servers
+        Path(path).write_text(yaml.safe_dump(content), "utf-8")
         return Path(path)
 
     def load(self, manifests: Manifests) -> int:
@@ -113,14 +119,16 @@ def _left(client: Client) -> Iterator[tuple[Api[Any], str, bool]]:
         for obj in Api.all(client, resource).with_metadata_only().list_all():
             if resource.plural == "namespaces" and obj.name in _KEPT_NAMESPACES:
                 continue
-            if resource.namespaced and (obj.namespace != "default" or _is_kept(resource.plural, obj)):
+            if resource.namespaced and _is_kept(resource.plural, obj):
                 continue
             api = Api.namespaced(client, resource, obj.namespace) if resource.namespaced else Api.all(client, resource)
             yield api, obj.name or "", bool(obj.finalizers) and resource.plural not in _OF_THE_CLUSTER
 
 
 def _is_kept(plural: str, obj: Any) -> bool:
-    """Whether the server, or a controller, would make it again."""
+    """Whether the server, or a controller, would make it again; other namespaces take theirs along."""
+    if obj.namespace != "default":
+        return obj.namespace not in _KEPT_NAMESPACES or plural in _OF_THE_SYSTEM
     return obj.name in _KEPT or (plural == "serviceaccounts" and obj.name == "default")
 
 
