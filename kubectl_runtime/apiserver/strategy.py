@@ -85,9 +85,9 @@ class Strategy:
         which that version differs. Without the lock, or letting it go meanwhile. Raises StatusError."""
         return [self.from_storage(obj, version) for obj, _ in stored]
 
-    def is_up_to_date(self, stored_as: str) -> bool:
+    def is_up_to_date(self, stored: Object, stored_as: str) -> bool:
         """Whether an object that is stored as a version would be so again; if not, an update that changes nothing
-        stores it anew."""
+        stores it anew. May change `stored`."""
         return True
 
     def stored_form(self, obj: Object) -> tuple[Object, str]:

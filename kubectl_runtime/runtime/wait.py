@@ -238,7 +238,7 @@ class _Deadline:
     def end(self) -> str:
         """How the wait ended, for messages."""
         if self.is_over:
-            return f"within {self._span:g} s"
+            return f"within {round(self._span, 2) or self._span:g} s"  # it may be what is left of another limit
         return f"when the wait was stopped ({self.token.reason or 'its stop token was set'})"
 
     def __enter__(self) -> Self:

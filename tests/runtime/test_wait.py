@@ -208,6 +208,12 @@ def test_in_a_simulation_time_passes_in_the_wait(simulated: Simulated) -> None:
     assert 100 <= simulated.clock.monotonic() - begun < 101
 
 
+@pytest.mark.parametrize(("limit", "told"), [(2.99841, "3"), (0.25, "0.25"), (0.001, "0.001"), (3600, "3600")])
+def test_what_is_left_of_a_limit_is_told_in_hundredths(simulated: Simulated, limit: float, told: str) -> None:
+    with pytest.raises(WaitTimeout, match=f"within {told} s"):
+        await_condition(simulated.maps, "a", conditions.is_created, timeout=limit)
+
+
 def test_in_a_simulation_what_the_server_does_itself_is_seen(simulated: Simulated) -> None:
     namespaces = Api.all(simulated.client, Namespace)
     namespaces.create(Namespace(name="n"))

@@ -19,6 +19,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 import kubectl_runtime.apiserver.server as embedded
 from kubectl_runtime import Api, Client, Config, DeleteParams, Discovery, KubeError, Patch, apply_manifests
@@ -29,14 +30,17 @@ from kubectl_runtime.testing.asking import eventually
 _KEPT_NAMESPACES = frozenset(("default", "kube-system", "kube-public", "kube-node-lease"))
 _KEPT = frozenset(("kubernetes", "kube-root-ca.crt"))
 """Objects in the namespace default that the server, or its controllers, would make again."""
+_MADE_BY_THE_SERVER = frozenset(("endpoints", "endpointslices"))
+_OF_THE_SYSTEM = frozenset(("configmaps", "events", "leases", "rolebindings", "roles", "serviceaccounts"))
+"""Kinds of which the server itself has some in its namespaces."""
 _OF_THE_CLUSTER = frozenset(("customresourcedefinitions", "namespaces", "nodes", "validatingwebhookconfigurations",
                              "mutatingwebhookconfigurations", "validatingadmissionpolicies",
                              "validatingadmissionpolicybindings"))
 """What is emptied outside of namespaces."""
 _EMBEDDED_ONLY = re.compile(
-    r"\b(?:server|cluster|running|embedded|simulated)\.(?:requests|faults|restart|transport|snapshot|restore|handle"
+    r"\b(?:server|cluster|embedded|simulated)\.(?:requests|faults|restart|transport|snapshot|restore|handle"
     r"|expire_history|drop_connections|mount_webhook|kubelet|core|access|clock|credentials|tls|stop|server)\b"
-    r"|\bSimClock\b|\b[Ss]imulat\w*|\bApiServer\((?!\))|: FakeCluster\b")
+    r"|\bSimClock\b|\b[Ss]imulat\w*|\bApiServer\((?!\))")
 """What a test says that needs the embedded server. Found in its text, before it has begun anything that would wait."""
 PATIENCE = 60.0
 """Seconds for everything to be gone: a CustomResourceDefinition takes some, and a namespace a few more."""
@@ -74,7 +78,10 @@ class RealServer:
     def write_kubeconfig(self, path: str | Path, user: object = None, *, certificate: bool = False) -> Path:
         if user is not None or certificate:
             pytest.skip("users of a real server are its own")
-        Path(path).write_bytes(self.kubeconfig.read_bytes())
+        content = yaml.safe_load(self.kubeconfig.read_bytes())
+        (context,) = (each for each in content["contexts"] if each["name"] == content["current-context"])
+        context["name"] = content["current-context"] = "embedded"  # as in those of embedded servers
+        Path(path).write_text(yaml.safe_dump(content), "utf-8")
         return Path(path)
 
     def load(self, manifests: Manifests) -> int:
@@ -102,7 +109,8 @@ def empty(client: Client) -> None:
 
 def _left(client: Client) -> Iterator[tuple[Api[Any], str, bool]]:
     """What is to go: where, its name, and whether finalizers hold it. Objects before what defines them."""
-    kinds = [kind for kind in Discovery(client).kinds() if {"list", "delete"} <= set(kind.verbs)]
+    kinds = [kind for kind in Discovery(client).kinds()
+             if {"list", "delete"} <= set(kind.verbs) and kind.resource.plural not in _MADE_BY_THE_SERVER]
     for kind in sorted(kinds, key=lambda kind: kind.resource.plural in _OF_THE_CLUSTER):
         resource = kind.resource
         custom = "." in resource.group and not resource.group.endswith(".k8s.io")
@@ -111,16 +119,17 @@ def _left(client: Client) -> Iterator[tuple[Api[Any], str, bool]]:
         for obj in Api.all(client, resource).with_metadata_only().list_all():
             if resource.plural == "namespaces" and obj.name in _KEPT_NAMESPACES:
                 continue
-            if resource.namespaced and (obj.namespace != "default" or _is_kept(resource.plural, obj)):
+            if resource.namespaced and _is_kept(resource.plural, obj):
                 continue
             api = Api.namespaced(client, resource, obj.namespace) if resource.namespaced else Api.all(client, resource)
             yield api, obj.name or "", bool(obj.finalizers) and resource.plural not in _OF_THE_CLUSTER
 
 
 def _is_kept(plural: str, obj: Any) -> bool:
-    """Whether the server, or a controller, would make it again."""
-    return (obj.name in _KEPT or plural in ("events", "endpoints") or plural.startswith("endpointslices")
-            or (plural == "serviceaccounts" and obj.name == "default"))
+    """Whether the server, or a controller, would make it again; other namespaces take theirs along."""
+    if obj.namespace != "default":
+        return obj.namespace not in _KEPT_NAMESPACES or plural in _OF_THE_SYSTEM
+    return obj.name in _KEPT or (plural == "serviceaccounts" and obj.name == "default")
 
 
 def _delete(api: Api[Any], name: str, held: bool) -> str:

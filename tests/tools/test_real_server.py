@@ -8,7 +8,7 @@ import pytest
 
 from kubectl_runtime import Api, Client
 from kubectl_runtime.apiserver.server import ApiServer
-from kubectl_runtime.resources import ConfigMap, Namespace
+from kubectl_runtime.resources import Namespace, Pod
 from tests.tools.real_server import empty
 
 pytest.importorskip("cryptography", reason="a server with TLS makes certificates with the package cryptography")
@@ -42,7 +42,9 @@ TESTS = """
             assert Api.namespaced(client, Pod, "default").get("p").status.phase == "Failed"
 
     def test_a_kubeconfig(server, tmp_path):
-        assert server.write_kubeconfig(tmp_path / "k").exists()
+        from kubectl_runtime import Config
+        config = Config.from_kubeconfig(server.write_kubeconfig(tmp_path / "k"), "embedded")
+        assert config.cluster_url == server.url
 
     def test_with_faults(server):
         server.faults.on("list").status(500)
@@ -98,7 +100,9 @@ def test_a_server_elsewhere_is_not_emptied(project: pytest.Pytester) -> None:
 def test_what_a_fresh_server_has_stays(real: ApiServer) -> None:
     with real.client() as client:
         before = _names(client)
-        Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name="a"))
+        for namespace in ("default", "kube-system"):
+            Api.namespaced(client, Pod, namespace).create(
+                {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
         empty(client)
         assert _names(client) == before
 

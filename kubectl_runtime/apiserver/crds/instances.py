@@ -41,7 +41,8 @@ class CustomStrategy(Strategy):
                  storage_version: str, *, changed: bool = False, converter: WebhookConverter | None = None) -> None:
         """`version` is an entry of the CRD's spec.versions, `schemas` are the openAPIV3Schemas of all versions.
 
-        `changed` tells that the CRD was different before: then stored objects may lack defaults, which reads fill in.
+        `changed` tells that the CRD was different before: then stored objects may lack defaults, which reads fill in,
+        and have fields that are gone, which reads leave out.
         `converter` makes other versions of an object; without it they differ by their schemas only.
         """
         self._group, self.kind = group, kind
@@ -49,7 +50,7 @@ class CustomStrategy(Strategy):
         self.node: Object | None = (version.get("schema") or {}).get("openAPIV3Schema")
         self._schemas, self._storage_version, self._converter = schemas, storage_version, converter
         self.asks_webhook = converter is not None
-        self._defaults_on_read = changed and b'"default":' in msgspec.json.encode(self.node)
+        self._changed = changed
         subresources = version.get("subresources") or {}
         self.has_status = "status" in subresources
         self._scale: Object | None = subresources.get("scale")
@@ -77,15 +78,15 @@ class CustomStrategy(Strategy):
 
     @property
     def converts(self) -> bool:
-        """Whether a read may show more than what is stored."""
-        return self._defaults_on_read
+        """Whether a read may show more or less than what is stored."""
+        return self._changed
 
     def all_from_storage(self, stored: list[tuple[Object, str]], version: str) -> list[Object]:
-        """What this version has of the stored ones, with defaults that came into their schema after they were stored.
-        """
+        """What this version has of the stored ones, as the schema they are stored by is now: fields may have left it,
+        and defaults come into it, since they were stored."""
         known = [(obj, was or self._storage_version) for obj, was in stored]
-        for obj, was in known if self._defaults_on_read else ():
-            apply_defaults(obj, self._schemas.get(was))
+        for obj, was in known if self._changed else ():
+            self._renew(obj, was)
         return self.converted(known)
 
     def converted(self, objects: list[tuple[Object, str]]) -> list[Object]:
@@ -99,9 +100,17 @@ class CustomStrategy(Strategy):
                 prune(obj, self.node)
         return found
 
-    def is_up_to_date(self, stored_as: str) -> bool:
-        """Whether it is the storage version of now."""
-        return stored_as in ("", self._storage_version)
+    def is_up_to_date(self, stored: Object, stored_as: str) -> bool:
+        """Whether it is in the storage version of now, and as the schema of now has it."""
+        return stored_as == self._storage_version and not (self._changed and self._renew(stored, stored_as))
+
+    def _renew(self, obj: Object, version: str) -> bool:
+        """Drop what the schema of a version does not declare any more, and fill in its defaults, in place; whether
+        that changed anything."""
+        before = msgspec.json.encode(obj)
+        prune(obj, self._schemas.get(version))
+        apply_defaults(obj, self._schemas.get(version))
+        return before != msgspec.json.encode(obj)
 
     def stored_form(self, obj: Object) -> tuple[Object, str]:
         """The storage version keeps only what its own schema has."""

@@ -7,6 +7,7 @@
 """
 from __future__ import annotations
 
+import errno
 import re
 import socket
 import ssl
@@ -26,7 +27,8 @@ Options = Sequence[tuple[int, int, int | bytes]]
 
 _WITHOUT_BODY = frozenset(("GET", "DELETE"))
 """Methods whose requests say no length when they have no body."""
-_CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError)
+_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+_CUT_OFF = (*_ENDED, ConnectionError)
 """What a handshake raises whose connection ends."""
 _FRAMING = frozenset(("host", "transfer-encoding"))
 _is_usual = re.compile(r"[A-Z]+ /[\x21-\x7e]* HTTP/1\.1\r\nHost: [^\r\n]+\r\n"
@@ -173,6 +175,15 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
         except ssl.SSLError as error:
             self._tls.explain(error)
             raise
+
+    def request(self, method: str, url: str, body: Any = None, headers: Any = None, *,
+                chunked: bool = False, **options: Any) -> None:
+        """As the base class. A connection that has ended is a broken pipe, as without TLS: urllib3 then reads what the
+        server has said last, why it takes no client certificate, say."""
+        try:
+            super().request(method, url, body, headers, chunked=chunked, **options)
+        except _ENDED as error:
+            raise BrokenPipeError(errno.EPIPE, "the server has ended the connection") from error
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
         """The response to the request that was sent. Blocks until its head is there. Raises as http.client does."""

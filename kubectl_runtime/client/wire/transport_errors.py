@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import http.client
+import ssl
 from typing import Any
 
 import requests
@@ -19,7 +20,8 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
     """What an exception of requests or urllib3 means. `server` is host:port, `limit` the seconds that were allowed."""
     inner = _innermost(error)
     said = _text(inner)
-    if isinstance(error, requests.exceptions.SSLError):
+    ended = isinstance(inner, (ssl.SSLEOFError, ssl.SSLZeroReturnError))  # of a user's adapter: ours say what has ended
+    if isinstance(error, requests.exceptions.SSLError) and not ended:
         return ConnectionFailed(f"{operation}: no trusted connection to {server}: {said}. {_remedy(inner, origin)}",
                                 Failure(sent=False, permanent=True))
     if isinstance(error, requests.exceptions.ProxyError):

@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 import requests
+import urllib3
 
 from kubectl_runtime import Api, Client, Config, ConfigError, RetryPolicy, TransportError
 from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.http.failures import ConnectionFailed
+from kubectl_runtime.client.http.retry import Failure
 from kubectl_runtime.client.http.tls import build_context
+from kubectl_runtime.client.wire.transport_errors import transport_error
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.watcher.server_gate import is_unreachable
 from tests.client.wire_server import Peer, WireServer, answering, config_map, says
@@ -83,6 +86,39 @@ def test_a_handshake_that_is_cut_off_is_no_matter_of_trust_and_is_retried(
         assert "certificate" not in str(caught.value)
         assert is_unreachable(caught.value)  # so watches take turns, and go on when anything is answered
         assert server.connections == 3
+
+
+def test_a_connection_that_has_ended_before_the_request_is_no_matter_of_trust(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TLS has a name of its own for a broken pipe."""
+    def serve(peer: Peer) -> None:
+        if peer.number > 2:
+            answering(says(200, config_map()))(peer)
+
+    def ended(sock: ssl.SSLSocket, data: bytes, flags: int = 0) -> None:
+        if server.connections > 2 or sock.server_side:
+            return usual(sock, data, flags)
+        raise ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
+
+    usual = ssl.SSLSocket.sendall
+    monkeypatch.setattr(ssl.SSLSocket, "sendall", ended)
+    quick = {"retry": RetryPolicy(base=0.001)}
+    with serving(authority, serve=serve) as server, server.client(ca_data=authority.pem, client=quick) as client:
+        maps = Api.namespaced(client, ConfigMap, "default")
+        with pytest.raises(ConnectionFailed, match=r"the connection to .* was lost") as caught:
+            maps.create(ConfigMap(name="a"))  # is not sent twice
+        assert caught.value.sent
+        assert maps.get("a").name == "a"
+        assert server.connections == 3
+
+
+@pytest.mark.parametrize("error", [ssl.SSLEOFError(8, "EOF"), ssl.SSLZeroReturnError(6, "closed")])
+def test_the_end_of_a_users_connection_is_no_matter_of_trust(error: ssl.SSLError) -> None:
+    outer = requests.exceptions.SSLError(urllib3.exceptions.SSLError(error))
+    found = transport_error(outer, "get pods a/b", "host:6443", "Config()", 60)
+    assert isinstance(found, ConnectionFailed)
+    assert found.failure == Failure()
 
 
 def test_no_public_ca_is_added_to_the_clusters(authority: Authority) -> None:
