@@ -42,8 +42,9 @@ class HeldHead(Head, frozen=True, gc=False, eq=False, kw_only=True):
         return None if self._annotations is None else ReadOnlyDict(self._annotations)
 
 
-class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The base of views that are all that is kept of an object. Immutable, so one instance serves every reader.
+class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="camel"):
+    """The base of views that are all that is kept of an object. Immutable, so one instance serves every reader. As all
+    objects they are equal only to themselves: compare their fields.
 
     Fields are the object's top-level keys, with frozen Structs as their types; absent keys need a default.
 
