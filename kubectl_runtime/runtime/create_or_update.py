@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeVar
 
+import msgspec
+
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.codec.jsonvalues import equal_json
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.params import PostParams
 from kubectl_runtime.core.requests.rights import foresee
@@ -51,7 +54,7 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
                                "an object keeps its name and namespace")
         if found is None:
             return api.create(obj, params), "created"
-        if obj.to_dict() == before:
+        if equal_json(msgspec.json.decode(obj.to_bytes()), before):
             return obj, "unchanged"
         return api.replace(obj, params), "updated"
 

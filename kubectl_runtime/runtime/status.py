@@ -31,6 +31,7 @@ from kubectl_runtime.core.base.building import converted
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.plain import Omit, to_plain
+from kubectl_runtime.core.codec.jsonvalues import equal_json
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.interpreter.forks import ForkSafeLock
 from kubectl_runtime.core.meta.metav1 import Condition
@@ -95,7 +96,7 @@ def apply_if_changed(api: Api[K], obj: K, new_status: Any, *, field_manager: str
     obj = _newest(api, obj)
     if not is_partial(obj):
         owned = _applied_status(obj, field_manager)
-        if wanted == (part_of(obj, "status") if owned is None else owned):
+        if equal_json(wanted, part_of(obj, "status") if owned is None else owned):
             return obj
     return _apply(api, obj, wanted, field_manager, force) or obj
 

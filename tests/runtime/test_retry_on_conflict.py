@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import requests
@@ -15,6 +16,7 @@ from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.status import Status, StatusCause, StatusDetails
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.patch import Patch
+from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.create_or_update import create_or_update
 from kubectl_runtime.runtime.retry_on_conflict import ConflictBackoff, retry_on_conflict
@@ -120,6 +122,24 @@ def test_it_creates_updates_and_leaves_alone(server: ApiServer, maps: Api[Config
     same, outcome = create_or_update(maps, "a", lambda obj: put("2", obj))
     assert (same.resource_version, outcome) == (changed.resource_version, "unchanged")
     assert [entry.verb for entry in server.requests] == ["get"]
+
+
+class Loose(CustomResource, group="example.com", version="v1", kind="Loose"):
+    spec: dict[str, Any]
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), [
+    (1, True, "updated"), (False, 0, "updated"), (1, 1.0, "unchanged")])
+def test_true_is_another_value_than_1(server: ApiServer, maps: Api[ConfigMap], before: object, after: object,
+                                      expected: str) -> None:
+    server.load([Loose.crd()])
+    api = Api.namespaced(maps.client, Loose, "default")
+    api.create(Loose(name="a", spec={"x": before}))
+
+    def change(obj: Loose) -> None:
+        obj.spec = {"x": after}
+
+    assert create_or_update(api, "a", change)[1] == expected
 
 
 def test_a_change_by_somebody_else_is_taken_in(server: ApiServer, maps: Api[ConfigMap]) -> None:

@@ -39,6 +39,10 @@ class Work(CustomResource, group="status.example.com", version="v1", kind="Work"
     status: JobStatus | None
 
 
+class Loose(CustomResource, group="status.example.com", version="v1", kind="Loose"):
+    status: dict[str, Any] | None = None
+
+
 @dataclass
 class World:
     """One object on a server, in one thread, on simulated time."""
@@ -289,6 +293,17 @@ def test_a_status_is_applied_once_and_then_left_alone(world: World) -> None:
     before = world.writes()
     assert status.apply_if_changed(world.api, first, wanted, field_manager="m") is first
     assert world.writes() == before
+
+
+@pytest.mark.parametrize(("before", "after", "sent"), [(1, True, 1), (False, 0, 1), (1, 1.0, 0)])
+def test_true_is_another_status_than_1(world: World, before: object, after: object, sent: int) -> None:
+    world.server.load([Loose.crd()])
+    api = Api.namespaced(world.api.client, Loose, "default")
+    made = api.create(Loose(name="a"))
+    first = status.apply_if_changed(api, made, {"anything": before}, field_manager="m")
+    writes = world.writes()
+    status.apply_if_changed(api, first, {"anything": after}, field_manager="m")
+    assert world.writes() == writes + sent
 
 
 def test_a_status_from_before_is_applied_again_over_one_that_was_written_since(world: World) -> None:

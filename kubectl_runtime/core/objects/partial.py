@@ -42,8 +42,9 @@ class HeldHead(Head, frozen=True, gc=False, eq=False, kw_only=True):
         return None if self._annotations is None else ReadOnlyDict(self._annotations)
 
 
-class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The base of views that are all that is kept of an object. Immutable, so one instance serves every reader.
+class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="camel"):
+    """The base of views that are all that is kept of an object. Immutable, so one instance serves every reader. As all
+    objects they are equal only to themselves: compare their fields.
 
     Fields are the object's top-level keys, with frozen Structs as their types; absent keys need a default.
 
@@ -131,10 +132,15 @@ class FieldsForm(Generic[V]):
     """Decodes one kind into records that keep a view only. Safe to use from any thread."""
 
     def __init__(self, resource: ApiResource, view: type[V]) -> None:
-        """Raises RequestError when `view` is not a frozen PartialView."""
+        """Raises RequestError when `view` is not a frozen PartialView, or has a field of its own where each view has
+        something."""
         if not (isinstance(view, type) and issubclass(view, PartialView) and view.__struct_config__.frozen):
             raise RequestError(f"fields={view!r}: declare `class {getattr(view, '__name__', 'MyView')}"
                                "(PartialView, frozen=True)` with the fields to keep")
+        for field in msgspec.structs.fields(view):
+            if hasattr(PartialView, field.name) and field.type is not HeldHead:
+                raise RequestError(f"fields={view.__name__}: every view has {field.name!r} already; choose "
+                                   "another name")
         self.resource = resource
         self.view = view
         event: Any = msgspec.defstruct("_Event", [("type", str), ("object", view)])

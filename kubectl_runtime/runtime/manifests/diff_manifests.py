@@ -59,8 +59,8 @@ def _compare(run: ManifestRun, placed: Placed, field_manager: str, force: bool) 
     else:
         before = None if live is None else comparable(live.to_dict(), status=own_status)
         after, checked = comparable(merged.to_dict(), status=own_status), True
-    action: ManifestAction = "created" if before is None else "unchanged" if before == after else "updated"
     shown = difference(f"{title(placed.ref)} ({placed.item.place})", before, after, checked=checked)
+    action: ManifestAction = "created" if before is None else "updated" if shown else "unchanged"
     return placed.outcome(action, difference=shown, checked=checked)
 
 

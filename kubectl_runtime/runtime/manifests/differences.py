@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from kubectl_runtime.core.codec.jsonvalues import equal_json
 from kubectl_runtime.manifests.writer import to_yaml
 
 _SERVERS_OWN = frozenset(("managedFields", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink"))
@@ -29,7 +30,7 @@ def comparable(content: Mapping[str, Any], *, status: bool) -> dict[str, Any]:
 def difference(name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any], *, checked: bool = True) -> str:
     """A unified diff of two comparable forms of the object called `name`; empty when they are alike. `before` is None
     when there is none; `after` says where the server has not `checked` it."""
-    if before == after:
+    if equal_json(before, after):
         return ""
     if after.get("kind") == "Secret" and after.get("apiVersion") == "v1":
         before, after = _withheld(before, after), _withheld(after, before, mark=_AFTER)

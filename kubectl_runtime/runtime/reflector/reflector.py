@@ -52,6 +52,7 @@ from kubectl_runtime.runtime.watcher.event import (
     obj_of,
     with_obj,
 )
+from kubectl_runtime.runtime.watcher.readers import record_of
 
 log = guarded_logger(__name__)
 
@@ -245,7 +246,7 @@ def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,
                     continue
                 if writer.store.trouble and not isinstance(event, Init | InitApply):
                     writer.trouble("")
-                for change in inner.feed(with_obj(event, _record_of)):
+                for change in inner.feed(with_obj(event, record_of)):
                     yield with_obj(change, writer.read)
         reason = "its stream is over"
     except Exception as error:
@@ -253,11 +254,6 @@ def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,
         raise
     finally:
         writer.end(reason)
-
-
-def _record_of(obj: Any) -> Record:
-    """The record behind a reader; a record is its own."""
-    return obj if isinstance(obj, Record) else obj.record
 
 
 def _same_version(old: Record, new: Record) -> bool:

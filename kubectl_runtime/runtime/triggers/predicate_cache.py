@@ -12,7 +12,7 @@ from typing import Any
 from cachetools import TTLCache
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
-from kubectl_runtime.core.base.keys import Key
+from kubectl_runtime.core.base.keys import Key, key_of
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.objects.invalid import InvalidObject
 from kubectl_runtime.runtime.triggers.predicates import ObjectEvent, Predicate
@@ -71,7 +71,7 @@ class PredicateCache:
 
 
 def _key(obj: Any) -> _Seen:
-    return obj.ref.key, obj.uid
+    return key_of(obj.namespace, obj.name), obj.uid  # a view has no ref
 
 
 def _read(remembered: Any, like: Any) -> Any:

@@ -26,6 +26,7 @@ from kubectl_runtime.runtime.triggers.predicates import Predicate
 from kubectl_runtime.runtime.triggers.triggers import Mapper, ReconcileRequest, Subscription
 from kubectl_runtime.runtime.usercode import name_of
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, Event, InitApply, is_event, with_obj
+from kubectl_runtime.runtime.watcher.readers import record_of
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -116,5 +117,5 @@ def _collect(requests: list[ReconcileRequest], subscription: Subscription, event
 def _changed(obj: Any, change: Modify, guard: Guard) -> Any:
     if isinstance(obj, InvalidObject):
         return obj
-    original = obj.record
+    original = record_of(obj)
     return type(obj).from_record(guard.call(original, lambda *_: repr(obj), pruned, obj, change))

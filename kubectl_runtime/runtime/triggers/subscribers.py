@@ -130,6 +130,6 @@ class Subscriber:
 
 
 def described_event(change: Event[Any]) -> str:
-    """An event in the words of the log: `Apply of ` and the ref of its object."""
+    """An event in the words of the log: `Apply of ` and the ref of its object, or what a view says of itself."""
     obj = obj_of(change)
-    return type(change).__name__ if obj is None else f"{type(change).__name__} of {obj.ref}"
+    return type(change).__name__ if obj is None else f"{type(change).__name__} of {getattr(obj, 'ref', obj)}"

@@ -41,7 +41,7 @@ from kubectl_runtime.runtime.triggers.watched_writes import WatchedWrites
 from kubectl_runtime.runtime.usercode import described
 from kubectl_runtime.runtime.watcher.event import INIT_DONE, Apply, Event, Failed, Init
 from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
-from kubectl_runtime.runtime.watcher.readers import Modifier, reader_of, validated
+from kubectl_runtime.runtime.watcher.readers import modifier_of, reader_of, validated
 from kubectl_runtime.runtime.watcher.verifier import Verifier
 from kubectl_runtime.runtime.watcher.watch_api import WatchApi, as_configured
 from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, IDLE_PAUSE, Backoff, WatchBackoff
@@ -69,7 +69,7 @@ class Watch(Generic[K]):
                  clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None, name: str | None = None,
                  observer: Observer = NO_OBSERVER) -> None:
         """Nothing is requested yet. `modify` prunes each object before it is stored; `rng` draws all jitter. With
-        `config.fields`, what is stored are the views. Raises RequestError for fields that cannot be kept.
+        `config.fields`, what is stored are the views. Raises RequestError for those that cannot be kept or modified.
 
         `observer`, which raises nothing, is told of the watch by its `name` (by default what it watches, in words).
         """
@@ -81,7 +81,7 @@ class Watch(Generic[K]):
         self.stop = stop
         self._clock = clock
         self._read = reader_of(api.kind)
-        self._modify = None if modify is None else Modifier(modify, self._read, clock)
+        self._modify = modifier_of(modify, api.kind, clock)
         self._validate = config.validate
         self._backoff = Backoff(backoff, rng=rng)
         self._failures = FailureLog(self.target)

@@ -8,12 +8,14 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.codec.prune import Modify, pruned
 from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.problems import DecodeError, Problem
 from kubectl_runtime.core.objects.invalid import InvalidObject
+from kubectl_runtime.core.objects.partial import PartialView
 from kubectl_runtime.runtime.usercode import name_of
 from kubectl_runtime.runtime.watcher.event import Event, with_obj
 
@@ -34,6 +36,15 @@ def reader_of(kind: type[K]) -> Callable[[Record], K]:
     return read
 
 
+def record_of(obj: Any) -> Record:
+    """The record behind a reader; a record is its own. Raises RequestError for a view, which has none."""
+    if isinstance(obj, PartialView):
+        raise RequestError(f"{obj!r} is all that is kept of its object, and read-only: it can be neither modified nor "
+                           "stored by a reflector; watch_store(api, WatcherConfig(fields=View)) stores views")
+    record: Record = obj if isinstance(obj, Record) else obj.record
+    return record
+
+
 class Modifier:
     """What the `modify` of a watch's user makes of its objects. Safe to use from any thread."""
 
@@ -48,6 +59,16 @@ class Modifier:
 
     def _pruned(self, record: Record) -> Record:
         return self._guard.call(record, lambda: str(record.ref), lambda: pruned(self._read(record), self._modify))
+
+
+def modifier_of(modify: Modify | None, kind: type[Any], clock: Clock) -> Modifier | None:
+    """The Modifier of a watch of `kind`, if there is a `modify`. Raises RequestError for views, which are read-only."""
+    if modify is None:
+        return None
+    if issubclass(kind, PartialView):
+        raise RequestError(f"modify={name_of(modify)}: views are read-only: let {kind.__name__} declare what is to be "
+                           "kept, or watch whole objects")
+    return Modifier(modify, reader_of(kind), clock)
 
 
 def validated(event: Event[Record], read: Callable[[Record], Any]) -> Event[Record]:

@@ -1,6 +1,7 @@
 """Who waits for a websocket is woken for what has come, however many others wait, and whatever is full."""
 from __future__ import annotations
 
+import random
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,12 +13,14 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import RequestTimeout
+from kubectl_runtime.client.streaming import websocket, websocket_thread
 from kubectl_runtime.client.streaming.channels import Channels
 from kubectl_runtime.client.streaming.handshake import Opened
 from kubectl_runtime.client.streaming.inbox import Messages
-from kubectl_runtime.client.streaming.websocket import ROOM, WebSocket
+from kubectl_runtime.client.streaming.websocket import WebSocket
+from kubectl_runtime.client.streaming.websocket_thread import ROOM
 from kubectl_runtime.testing import eventually
-from tests.client.streaming.socket_peer import SUCCESS, frame, pods, serving
+from tests.client.streaming.socket_peer import CLOSE, SUCCESS, frame, pods, serving
 
 
 @contextmanager
@@ -90,3 +93,32 @@ def test_the_end_of_a_process_can_be_waited_for_by_many_each_as_long_as_it_likes
             end.set()
         assert [each.result(10) for each in patient] == [0, 0]
         assert process.returncode(0) == 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_channel_gets_all_that_was_sent_on_it_whoever_waits_how_long(
+        seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (websocket, websocket_thread):
+        monkeypatch.setattr(module, "ROOM", 3000)
+    chance = random.Random(seed)
+    sent = [(chance.randint(1, 4), b"%d;" % number * chance.choice([1, 10, 1000])) for number in range(40)]
+    channels = Channels()
+
+    def read(channel: int) -> bytes:
+        pieces, waits = [], random.Random(seed + channel)
+        while True:
+            try:
+                pieces.append(channels.read(channel, waits.choice([0, 0.001, 10])))
+            except RequestTimeout:
+                continue
+            if not pieces[-1]:
+                return b"".join(pieces)
+
+    with opened(channels) as (talk, peer), ThreadPoolExecutor(4) as pool:
+        channels.carried_by(talk)
+        readers = {channel: pool.submit(read, channel) for channel in range(1, 5)}
+        for channel, data in sent:
+            peer.sendall(frame(bytes((channel,)) + data))
+        peer.sendall(frame(b"\x03\xe8", CLOSE))
+        for channel, reader in readers.items():
+            assert reader.result(20) == b"".join(data for on, data in sent if on == channel)

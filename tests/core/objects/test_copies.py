@@ -88,3 +88,20 @@ def test_a_copy_of_a_view_is_ones_own(take: Callable[[Nothing], Nothing]) -> Non
     assert taken.metadata.labels is not None
     taken.metadata.labels["tier"] = "back"
     assert (one.labels, other.labels, one.annotations) == ({"app": "web"}, {"app": "web"}, {"note": "n"})
+
+
+class Data(PartialView, frozen=True):
+    data: dict[str, str] | None = None
+
+
+def test_objects_and_views_are_equal_only_to_themselves_and_can_stand_in_a_set() -> None:
+    raw = b'{"metadata":{"name":"a"},"data":{"k":"v"}}'
+    form = FieldsForm(ConfigMap.api_resource, Data)
+    objects = [ConfigMap.from_bytes(raw), ConfigMap.from_bytes(raw), form.decode_object(raw).view,
+               form.decode_object(raw).view]
+    assert len(set(objects)) == len(objects)
+    assert [obj == other for obj in objects for other in objects].count(True) == len(objects)
+    for obj in objects:
+        assert copy.deepcopy(obj) != obj
+        assert obj.data == {"k": "v"}
+        assert obj in set(objects)

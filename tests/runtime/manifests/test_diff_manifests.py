@@ -37,6 +37,18 @@ def test_what_is_alike_shows_nothing_whatever_the_server_wrote(world: World) -> 
     assert str(report) == "Deployment default/web unchanged\nConfigMap default/a unchanged"
 
 
+def test_true_is_another_value_than_1(world: World) -> None:
+    def plain(value: object) -> dict[str, Any]:
+        return Plain(name="a", namespace="default", spec={"x": value}).to_dict()
+
+    apply(world, Plain.crd(), plain(1))
+    report = diff(world, plain(True))
+    assert report.changed
+    assert "-  x: 1" in report.difference
+    assert "+  x: true" in report.difference
+    assert not diff(world, plain(1)).changed
+
+
 def test_a_change_is_shown_as_a_diff_of_yaml(world: World) -> None:
     apply(world, config_map("a", k="v", same="1"))
     report = diff(world, config_map("a", k="w", same="1"))
