@@ -22,6 +22,7 @@ from kubectl_runtime.runtime.controller.arguments import check_functions, functi
 from kubectl_runtime.runtime.controller.controller import BoundController, Controller
 from kubectl_runtime.runtime.controller.plan import Plan
 from kubectl_runtime.runtime.controller.stopping.foreground import serve as wait_in_foreground
+from kubectl_runtime.runtime.given import check_callback
 from kubectl_runtime.runtime.manager.elector import LeaderLock, elect
 from kubectl_runtime.runtime.manager.given_checks import Checks
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
@@ -178,6 +179,7 @@ class Manager:
         """
         if not callable(fn):
             raise RequestError(f"add_runnable takes a function of a StopToken, not {type(fn).__name__}")
+        check_callback(f"the runnable {name}", fn, "stop")
         self._add(RunnableMember(fn, name, needs_leader=needs_leader, clock=self._client.clock,
                                  failed=self._running.fail))
         return self

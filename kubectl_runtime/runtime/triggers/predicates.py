@@ -25,6 +25,7 @@ from typing import Any, Generic, TypeVar
 from kubectl_runtime.core.base.guard import Guard
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 from kubectl_runtime.core.objects.invalid import InvalidObject
+from kubectl_runtime.runtime.given import check_callback
 from kubectl_runtime.runtime.usercode import name_of
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, InitApply
 
@@ -111,7 +112,8 @@ class Predicate(Generic[K]):
 
 def value(function: Callable[[K], object]) -> Predicate[K]:
     """A Predicate that passes when what `function(obj)` gives changed; where it gives None now and before, it has no
-    opinion."""
+    opinion. Raises RequestError for anything but a function of an object."""
+    check_callback("predicates.value takes a function, which", function, "obj")
 
     def changed(event: ObjectEvent[K]) -> bool | None:
         old, now = event.old, event.obj
@@ -135,7 +137,9 @@ def selector(selection: LabelSelection) -> Predicate[Any]:
 
 
 def when(function: Callable[[ObjectEvent[K]], bool]) -> Predicate[K]:
-    """A Predicate by which `function(event)` decides alone, deletions included."""
+    """A Predicate by which `function(event)` decides alone, deletions included. Raises RequestError for anything but a
+    function of an event."""
+    check_callback("predicates.when takes a function, which", function, "event")
     return Predicate(lambda event: bool(function(event)), name_of(function))
 
 

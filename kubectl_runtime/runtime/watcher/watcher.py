@@ -29,6 +29,7 @@ from kubectl_runtime.core.meta.selectors import fields
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.names import Named
 from kubectl_runtime.core.requests.request import Place
+from kubectl_runtime.runtime.given import check_api, check_type
 from kubectl_runtime.runtime.streams import TellingStream, closing_source
 from kubectl_runtime.runtime.watcher.event import (
     IDLE,
@@ -101,6 +102,8 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
     'InitApply'
     'InitDone'
     """
+    check_api(api, "watcher")
+    check_type("config", config, WatcherConfig, "WatcherConfig(label_selector=\"app=web\")")
     if config.verify is not None:
         raise RequestError(f"verify={config.verify} compares a store with the server, and a stream has none: it is for "
                            "controllers")
@@ -130,6 +133,7 @@ def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = DEFAULT_CONFIG
     ...     stop.set()
     'web'
     """
+    check_api(api, "metadata_watcher", has="with_metadata_only")
     return watcher(api.with_metadata_only(), config, stop, backoff=backoff, clock=clock, rng=rng)
 
 
@@ -149,6 +153,8 @@ def watch_object(api: WatchApi[K], name: Named, config: WatcherConfig = DEFAULT_
     ...     stop.set()
     {'color': 'blue'}
     """
+    check_api(api, "watch_object")
+    check_type("config", config, WatcherConfig, "WatcherConfig()")
     if api.resource.namespaced and api.namespace is None:
         raise RequestError(f"watch {api.resource.full_name} {name}: in all namespaces several objects may have this "
                            "name; use Api.namespaced")
