@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.core.base.guard import Guard
+from kubectl_runtime.core.base.wire import is_record_type, wire_names
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 from kubectl_runtime.core.objects.invalid import InvalidObject
 from kubectl_runtime.runtime.given import check_callback
@@ -144,13 +145,17 @@ def when(function: Callable[[ObjectEvent[K]], bool]) -> Predicate[K]:
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two values are equal and of one type, inside tuples, lists and mappings too."""
+    """Whether two values are equal and of one type, inside lists, tuples, sets, mappings and records too."""
     if type(one) is not type(other):
         return False
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(part, other[key]) for key, part in one.items())
+    if isinstance(one, set | frozenset) and isinstance(other, set | frozenset):
+        return {(type(part), part) for part in one} == {(type(part), part) for part in other}
+    if is_record_type(type(one)):
+        return one == other and all(same(getattr(one, name), getattr(other, name)) for name in wire_names(type(one)))
     return bool(one == other)
 
 
