@@ -8,8 +8,8 @@ from kubectl_runtime.runtime.usercode import misfit, name_of
 
 
 def check_api(api: Any, taker: str, *, has: str = "resource") -> None:
-    """Raise RequestError for what is likely to be passed instead of an Api: a kind, or the client. What is taken for one
-    has the attribute `has`."""
+    """Raise RequestError for what is likely to be passed instead of an Api: a kind, or the client. What is taken for an
+    Api has the attribute `has`."""
     if isinstance(api, type) or not hasattr(api, has):
         given = api.__name__ if isinstance(api, type) else repr(api)
         raise RequestError(f"{taker} takes an Api, such as Api.all(client, Kind) or "

@@ -144,7 +144,7 @@ def when(function: Callable[[ObjectEvent[K]], bool]) -> Predicate[K]:
     return Predicate(lambda event: bool(function(event)), name_of(function))
 
 
-def same(one: object, other: object) -> bool:
+def same(one: Any, other: Any) -> bool:
     """Whether two values are equal and of one type, inside lists, tuples, sets, mappings and records too."""
     if type(one) is not type(other):
         return False
@@ -154,8 +154,10 @@ def same(one: object, other: object) -> bool:
         return one.keys() == other.keys() and all(same(part, other[key]) for key, part in one.items())
     if isinstance(one, set | frozenset) and isinstance(other, set | frozenset):
         return {(type(part), part) for part in one} == {(type(part), part) for part in other}
-    if is_record_type(type(one)):
-        return one == other and all(same(getattr(one, name), getattr(other, name)) for name in wire_names(type(one)))
+    kind: Any = type(one)
+    if is_record_type(kind):
+        names = wire_names(kind)
+        return bool(one == other) and all(same(getattr(one, name), getattr(other, name)) for name in names)
     return bool(one == other)
 
 
