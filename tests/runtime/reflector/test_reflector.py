@@ -299,7 +299,7 @@ def test_a_stream_that_waits_for_the_server_with_others_says_why_too() -> None:
             found, writer = store(ConfigMap)
             events = reflector(writer, watcher(maps, stop=stop))
             threading.Thread(target=list, args=(events,), daemon=True).start()
-            eventually(lambda found=found: "127.0.0.1" in found.trouble, timeout=3)  # before its turn to try
+            eventually(lambda found=found: "127.0.0.1" in found.trouble, timeout=1)  # before its turn to try
             with pytest.raises(StoreNotReady, match=r"last failure: cannot \w+ configmaps in namespace default: "):
                 found.wait_until_ready(0.01)
         stop.set()
