@@ -9,15 +9,19 @@ import pytest
 from kubectl_runtime import (
     Action,
     Api,
+    AttachParams,
     Client,
     Config,
     Context,
     Controller,
     LeaderElection,
+    LogParams,
     Manager,
     Recorder,
     RequestError,
+    WatchBackoff,
     WatcherConfig,
+    WatchParams,
     await_condition,
     create_or_update,
     delete_and_finalize,
@@ -28,10 +32,11 @@ from kubectl_runtime import (
     watch_store,
     watcher,
 )
-from kubectl_runtime.resources import ConfigMap
+from kubectl_runtime.resources import ConfigMap, Pod
 
 CLIENT = Client(Config(cluster_url="http://127.0.0.1:1"))
 MAPS = Api.namespaced(CLIENT, ConfigMap, "default")
+PODS = Api.namespaced(CLIENT, Pod, "default")
 
 
 def none() -> None:
@@ -87,6 +92,30 @@ def test_what_is_no_client(take: Any, client: Any) -> None:
 def test_a_configuration_of_another_type(take: Any) -> None:
     with pytest.raises(RequestError, match="such as"):
         take()
+
+
+def owner() -> ConfigMap:
+    return ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "default", "uid": "1"}})
+
+
+@pytest.mark.parametrize("given", ["false", "no", 0, None], ids=repr)
+@pytest.mark.parametrize("take", [
+    lambda given: WatcherConfig(shared=given), lambda given: WatcherConfig(bookmarks=given),
+    lambda given: WatcherConfig(validate=given), lambda given: WatchBackoff(jitter=given),
+    lambda given: WatchParams(send_initial_events=given), lambda given: LeaderElection("x", release=given),
+    lambda given: LogParams(previous=given), lambda given: LogParams(timestamps=given),
+    lambda given: AttachParams(stdin=given), lambda given: AttachParams(stdout=given),
+    lambda given: AttachParams(tty=given), lambda given: PODS.log_stream("a", follow=given),
+    lambda given: MAPS.apply(ConfigMap(name="a"), field_manager="m", defaults=given),
+    lambda given: MAPS.apply(ConfigMap(name="a"), field_manager="m", force=given),
+    lambda given: Controller(MAPS).owns(MAPS, controller_only=given),
+    lambda given: Manager(CLIENT).add_runnable(print, "work", needs_leader=given),
+    lambda given: Manager(CLIENT).add(Controller(MAPS), lambda obj, ctx: Action.await_change(), needs_leader=given),
+    lambda given: ConfigMap(name="b").set_owner(owner(), controller=given),
+    lambda given: ConfigMap(name="b").set_owner(owner(), block_owner_deletion=given)])
+def test_only_true_and_false_are_booleans(take: Any, given: Any) -> None:
+    with pytest.raises(RequestError, match="True or False is expected"):
+        take(given)
 
 
 def generator(obj: ConfigMap, ctx: Context[None]) -> Iterator[Action]:

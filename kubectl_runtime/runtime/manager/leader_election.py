@@ -19,6 +19,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.requests.param_rules import check_flags
 from kubectl_runtime.runtime.given import check_callback, check_client, check_type
 
 JITTER = 1.2
@@ -70,6 +71,7 @@ class LeaderElection:
     on_new_leader: Callable[[str], object] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        check_flags(self, "release")
         _check_name("the name of a Lease", self.name, _NAME, LONGEST_NAME)
         if self.namespace is not None:
             _check_name(f"the namespace of Lease {self.name}", self.namespace, _NAMESPACE, LONGEST_LABEL)
