@@ -17,6 +17,7 @@ from kubectl_runtime.core.codec.jsonvalues import equal_json
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.params import PostParams
 from kubectl_runtime.core.requests.rights import foresee
+from kubectl_runtime.runtime.given import check_api, check_callback
 from kubectl_runtime.runtime.retry_on_conflict import is_lost_race, retry_on_conflict
 
 R = TypeVar("R", bound=Resource)
@@ -31,8 +32,8 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
     Returns the object as it is afterwards and `created`, `updated` or `unchanged`. When `change` changed nothing, it
     sends nothing. A new object has only its name. If somebody else wrote or created the object meanwhile, it reads and
     changes it again, at most 5 times. So `change` may be called more than once and must depend on its argument only. It
-    blocks for those calls. Raises RequestError when `change` touches name or namespace, or returns another object, and
-    what `Api` and `change` raise. A status that has a subresource is not written.
+    blocks for those calls. Raises RequestError when `change` is no function of an object, touches name or namespace, or
+    returns another object, and what `Api` and `change` raise. A status that has a subresource is not written.
 
     >>> def change(obj: ConfigMap) -> None:
     ...     obj.data["color"] = "red"
@@ -41,6 +42,9 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
     >>> obj.data["color"], outcome
     ('red', 'updated')
     """
+    check_api(api, "create_or_update")
+    check_callback("change", change, "obj")
+
     def attempt() -> tuple[R, Outcome]:
         found = api.get_opt(name)
         obj = api.kind(name=name, namespace=api.namespace) if found is None else found

@@ -36,8 +36,9 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.http.failures import KindNotServedError
 from kubectl_runtime.core.base.clock import Clock, Duration, seconds
-from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.base.errors import ApiError, KubeError, message_of
 from kubectl_runtime.core.base.guarded_log import guarded_logger
+from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
 from kubectl_runtime.core.meta.refs import ObjectRef
@@ -282,7 +283,7 @@ class _Going:
 
 def _budget(error: ApiError) -> str:
     causes = "; ".join(cause.message for cause in error.status.causes if cause.message)
-    return causes or error.status.message or str(error)
+    return message_of(Status(message=causes or error.status.message, reason=error.reason, code=error.code))
 
 
 def _namespace_ends(error: ApiError) -> bool:

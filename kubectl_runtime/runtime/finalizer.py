@@ -43,7 +43,7 @@ from msgspec.structs import replace
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.http.failures import KindNotServedError
-from kubectl_runtime.core.base.errors import ApiError, RequestError
+from kubectl_runtime.core.base.errors import ApiError, RequestError, message_of
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.status import Status
 from kubectl_runtime.core.meta.gvk import ApiResource
@@ -257,7 +257,7 @@ class _Target(Generic[F]):
             if refused.is_invalid and unchanged:
                 raise refused  # the tests hold, so it is something else that the server does not like
             seen = live
-        said = f"others were faster {ATTEMPTS} times: {refused.status.message}"
+        said = f"others were faster {ATTEMPTS} times: {message_of(refused.status)}"
         raise ApiError(Status(status="Failure", reason="Conflict", code=409, message=said), refused.operation)
 
 

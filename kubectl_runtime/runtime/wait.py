@@ -33,6 +33,7 @@ from kubectl_runtime.core.requests.names import Named, object_name
 from kubectl_runtime.core.requests.params import DeleteParams
 from kubectl_runtime.core.requests.rights import foresee
 from kubectl_runtime.runtime.conditions import Condition, OfExisting, is_deleted, name_of
+from kubectl_runtime.runtime.given import check_api, check_callback
 from kubectl_runtime.runtime.last_seen import last_seen
 from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, Failed, InitDone, RawStep
@@ -104,10 +105,12 @@ def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: 
     >>> await_condition(deployments, "web", conditions.is_created, timeout=10).name
     'web'
     """
+    check_api(api, "await_condition")
     name = object_name(api.place, name)
     operation = build.get(api.place, name).operation.replace("get", "await", 1)  # with a get's checks of its name
     if not callable(condition):
         raise RequestError(f"{operation}: {condition!r} is no condition: give a function from an object to a bool")
+    check_callback(f"{operation}: the condition", condition, "obj")
     with _Deadline(period_of(f"{operation}: timeout", timeout), api.client.clock, stop) as deadline:
         return _await(api, name, condition, operation, deadline)
 
@@ -127,6 +130,7 @@ def delete_and_finalize(api: Api[Any], name: Named, params: DeleteParams | None 
     >>> maps.get_opt("settings") is None
     True
     """
+    check_api(api, "delete_and_finalize")
     if params is not None and params.dry_run:
         raise RequestError(f"{api.place.words('delete', name)}: a dry run deletes nothing whose end could be awaited")
     name = object_name(api.place, name)

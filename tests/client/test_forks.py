@@ -220,6 +220,36 @@ def test_a_token_that_is_set_in_the_child_leaves_the_parents_watch_and_call_alon
     assert said.strip() == "['9']"
 
 
+def test_an_open_stream_of_the_parent_is_read_by_the_parent_alone() -> None:
+    with WireServer(silent) as server:
+        said = python("""
+            from kubectl_runtime import TransportError
+            from kubectl_runtime.resources import Pod
+
+            watch, log = api.open_watch(None, "5"), Api.namespaced(client, Pod, "default").log_stream("a")
+
+            def child():
+                assert list(watch) == []
+                try:
+                    next(iter(log))
+                except TransportError as error:
+                    assert "in the process that this one was forked from" in str(error)
+                else:
+                    raise AssertionError
+
+            forked(child)
+            print("told")
+        """, server.url)
+    assert said.strip() == "told"
+
+
+def silent(peer: Peer) -> None:
+    """Opens a stream, and says nothing."""
+    peer.receive()
+    peer.start_stream()
+    peer.receive()
+
+
 def _get(config: Config) -> str:
     with Client(config) as client:
         return Api.namespaced(client, ConfigMap, "default").get("a").name

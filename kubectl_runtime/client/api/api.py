@@ -275,6 +275,9 @@ class Api(ListVerbs[K], KindVerbs[K]):
 
 
 def _api(client: Client, kind: type[Any] | ApiResource, namespace: str | None) -> Api[Any]:
+    if not hasattr(client, "answer") or isinstance(client, type):
+        given = client.__name__ if isinstance(client, type) else "None" if client is None else type(client).__name__
+        raise RequestError(f"an Api is made with a Client, such as Client.try_default(), and a kind; not with {given}")
     if isinstance(kind, ApiResource):
         return Api(client, dynamic(kind), Place(kind, namespace))
     return Api(client, kind, Place(api_resource_of(kind), namespace))  # type: ignore[arg-type] # checked there

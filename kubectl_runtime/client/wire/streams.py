@@ -85,6 +85,9 @@ class ByteStream:
         """The pieces of a body that http.client has not begun to read."""
         decoder = _decoder(self._response.raw)
         while not decoder.finished:
+            if self._process != os.getpid():
+                raise TransportError(f"{self._operation}: it was opened in the process that this one was forked from, "
+                                     "which reads from the same connection: open another one here")
             data = file.read1(PIECE)
             if not data:
                 decoder.end()

@@ -39,7 +39,7 @@ class DeclaredType:
         """Whether a text fits it; `number`, `truth` (True and False), `map` and `list` likewise."""
         self.bytes = "bytes" in shapes
         self.number = everything or "number" in shapes
-        self.truth = everything or "truth" in shapes
+        self.truth = self.number or "truth" in shapes  # Python has it for a number
         self.map = everything or "map" in shapes
         self.list = everything or "list" in shapes
         self._items: DeclaredType | None = None

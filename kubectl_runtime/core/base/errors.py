@@ -164,7 +164,7 @@ class ApiError(KubeError):
 
     def __init__(self, status: Status, operation: str = "", *, retry_after: float | None = None,
                  remedy: str = "") -> None:
-        text = _shown(status)
+        text = message_of(status)
         said = f"{operation}: {text}" if operation else text
         super().__init__(f"{said}. {remedy}" if remedy else said)
         self.status = status
@@ -250,7 +250,7 @@ def _requirement(root: Path) -> str:
     return str(root) if (root / "setup.cfg").is_file() and (root / "pyproject.toml").is_file() else "kubectl_runtime"
 
 
-def _shown(status: Status) -> str:
+def message_of(status: Status) -> str:
     """The server's message; a long one cut, with the fields that its causes name."""
     text = status.message or status.reason or f"HTTP {status.code}"
     if len(text) <= LONGEST_TEXT:

@@ -59,6 +59,9 @@ class Owned(Protocol):
 
 def owner_reference(owner: Owner, *, controller: bool, block_owner_deletion: bool) -> OwnerReference:
     """A reference to `owner`. Raises RequestError while it has no name or uid, so was never on the server."""
+    for name, flag in (("controller", controller), ("block_owner_deletion", block_owner_deletion)):
+        if not isinstance(flag, bool):
+            raise RequestError(f"{name}={flag!r}: True or False is expected")
     if not owner.name or not owner.uid:
         raise RequestError(f"{owner.ref} has no uid yet: create it, and refer to the object that the server returns")
     resource = owner.api_resource

@@ -86,9 +86,15 @@ def check_manager(field_manager: str | None) -> None:
 
 
 def check_flag(name: str, value: object) -> None:
-    """Raise RequestError for a value other than True and False."""
+    """Raise RequestError for a value other than True and False: text such as "false" would be taken for True."""
     if not isinstance(value, bool):
         raise RequestError(f"{name}={value!r}: True or False is expected")
+
+
+def check_flags(options: object, *names: str) -> None:
+    """The same for these attributes of `options`."""
+    for name in names:
+        check_flag(name, getattr(options, name))
 
 
 def check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:

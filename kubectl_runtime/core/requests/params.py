@@ -17,6 +17,7 @@ from kubectl_runtime.core.requests.param_rules import (
     Query,
     check_choice,
     check_flag,
+    check_flags,
     check_manager,
     check_timeout,
     check_version,
@@ -126,6 +127,7 @@ class WatchParams(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         keep_selections(self)
         check_timeout(self.timeout)
+        check_flags(self, "send_initial_events", *(("bookmarks",) if self.bookmarks is not None else ()))
         if self.send_initial_events and self.bookmarks is False:
             raise RequestError("send_initial_events needs bookmarks: one of them marks the end of the initial events")
 

@@ -13,6 +13,7 @@ from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.core.requests.names import Named, object_name
+from kubectl_runtime.core.requests.param_rules import check_flag, check_flags
 from kubectl_runtime.core.requests.params import DeleteParams
 from kubectl_runtime.core.requests.request import Place, Request, Retry, create
 
@@ -45,6 +46,7 @@ class LogParams:
     limit_bytes: int | None = None
 
     def __post_init__(self) -> None:
+        check_flags(self, "previous", "timestamps")
         _check_count("tail_lines", self.tail_lines, 0)
         _check_count("limit_bytes", self.limit_bytes, 1)
         if self.since_seconds is not None and self.since_time is not None:
@@ -90,6 +92,7 @@ class AttachParams:
     tty: bool = False
 
     def __post_init__(self) -> None:
+        check_flags(self, "stdin", "stdout", "tty", *(("stderr",) if self.stderr is not None else ()))
         if self.tty and self.stderr:
             raise RequestError("tty=True and stderr=True: a terminal writes both to stdout")
         object.__setattr__(self, "stderr", not self.tty if self.stderr is None else self.stderr)
@@ -107,6 +110,7 @@ class AttachParams:
 
 def log(place: Place, name: Named, params: LogParams, *, follow: bool = False) -> Request:
     """The request that reads a container's log; with `follow` the answer goes on until the container ends."""
+    check_flag("follow", follow)
     query = params.query()
     return _of_pod(place, name, "log", "logs", (*query, ("follow", "true")) if follow else query, Retry.SAFE)
 

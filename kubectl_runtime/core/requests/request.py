@@ -19,6 +19,7 @@ from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.requests import body as bodies
 from kubectl_runtime.core.requests.choice import params_or_default
 from kubectl_runtime.core.requests.names import Named, encoded_query, kind_root, object_name, segment
+from kubectl_runtime.core.requests.param_rules import check_flag
 from kubectl_runtime.core.requests.params import (
     DeleteParams,
     GetParams,
@@ -202,6 +203,7 @@ def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | No
           defaults: bool = False, kind: ApiResource | None = None) -> Request:
     """Server-side apply of `body`, by default under its own name. Without `defaults` a typed object that was made here
     leaves out what equals its class's default. `kind`: of the body, if it is not the place's (a Scale)."""
+    check_flag("defaults", defaults)
     if not params.field_manager:
         raise RequestError(f"{place.words('apply', name, subresource)}: server-side apply needs a field_manager, the "
                            "name under which the applied fields are owned: PatchParams.apply('my-controller')")

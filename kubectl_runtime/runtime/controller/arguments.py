@@ -7,19 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.runtime.given import check_callback, check_type
 from kubectl_runtime.runtime.reconcile.context import Context
 from kubectl_runtime.runtime.reconcile.invoker import success_function
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
 from kubectl_runtime.runtime.triggers.predicates import Predicate
 from kubectl_runtime.runtime.usercode import misfit, name_of
-
-
-def check_api(api: Any, taker: str) -> None:
-    """Raise RequestError for what is likely to be passed instead of an Api: a kind, or the client."""
-    if isinstance(api, type) or not hasattr(api, "resource"):
-        given = api.__name__ if isinstance(api, type) else repr(api)
-        raise RequestError(f"{taker} takes an Api, such as Api.all(client, Kind) or "
-                           f"Api.namespaced(client, Kind, namespace), not {given}")
 
 
 def check_functions(reconcile: Any, error_policy: Any, data: Any) -> None:
@@ -44,20 +37,6 @@ def check_gone(on_gone: Any) -> None:
         check_callback("on_gone", on_gone, "ref", "ctx")
 
 
-def check_callback(what: str, callback: Any, *arguments: str) -> None:
-    """Raise RequestError for what cannot be called with these arguments."""
-    if not callable(callback):
-        raise RequestError(f"{what} is a function ({', '.join(arguments)}), not {callback!r}")
-    if (wrong := misfit(callback, arguments)) is not None:
-        raise RequestError(f"{what}, {name_of(callback)}, {wrong}")
-
-
-def check_type(what: str, value: Any, kind: type, example: str) -> None:
-    """Raise RequestError, with an example of what was meant, for a value that is not of this type."""
-    if not isinstance(value, kind):
-        raise RequestError(f"{what} is a {kind.__name__}, such as {example}, not {value!r}")
-
-
 def check_predicate(predicate: Any) -> None:
     """Raise RequestError for anything but a Predicate: a plain function has to say what it decides, by
     `predicates.when`."""
@@ -73,9 +52,12 @@ def functions_of(reconciler: Any,
     if not isinstance(reconciler, Reconciler) and not callable(reconciler) and hasattr(reconciler, "reconcile"):
         return functions_of(reconciler.reconcile, error_policy)  # a class of its own making
     function = reconciler.reconcile if isinstance(reconciler, Reconciler) else reconciler
-    if inspect.iscoroutinefunction(function):
+    called = function if inspect.isroutine(function) else type(function).__call__
+    if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
         raise RequestError(f"{name_of(function)} is async: reconcilers run in threads; write a plain "
                            "function, which may block")
+    if inspect.isgeneratorfunction(called):
+        raise RequestError(f"{name_of(function)} is a generator, which nobody would iterate: return an Action")
     if isinstance(reconciler, Reconciler):
         if error_policy is None and type(reconciler).error_policy is not Reconciler.error_policy:
             error_policy = reconciler.error_policy

@@ -31,12 +31,9 @@ from kubectl_runtime.core.base.observer import Observer
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.prune import Modify
 from kubectl_runtime.runtime.controller.arguments import (
-    check_api,
-    check_callback,
     check_functions,
     check_gone,
     check_predicate,
-    check_type,
     functions_of,
     path_of,
 )
@@ -45,6 +42,7 @@ from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.controller.settings import own_writes_of, plan_of
 from kubectl_runtime.runtime.controller.stopping.foreground import serve
 from kubectl_runtime.runtime.controller.watched import Watched
+from kubectl_runtime.runtime.given import check_api, check_callback, check_type
 from kubectl_runtime.runtime.queue.key_backoff import DEFAULT_KEY_BACKOFF, KeyBackoff
 from kubectl_runtime.runtime.queue.retry_brake import RETRY_RATE
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, Reconciles, ResultCallback

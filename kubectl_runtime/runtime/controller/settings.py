@@ -7,8 +7,8 @@ from kubectl_runtime.client.api.writes import OwnWrites
 from kubectl_runtime.core.base.clock import Duration, duration_of, period_of
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
-from kubectl_runtime.runtime.controller.arguments import check_type
 from kubectl_runtime.runtime.controller.plan import MainStream, Plan, WatchPlan, clock_of
+from kubectl_runtime.runtime.given import check_type
 from kubectl_runtime.runtime.queue.key_backoff import KeyBackoff
 from kubectl_runtime.runtime.queue.retry_brake import RetryBrake
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.controller.arguments import check_api, check_predicate, check_type
+from kubectl_runtime.core.requests.param_rules import check_flag
+from kubectl_runtime.runtime.controller.arguments import check_predicate
 from kubectl_runtime.runtime.controller.plan import Plan, StreamPlan, WatchPlan
 from kubectl_runtime.runtime.controller.running import Running
+from kubectl_runtime.runtime.given import check_api, check_type
 from kubectl_runtime.runtime.triggers.predicates import Predicate
 from kubectl_runtime.runtime.triggers.sources import TriggerSource, check_source
 from kubectl_runtime.runtime.triggers.triggers import (
@@ -53,6 +55,7 @@ class Watched(Generic[K]):
         check_api(api, "owns")
         check_type("watch", watch, WatcherConfig, "WatcherConfig()")
         check_predicate(predicate)
+        check_flag("controller_only", controller_only)
         subscription = trigger_owners(self._plan.resource, predicate=predicate, controller_only=controller_only)
         return self._watch(WatchPlan(api.with_metadata_only(), watch, subscription))
 

@@ -38,6 +38,7 @@ from kubectl_runtime.runtime.events.sender import Sender
 from kubectl_runtime.runtime.events.spam_filter import SpamFilter
 from kubectl_runtime.runtime.events.texts import MARK, NOTE, cut, short
 from kubectl_runtime.runtime.events.writing import Reporter
+from kubectl_runtime.runtime.given import check_client
 from kubectl_runtime.runtime.usercode import described, guarded
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Recorder:
         have at once, and another one every `refill` seconds. `rng` draws names and pauses; for simulations. Raises
         RequestError when a number makes no sense, or nothing of `controller` can be a name.
         """
+        check_client(client, "Recorder")
         if not (isinstance(queue, int) and isinstance(burst, int) and min(queue, burst) >= 1 and seconds(refill) > 0):
             raise RequestError(f"a Recorder needs queue >= 1, burst >= 1 and refill > 0, not queue {queue}, burst "
                                f"{burst}, refill {refill}")

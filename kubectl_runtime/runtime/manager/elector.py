@@ -33,7 +33,7 @@ from kubectl_runtime.core.interpreter.contexts import Thread
 from kubectl_runtime.core.interpreter.forks import renewed_in_children
 from kubectl_runtime.runtime.manager.elected_client import NotLeaderError, only_while_leading
 from kubectl_runtime.runtime.manager.election_callbacks import ElectionCallbacks
-from kubectl_runtime.runtime.manager.leader_election import LeaderElection, own_identity
+from kubectl_runtime.runtime.manager.leader_election import LeaderElection, checked_election, own_identity
 from kubectl_runtime.runtime.manager.lease_events import Action, Campaign, Input, Leave, Now, Tick, Wait
 from kubectl_runtime.runtime.manager.lease_machine import LeaseState, Phase, Rules, expired, step
 from kubectl_runtime.runtime.manager.lease_store import LeaseStore
@@ -62,7 +62,7 @@ class LeaderLock:
 
     def __init__(self, client: Client, election: LeaderElection, *, rng: random.Random | None = None) -> None:
         """Nothing is requested yet. `rng` draws the jitter."""
-        self.election = election
+        self.election = checked_election(client, election)
         self.identity = election.identity or own_identity()
         """What the Lease calls this process."""
         self.namespace = election.namespace or client.default_namespace

@@ -19,6 +19,8 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.requests.param_rules import check_flags
+from kubectl_runtime.runtime.given import check_callback, check_client, check_type
 
 JITTER = 1.2
 """client-go's JitterFactor."""
@@ -47,7 +49,8 @@ class LeaderElection:
     metrics. Do not put work there that only the leader may do: give it to a `Manager`, or write it after `lock.wait()`
     in `with elect(client, election) as lock:`.
 
-    Raises RequestError for names that no Lease can have and for times that do not fit together.
+    Raises RequestError for names that no Lease can have, for callbacks that cannot be called, and for times that do not
+    fit together.
 
     >>> election = LeaderElection("my-operator", "default", lease=15, renew_deadline=10, retry=2)
     >>> with elect(client, election) as lock:
@@ -68,11 +71,16 @@ class LeaderElection:
     on_new_leader: Callable[[str], object] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        check_flags(self, "release")
         _check_name("the name of a Lease", self.name, _NAME, LONGEST_NAME)
         if self.namespace is not None:
             _check_name(f"the namespace of Lease {self.name}", self.namespace, _NAMESPACE, LONGEST_LABEL)
         if self.identity is not None and (not isinstance(self.identity, str) or not self.identity):
             raise RequestError(f"election {self.name}: the identity is {self.identity!r}; None makes one up")
+        for what, callback, arguments in (("on_started", self.on_started, ()), ("on_stopped", self.on_stopped, ()),
+                                          ("on_new_leader", self.on_new_leader, ("identity",))):
+            if callback is not None:
+                check_callback(f"election {self.name}: {what}", callback, *arguments)
         for what, given in (("lease", self.lease), ("renew_deadline", self.renew_deadline), ("retry", self.retry)):
             if isinstance(given, str | bool) or not 0 < seconds(given) < float("inf"):
                 raise RequestError(f"election {self.name}: {what} has to be positive, not {given!r}")
@@ -85,6 +93,13 @@ class LeaderElection:
         if retry * JITTER >= deadline:
             raise RequestError(f"election {self.name}: {JITTER} times retry has to be less than renew_deadline, not "
                                f"{retry:g} and {deadline:g} s: a single lost answer would end the leadership")
+
+
+def checked_election(client: object, election: LeaderElection) -> LeaderElection:
+    """The election. Raises RequestError when it, or the client, is none."""
+    check_client(client, "elect")
+    check_type("election", election, LeaderElection, "LeaderElection('my-operator')")
+    return election
 
 
 def _check_name(what: str, name: str, allowed: re.Pattern[str], longest: int) -> None:

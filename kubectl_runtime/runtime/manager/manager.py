@@ -18,10 +18,12 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Duration, duration_of
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.requests.param_rules import check_flag
 from kubectl_runtime.runtime.controller.arguments import check_functions, functions_of
 from kubectl_runtime.runtime.controller.controller import BoundController, Controller
 from kubectl_runtime.runtime.controller.plan import Plan
 from kubectl_runtime.runtime.controller.stopping.foreground import serve as wait_in_foreground
+from kubectl_runtime.runtime.given import check_callback
 from kubectl_runtime.runtime.manager.elector import LeaderLock, elect
 from kubectl_runtime.runtime.manager.given_checks import Checks
 from kubectl_runtime.runtime.manager.leader_election import LeaderElection
@@ -157,6 +159,7 @@ class Manager:
             bound = BoundController(controller, reconciler, error_policy, context)
         else:
             raise RequestError(f"add takes a Controller, not {type(controller).__name__}; functions go to add_runnable")
+        check_flag("needs_leader", needs_leader)
         reconcile, policy = functions_of(bound.reconciler, bound.error_policy)
         check_functions(reconcile, policy, bound.context)
         if sharded and self._sharding is None:
@@ -176,6 +179,8 @@ class Manager:
         """
         if not callable(fn):
             raise RequestError(f"add_runnable takes a function of a StopToken, not {type(fn).__name__}")
+        check_callback(f"the runnable {name}", fn, "stop")
+        check_flag("needs_leader", needs_leader)
         self._add(RunnableMember(fn, name, needs_leader=needs_leader, clock=self._client.clock,
                                  failed=self._running.fail))
         return self

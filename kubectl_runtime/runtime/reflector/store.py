@@ -25,6 +25,7 @@ from kubectl_runtime.core.codec.record import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.refs import ObjectRef
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
+from kubectl_runtime.runtime.given import check_callback
 from kubectl_runtime.runtime.reflector.indexes import IndexFunction
 from kubectl_runtime.runtime.reflector.store_state import StoreState
 from kubectl_runtime.runtime.usercode import guarded
@@ -227,8 +228,10 @@ class Store(Generic[K]):
 
         May be called at any time, also while the watch runs; the index is complete when this returns. `function` must
         depend on nothing but the object, and may be called more than once for it. If it raises, that is logged and the
-        object is in no bucket. Raises RequestError when the name is taken.
+        object is in no bucket. Raises RequestError when the name is taken, and for no such function.
         """
+        check_callback(f"the index {index!r}", function, "obj")
+
         def indexed(record: Record) -> Any:
             return function(self._read(record))
 

@@ -23,8 +23,10 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.core.base.guard import Guard
+from kubectl_runtime.core.base.wire import is_record_type, wire_names
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 from kubectl_runtime.core.objects.invalid import InvalidObject
+from kubectl_runtime.runtime.given import check_callback
 from kubectl_runtime.runtime.usercode import name_of
 from kubectl_runtime.runtime.watcher.event import Apply, Delete, InitApply
 
@@ -111,7 +113,8 @@ class Predicate(Generic[K]):
 
 def value(function: Callable[[K], object]) -> Predicate[K]:
     """A Predicate that passes when what `function(obj)` gives changed; where it gives None now and before, it has no
-    opinion."""
+    opinion. Raises RequestError for anything but a function of an object."""
+    check_callback("predicates.value takes a function, which", function, "obj")
 
     def changed(event: ObjectEvent[K]) -> bool | None:
         old, now = event.old, event.obj
@@ -135,18 +138,26 @@ def selector(selection: LabelSelection) -> Predicate[Any]:
 
 
 def when(function: Callable[[ObjectEvent[K]], bool]) -> Predicate[K]:
-    """A Predicate by which `function(event)` decides alone, deletions included."""
+    """A Predicate by which `function(event)` decides alone, deletions included. Raises RequestError for anything but a
+    function of an event."""
+    check_callback("predicates.when takes a function, which", function, "event")
     return Predicate(lambda event: bool(function(event)), name_of(function))
 
 
-def same(one: object, other: object) -> bool:
-    """Whether two values are equal and of one type, inside tuples, lists and mappings too."""
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal and of one type, inside lists, tuples, sets, mappings and records too."""
     if type(one) is not type(other):
         return False
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(part, other[key]) for key, part in one.items())
+    if isinstance(one, set | frozenset) and isinstance(other, set | frozenset):
+        return {(type(part), part) for part in one} == {(type(part), part) for part in other}
+    kind: Any = type(one)
+    if is_record_type(kind):
+        names = wire_names(kind)
+        return bool(one == other) and all(same(getattr(one, name), getattr(other, name)) for name in names)
     return bool(one == other)
 
 

@@ -21,6 +21,7 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, secon
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER
 from kubectl_runtime.core.codec.prune import Modify
+from kubectl_runtime.runtime.given import check_api, check_callback, check_type
 from kubectl_runtime.runtime.reflector.store import Store
 from kubectl_runtime.runtime.triggers.shared_watches import Share, shared_watches
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, named_after
@@ -127,6 +128,8 @@ class WatchedStore(Store[K]):
         list; then `Apply` and `Delete` of each change and `InitDone` after each list, by the watch's thread. It must
         not block; over 100 ms is logged by name, and what it raises is logged and ends nothing. Objects are its own.
         """
+        check_callback("a subscription", function, "event")
+
         def subscription(event: Event[Any]) -> Iterable[ReconcileRequest]:
             function(event)
             return ()
@@ -147,7 +150,8 @@ def watch_store(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *,
 
     `indexes`: functions as `Store.add_index` takes them, by name; more can be added later. `modify` prunes each object
     before it is stored, such as `strip_managed_fields`. One watch serves all users of the client who want the same (see
-    `WatcherConfig.shared`). What this client wrote is read as it was answered, unless its `own_writes` are off.
+    `WatcherConfig.shared`). What this client wrote is read as it was answered, unless its `own_writes` are off. Raises
+    RequestError for an argument that cannot be used.
 
     >>> by_app = {"app": lambda pod: pod.labels.get("app")}
     >>> with watch_store(Api.all(client, Pod), indexes=by_app) as pods:
@@ -155,6 +159,11 @@ def watch_store(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *,
     ...     [pod.name for pod in pods.by_index("app", "web")]
     ['web-0']
     """
+    check_api(api, "watch_store")
+    check_type("config", config, WatcherConfig, "WatcherConfig(label_selector=\"app=web\")")
+    if modify is not None:
+        check_callback("modify", modify, "obj")
+    check_type("indexes", indexes or {}, Mapping, "{'app': function}")
     client = getattr(api, "client", None)
     clock = getattr(client, "clock", SYSTEM_CLOCK)
     own_writes = getattr(client, "own_writes", OwnWrites.OVERLAY) is not OwnWrites.OFF

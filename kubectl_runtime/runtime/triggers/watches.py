@@ -38,9 +38,8 @@ from kubectl_runtime.runtime.reflector.store_writer import StoreWriter
 from kubectl_runtime.runtime.triggers.subscribers import Subscriber
 from kubectl_runtime.runtime.triggers.triggers import Sink, Subscription
 from kubectl_runtime.runtime.triggers.watched_writes import WatchedWrites
-from kubectl_runtime.runtime.usercode import described
 from kubectl_runtime.runtime.watcher.event import INIT_DONE, Apply, Event, Failed, Init
-from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
+from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget, absent
 from kubectl_runtime.runtime.watcher.readers import modifier_of, reader_of, validated
 from kubectl_runtime.runtime.watcher.verifier import Verifier
 from kubectl_runtime.runtime.watcher.watch_api import WatchApi, as_configured
@@ -280,7 +279,7 @@ class Watch(Generic[K]):
         old = self._state
         if old.phase is Phase.WAITING and old.last_error:
             return
-        text = old.last_error or f"cannot watch {self.target}: the server does not answer: {described(trouble)}"
+        text = old.last_error or absent(self.target, trouble)
         self._writer.trouble(text)
         self._state = msgspec.structs.replace(old, phase=Phase.WAITING, since=now, last_error=text)
         if self._phase_told is not Phase.WAITING:

@@ -5,8 +5,8 @@
                                             answers, at each doubling of how many times
     something arrived after failures        info: how many there were
 
-The rate is that of the backoff, so a watch that fails for ever ends at one or two short lines a minute. What a server
-says about a Secret is withheld: it may quote the content.
+The rate is that of the backoff, so a watch that fails for ever ends at one or two short lines a minute. Lists and
+watches are reads: what a server says of those of Secrets quotes no content of theirs.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubectl_runtime.client.http.reachability import PROBE_SECONDS
-from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.base.errors import ApiError, KubeError, message_of
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.runtime.usercode import described
@@ -84,9 +84,7 @@ class FailureLog:
         if not isinstance(error, ApiError):
             return described(error)
         code = " ".join(part for part in (str(error.code or ""), error.reason) if part) or "no reason given"
-        if self._target.resource.kind == "Secret" and not self._target.resource.group:
-            return f"{code} (message withheld)"
-        message = (error.status.message or "").strip()
+        message = message_of(error.status).strip() if error.status.message else ""
         return f"{message} ({code})" if message else code
 
     def _remedy(self, failure: Failed) -> str:
@@ -101,6 +99,11 @@ class FailureLog:
         if error.is_expired:
             return "its history no longer reaches back that far, so everything is listed again"
         return "this kind cannot be watched; changes are missed" if error.code == 405 else ""
+
+
+def absent(target: WatchTarget, trouble: Exception) -> str:
+    """What a watch says that waits for the server, together with the others of its client."""
+    return f"cannot watch {target}: the server does not answer: {described(trouble)}"
 
 
 def _next(failure: Failed, delay: float) -> str:

@@ -25,6 +25,7 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, secon
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.scope import with_scope
 from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.requests.param_rules import check_flags
 from kubectl_runtime.runtime.streams import closing_source
 from kubectl_runtime.runtime.watcher.event import MAX_RETRY_AFTER, Event, Failed, Idle, Init, InitApply, RawStep
 from kubectl_runtime.runtime.watcher.failure_log import FailureLog, WatchTarget
@@ -61,6 +62,7 @@ class WatchBackoff:
     jitter: bool = True
 
     def __post_init__(self) -> None:
+        check_flags(self, "jitter")
         _ = self._plain  # refuses numbers that make no sense
         if not seconds(self.reset_after) >= 0:
             raise RequestError(f"a backoff needs reset_after >= 0, not {self.reset_after}")

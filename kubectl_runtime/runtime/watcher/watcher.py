@@ -29,6 +29,7 @@ from kubectl_runtime.core.meta.selectors import fields
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.names import Named
 from kubectl_runtime.core.requests.request import Place
+from kubectl_runtime.runtime.given import check_api, check_type
 from kubectl_runtime.runtime.streams import TellingStream, closing_source
 from kubectl_runtime.runtime.watcher.event import (
     IDLE,
@@ -42,7 +43,7 @@ from kubectl_runtime.runtime.watcher.event import (
     RawStep,
     with_obj,
 )
-from kubectl_runtime.runtime.watcher.failure_log import WatchTarget
+from kubectl_runtime.runtime.watcher.failure_log import WatchTarget, absent
 from kubectl_runtime.runtime.watcher.readers import reader_of, validated
 from kubectl_runtime.runtime.watcher.watch_api import WatchApi, as_configured
 from kubectl_runtime.runtime.watcher.watch_backoff import DEFAULT_BACKOFF, IDLE_PAUSE, WatchBackoff
@@ -63,12 +64,19 @@ class MetadataApi(Protocol[K_co]):
 
 
 def watch_steps(api: WatchApi[Any], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
-                clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None) -> Iterator[RawStep[Record]]:
-    """The raw steps, of records. After a `Failed` the next pull tries again at once: whoever pulls paces it."""
+                clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None,
+                on_absence: Callable[[Exception | None], None] = lambda _: None) -> Iterator[RawStep[Record]]:
+    """The raw steps, of records. After a `Failed` the next pull tries again at once: whoever pulls paces it.
+    `on_absence` gets what keeps it waiting for the server, and None when it was answered."""
+    absence: Exception | None = None
     stop = with_scope(stop or StopToken(clock=clock), clock)
     with closing(WatchDriver(api, config, stop, clock, rng or random.Random())) as driver:
         while not stop.is_set():
             out, wait, _ = driver.advance()
+            trouble = driver.server_trouble if wait else None
+            if trouble is not None or (absence is not None and out and not isinstance(out[-1], Failed)):
+                absence = trouble
+                on_absence(absence)
             yield from out
             if wait is None:
                 yield IDLE
@@ -101,18 +109,25 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
     'InitApply'
     'InitDone'
     """
+    check_api(api, "watcher")
+    check_type("config", config, WatcherConfig, "WatcherConfig(label_selector=\"app=web\")")
     if config.verify is not None:
         raise RequestError(f"verify={config.verify} compares a store with the server, and a stream has none: it is for "
                            "controllers")
     api = as_configured(api, config)
     stop = stop or StopToken(clock=clock)
     read = reader_of(api.kind)
-    steps = watch_steps(api, config, stop, clock=clock, rng=rng)
+    target = WatchTarget(api.resource, api.namespace, config.label_text, config.field_text)
+
+    def tell(trouble: Exception | None) -> None:
+        if backoff is not None:
+            stream.trouble = "" if trouble is None else absent(target, trouble)
+
+    steps = watch_steps(api, config, stop, clock=clock, rng=rng, on_absence=tell)
     if config.validate:
         steps = _validated(steps, read)
     if backoff is None:
         return readers(_without_idle(steps, stop, clock), read)
-    target = WatchTarget(api.resource, api.namespace, config.label_text, config.field_text)
     waited = backoff_stage(steps, stop, target, backoff, clock=clock, rng=rng,
                            on_trouble=lambda text: setattr(stream, "trouble", text))
     stream = TellingStream(readers(waited, read))
@@ -130,6 +145,7 @@ def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = DEFAULT_CONFIG
     ...     stop.set()
     'web'
     """
+    check_api(api, "metadata_watcher", has="with_metadata_only")
     return watcher(api.with_metadata_only(), config, stop, backoff=backoff, clock=clock, rng=rng)
 
 
@@ -149,6 +165,8 @@ def watch_object(api: WatchApi[K], name: Named, config: WatcherConfig = DEFAULT_
     ...     stop.set()
     {'color': 'blue'}
     """
+    check_api(api, "watch_object")
+    check_type("config", config, WatcherConfig, "WatcherConfig()")
     if api.resource.namespaced and api.namespace is None:
         raise RequestError(f"watch {api.resource.full_name} {name}: in all namespaces several objects may have this "
                            "name; use Api.namespaced")

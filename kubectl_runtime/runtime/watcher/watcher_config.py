@@ -10,7 +10,7 @@ from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
 from kubectl_runtime.core.objects.partial import PartialView
-from kubectl_runtime.core.requests.param_rules import keep_selections
+from kubectl_runtime.core.requests.param_rules import check_flags, keep_selections
 
 
 class ListSemantic(Enum):
@@ -82,6 +82,7 @@ class WatcherConfig:
 
     def __post_init__(self) -> None:
         keep_selections(self)
+        check_flags(self, "bookmarks", "shared", "validate")
         if self.page_size is not None and self.page_size < 1:
             raise RequestError(f"page_size must be at least 1 or None, not {self.page_size}")
         if not 1 <= seconds(self.timeout) < inf:

@@ -1,6 +1,7 @@
 """The reflector: what reaches the store and what is passed on, row by row, and against a model."""
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,13 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.record import Record
+from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.reflector.reflector import Reflector, reflector
 from kubectl_runtime.runtime.reflector.store import Store, StoreNotReady
 from kubectl_runtime.runtime.reflector.store_writer import StoreWriter, store
 from kubectl_runtime.runtime.watcher.event import INIT, INIT_DONE, Apply, Delete, Event, Failed, Init, InitApply
 from kubectl_runtime.runtime.watcher.watcher import watcher
+from kubectl_runtime.testing.asking import eventually
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.watcher.watch_fakes import THING, ScriptedApi, Thing, api_error, broken, page, thing
 
@@ -283,3 +289,17 @@ def test_after_a_defect_one_list_passes_on_everything_as_if_it_were_new(writer: 
     again = [Init(suspect=True), InitApply(thing("a", 1)), InitApply(other), INIT_DONE]
     assert mirror.feed(*again) == [Apply(writer.records()["default", "a"]), Delete(B), Apply(other), INIT_DONE]
     assert mirror.feed(*listed(thing("a", 1), other)) == [INIT_DONE]
+
+
+def test_a_stream_that_waits_for_the_server_with_others_says_why_too() -> None:
+    stop = StopToken()
+    with Client(Config(cluster_url="http://127.0.0.1:1", timeout=1)) as client:
+        maps = Api.namespaced(client, ConfigMap, "default")
+        for _ in range(2):  # the first one finds nobody, the second does not even try
+            found, writer = store(ConfigMap)
+            events = reflector(writer, watcher(maps, stop=stop))
+            threading.Thread(target=list, args=(events,), daemon=True).start()
+            eventually(lambda found=found: "127.0.0.1" in found.trouble, timeout=1)  # before its turn to try
+            with pytest.raises(StoreNotReady, match=r"last failure: cannot \w+ configmaps in namespace default: "):
+                found.wait_until_ready(0.01)
+        stop.set()

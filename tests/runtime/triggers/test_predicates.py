@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
@@ -219,15 +221,30 @@ def test_every_stage_closes_its_source() -> None:
 
 # Values
 
+class Free(msgspec.Struct):
+    """A part of a view whose content is not declared."""
+
+    content: dict[str, Any]
+
+
+@dataclass
+class Plain:
+    """The same as a dataclass."""
+
+    content: list[Any]
+
+
 @pytest.mark.parametrize(("before", "now"), [(-1, -2), (1, True), (0, False), (1, 1.0), ((1,), (True,)), ([-1], [-2]),
                                              ({"a": -1}, {"a": -2}), ({"a": [1]}, {"a": [True]}), ("", None),
-                                             ((1,), [1]), ({"a": 1}, {"b": 1})])
+                                             ((1,), [1]), ({"a": 1}, {"b": 1}), ({1}, {True}), ({1}, frozenset({1})),
+                                             (Free({"a": 1}), Free({"a": True})), (Plain([0]), Plain([False]))])
 def test_values_are_compared_and_not_their_hashes_and_are_of_one_type(before: Any, now: Any) -> None:
     values = iter([now, before])
     assert predicates.value(lambda obj: next(values)).passes(ObjectEvent(obj(rv=2), obj()))
 
 
-@pytest.mark.parametrize("same", [None, -1, True, "x", (1, "a"), [1, [2]], {"a": {"b": [1]}}])
+@pytest.mark.parametrize("same", [None, -1, True, "x", (1, "a"), [1, [2]], {"a": {"b": [1]}}, {1, "a"},
+                                  Free({"a": [1]}), Plain([True])])
 def test_an_equal_value_is_hidden_whatever_its_type(same: Any) -> None:
     seen = iter([same, copy.deepcopy(same)])
     assert predicates.value(lambda obj: next(seen)).passes(ObjectEvent(obj(rv=2), obj())) is (same is None)

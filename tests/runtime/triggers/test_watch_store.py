@@ -11,6 +11,7 @@ import pytest
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.prune import strip_managed_fields
 from kubectl_runtime.core.requests.patch import Patch
 from kubectl_runtime.resources import ConfigMap
@@ -149,7 +150,7 @@ def test_a_subscriber_that_raises_or_is_slow_is_named_and_the_others_hear_all(
 
 
 def test_a_wrong_index_leaves_no_watch_behind(client: Client, maps: Api[ConfigMap]) -> None:
-    with pytest.raises(AttributeError):
+    with pytest.raises(RequestError):
         watch_store(maps, indexes=5)  # type: ignore[arg-type]
     assert len(client.shared.get(SharedWatches)) == 0
 

@@ -146,11 +146,17 @@ def test_recovery_is_told_once_and_only_when_something_is_proved(caplog: pytest.
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
-def test_what_a_server_says_about_a_secret_is_withheld(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_server_says_to_a_read_of_secrets_is_shown(caplog: pytest.LogCaptureFixture) -> None:
     secrets = WatchTarget(ApiResource("", "v1", "Secret", "secrets"))
-    log_of(Failed(api_error(500, "InternalError", message="hunter2"), "watch"), target=secrets)
-    assert "hunter2" not in caplog.text
-    assert "cannot watch secrets: 500 InternalError (message withheld)" in caplog.text
+    said = 'unable to transform key "/registry/secrets/a/b": no matching key was found'
+    log_of(Failed(api_error(500, "InternalError", message=said), "list"), target=secrets)
+    assert f"cannot list secrets: {said} (500 InternalError)" in caplog.text
+
+
+def test_of_a_long_message_a_kilobyte_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+    log_of(Failed(api_error(500, "InternalError", message="x" * 200_000), "list"))
+    assert len(caplog.text) < 2000
+    assert "more characters" in caplog.text
 
 
 def test_the_target_names_its_selectors() -> None:
