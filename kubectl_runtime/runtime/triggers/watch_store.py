@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from kubectl_runtime.client.api.writes import OwnWrites
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guarded_log import guarded_logger
 from kubectl_runtime.core.base.observer import NO_OBSERVER
 from kubectl_runtime.core.codec.prune import Modify
@@ -69,10 +70,11 @@ class WatchedStore(Store[K]):
         self._client = client
         self._clock = clock
         self._forget: Callable[[], None] = lambda: None
-        self._unstarted = f"its watch was never started: with watch_store(...) as {stored.resource.plural}: ..."
+        self._is_begun = False
+        self._warned = False
 
     def __enter__(self) -> Self:
-        self._unstarted = ""
+        self._is_begun = True
         self._share.start()
         on_close = getattr(self._client, "on_close", None)
         if on_close is not None:
@@ -95,6 +97,12 @@ class WatchedStore(Store[K]):
             if thread.is_alive():
                 log.warning("%s does not end within %.0f s of its store's close", thread.name, JOIN_SECONDS)
 
+    def wait_until_ready(self, timeout: Duration | None = None) -> None:
+        """As `Store.wait_until_ready`. Raises RequestError before the `with` block, since nothing would ever come."""
+        if (unstarted := self._unstarted) and not self.has_ended:
+            raise RequestError(f"the store of {self.resource.full_name} cannot be waited for: {unstarted}")
+        super().wait_until_ready(timeout)
+
     @property
     def watch_state(self) -> WatchState:
         """What the watch does, since when, and its last error."""
@@ -103,11 +111,18 @@ class WatchedStore(Store[K]):
     @property
     def trouble(self) -> str:
         """The last failure of its watch, or that it was never started; empty while all is well."""
-        return super().trouble or ("" if self.is_ready else self._unstarted)
+        return super().trouble or self._unstarted
+
+    @property
+    def _unstarted(self) -> str:
+        """What its user forgot; empty where nothing was, as another user of the same watch may have started it."""
+        if self._is_begun or self.is_ready:
+            return ""
+        return f"its watch was never started: with watch_store(...) as {self.resource.plural}: ..."
 
     def _found_nothing(self) -> None:
-        if self._unstarted and not self.is_ready:
-            unstarted, self._unstarted = self._unstarted, ""
+        if not self._warned and (unstarted := self._unstarted):
+            self._warned = True
             log.warning("the store of %s is read and has nothing: %s", self.resource.full_name, unstarted)
 
     def is_stale(self, max_age: Duration) -> bool:

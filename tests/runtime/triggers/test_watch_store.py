@@ -182,8 +182,8 @@ def test_a_store_that_was_never_entered_says_so_to_whoever_reads_or_waits(
         lambda store: store.by_index("app", "web"), lambda store: store.filter("app")]
     for read in reads:
         store = watch_store(maps, indexes={"app": lambda obj: obj.labels.get("app")})
-        with pytest.raises(StoreNotReady, match=re.escape(told)):
-            store.wait_until_ready(0)
+        with pytest.raises(RequestError, match=re.escape(told)):
+            store.wait_until_ready()
         assert not read(store)
         assert not read(store)
         assert [record.getMessage() for record in caplog.records if "never started" in record.getMessage()] == [
