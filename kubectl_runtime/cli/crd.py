@@ -78,7 +78,7 @@ def _check(file: Path, found: list[dict[str, Any]], classes: list[Place]) -> int
     before, after = (_canonical(crds).splitlines() for crds in (written, found))
     print(*difflib.unified_diff(before, after, str(file), "the classes", lineterm=""), sep="\n")
     command = " ".join(("kubectl-runtime crd", *map(str, classes)))
-    raise CommandError(f"{file} is not what the classes say; this writes it anew: {command} > {file}")
+    raise CommandError(f"{file} differs from the classes; to update it: {command} > {file}")
 
 
 def _canonical(crds: list[dict[str, Any]]) -> str:
@@ -94,6 +94,6 @@ def _kind(module: ModuleType, name: str) -> type[CustomResource]:
     known = ", ".join(sorted(key for key, value in vars(module).items() if isinstance(value, type)
                              and issubclass(value, CustomResource) and hasattr(value, "api_resource"))) or "none"
     problem = f"{module.__name__} has no {name}" if kind is None else (
-        f"{module.__name__}:{name} is no custom resource, which is a class made with "
+        f"{module.__name__}:{name} is not a custom resource, which is a class made with "
         "class Name(CustomResource, group=..., version=..., kind=...)")
     raise CommandError(f"{problem}; its custom resources: {known}")

@@ -37,13 +37,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("build", type=place, metavar="MODULE:BUILD", help="a function that takes a client and returns "
                         "a Manager or Controller(...).bind(reconciler), as for `kubectl-runtime run`")
-    parser.add_argument("story", type=place, metavar="MODULE:STORY", help="a function that takes a client and does "
-                        "what the controllers have to answer to")
+    parser.add_argument("story", type=place, metavar="MODULE:STORY", help="a function that takes a client and "
+                        "makes the changes that the controllers react to")
     parser.add_argument("--fault", action="append", choices=[str(fault) for fault in Fault], default=[],
-                        help="only these, may be repeated (default: all)")
-    parser.add_argument("--only", type=_point, metavar="POINT", help="one run alone, such as crash-after-3, with the "
+                        help="only faults of this kind; may be repeated (default: all kinds)")
+    parser.add_argument("--only", type=_point, metavar="POINT", help="only this run, such as crash-after-3, with the "
                         "library's logs")
-    parser.add_argument("--seed", type=int, default=0, help="decides the order of everything (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of all random choices (default: 0)")
     parser.add_argument("--log-level", type=level_option, metavar="LEVELS",
                         help="with --only: as for `kubectl-runtime run`")
 

@@ -5,7 +5,7 @@
 
 It asks the status page of a Manager or a HealthServer for its state every two seconds. A process that does not answer
 any more is waited for, and what it said last stays; one that never did is an error. Colours are left out where
-standard output is no terminal, and with NO_COLOR. The window may change its size.
+standard output is not a terminal, and with NO_COLOR. The window may change its size.
 """
 from __future__ import annotations
 

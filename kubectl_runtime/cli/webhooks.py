@@ -85,7 +85,7 @@ def _application(module: ModuleType, where: Place) -> Application:
     if found is None:
         raise CommandError(f"{where.module} has no {where.name}{hint(where.name, known, 'applications')}")
     of = "a dict: put webhooks.application(...) around it" if isinstance(found, Mapping) else type(found).__name__
-    raise CommandError(f"{where} is no application of webhooks, which is app = webhooks.application({{...}}), but {of}")
+    raise CommandError(f"{where} is not an application of webhooks, app = webhooks.application({{...}}), but {of}")
 
 
 def _target(make: Any) -> Any:

@@ -73,7 +73,7 @@ class _Module:
             found = versions.get(wanted or stored)
             identity = (spec["group"], spec["names"]["kind"], spec["names"]["plural"], spec["scope"])
         except (KeyError, TypeError, StopIteration) as error:
-            raise CodegenError(f"{crd.get('kind')} {(crd.get('metadata') or {}).get('name')} is no "
+            raise CodegenError(f"{crd.get('kind')} {(crd.get('metadata') or {}).get('name')} is not a "
                                f"CustomResourceDefinition: {error!r}") from None
         if found is None:
             raise CodegenError(f"{name} has no version {wanted}; its versions: {', '.join(versions)}")

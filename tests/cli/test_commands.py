@@ -97,8 +97,8 @@ def test_crd_check_compares_a_file_with_the_classes(folder: Path, capsys: pytest
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("place", "said"), [
     ("cli_kinds:Nothing", "cli_kinds has no Nothing; its custom resources: Gadget, GadgetV1, GadgetV2, Odd, Widget"),
-    ("cli_kinds:Plain", "cli_kinds:Plain is no custom resource, which is a class made with class Name("),
-    ("cli_kinds:Base", "cli_kinds:Base is no custom resource, which is a class made with class Name("),
+    ("cli_kinds:Plain", "cli_kinds:Plain is not a custom resource, which is a class made with class Name("),
+    ("cli_kinds:Base", "cli_kinds:Base is not a custom resource, which is a class made with class Name("),
     ("cli_kinds:Odd", "cli_kinds:Odd has no definition: Odd.spec: complex has no structural schema"),
     ("cli_absent:Widget", "there is no module 'cli_absent' in "),
     ("cli_absent.kinds:Widget", "there is no module 'cli_absent' in "),

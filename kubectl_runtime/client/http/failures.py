@@ -120,8 +120,8 @@ def _without_values(status: Status) -> Status:
     """What the server said to a write of a Secret, without the values that it may quote."""
     causes = [StatusCause(reason=cause.reason, field=cause.field) for cause in status.causes]
     faults = ", ".join(f"{cause.field}: {cause.reason or 'not valid'}" for cause in causes if cause.field)
-    message = (f"{status.code} {status.reason}{': ' + faults if faults else ''}; what else the server says to a write "
-               "of a Secret is withheld, it may quote the content")
+    message = (f"{status.code} {status.reason}{': ' + faults if faults else ''}; the rest of the server's message "
+               "is withheld: it may quote the content of the Secret")
     details = None if status.details is None else msgspec.structs.replace(status.details, causes=causes or None)
     return msgspec.structs.replace(status, message=message, details=details)
 

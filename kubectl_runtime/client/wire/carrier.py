@@ -63,7 +63,7 @@ class RequestsCarrier:
             # A layer's work: what the client itself puts there was checked before. Headers are not shown.
             unsendable = isinstance(error, UnicodeError) or "header" in str(error).lower()
             raise RequestError(f"{call.request.operation}: it cannot be sent as a layer has changed it: "
-                               f"{'a header is no text that a header can carry' if unsendable else error}") from None
+                               f"{'a header has characters that cannot be sent' if unsendable else error}") from None
         return Answer(response.status_code, response.headers, body, response if opened else None)
 
     def grow(self, size: int) -> None:

@@ -14,7 +14,7 @@ import re
 from functools import lru_cache
 
 LONGEST_LINE = 1 << 16
-"""Bytes of a size or trailer line; a longer one is no HTTP."""
+"""Bytes of a size or trailer line; a longer one is not HTTP."""
 _LONGEST_PLAIN = 18
 """The same of a size line that has nothing but sixteen digits."""
 _is_hex = re.compile(rb"[0-9A-Fa-f]{1,16}").fullmatch  # int() alone would also take signs, 0x and underscores

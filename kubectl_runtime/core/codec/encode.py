@@ -33,7 +33,7 @@ def encode_plain(content: Any) -> bytes:
 
 
 def _mapping(value: Any) -> dict[Any, Any]:
-    """The `enc_hook` of msgspec: maps that are no dict, such as the labels of an object that was read, as one. Raises
+    """The `enc_hook` of msgspec: a dict of any other map, such as the labels of an object that was read. Raises
     TypeError for anything else that msgspec does not know, as a value or as a key."""
     if isinstance(value, Mapping):
         return dict(value)

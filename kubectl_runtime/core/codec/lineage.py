@@ -50,7 +50,7 @@ class Lineage:
     """The merged lists whose items do not stand where they were received."""
 
     def origins(self, base: list[Any], now: list[Any]) -> list[int | None]:
-        """For each item of `now` its place in `base`; None for one that is no object of it, or of which that is not
+        """For each item of `now` its place in `base`; None for one that is not an object of it, or of which that is not
         known."""
         places = self._places.get(id(now))
         number = self._numbers.get(id(base))

@@ -194,7 +194,7 @@ def _label(key: tuple[Any, ...]) -> str:
 
 
 def _text(value: Any) -> bytes:
-    """The same for the same JSON; whatever is no JSON is refused later, when it is sent."""
+    """The same for the same JSON; whatever is not JSON is refused later, when it is sent."""
     try:
         return _encode(value)
     except (TypeError, ValueError):

@@ -118,7 +118,7 @@ STATUSES = ("True", "False", "Unknown")
 
 
 def check_status(kind: object, status: object) -> None:
-    """Raise RequestError for what is no status of a condition of type `kind`, such as a bool."""
+    """Raise RequestError for what is not a status of a condition of type `kind`, such as a bool."""
     if not isinstance(status, str) or status not in STATUSES:
         raise RequestError(f'Condition {kind}: status={status!r}: it is a text: "True", "False" or "Unknown"')
 

@@ -87,7 +87,7 @@ class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def deletion_timestamp(self) -> datetime | None:
-        """When the object's deletion was requested. Raises ValueError for a text that is no time of the API."""
+        """When the object's deletion was requested. Raises ValueError for a text that is not a time of the API."""
         text = self.metadata.deletion_timestamp
         return parse_time(text) if text else None
 

@@ -55,7 +55,7 @@ RETRY = ExponentialBackoff(1, 2, 30)
 
 
 class Subject(NamedTuple):
-    """What makes two events the same. The note is no part of it."""
+    """What makes two events the same. The note is not a part of it."""
 
     regarding: Reference
     related: Reference | None

@@ -211,7 +211,7 @@ def _standing_by(rules: Rules, state: LeaseState, answer: Answer, asked_at: floa
         over_at = held_until(rules, state)
         if now.at < over_at:
             return _pause(state, min(jittered(rules, now), over_at))
-        # What is our own already (its answer was lost, or came too late) is no transition.
+        # What is our own already (its answer was lost, or came too late) is not a transition.
         return _ask(state, _taken(rules, state, answer.record, now), now)
     if isinstance(answer, Written):
         deadline = asked_at + rules.renew_deadline

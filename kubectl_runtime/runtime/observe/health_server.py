@@ -78,7 +78,7 @@ class HealthServer:
         given, fixed = (checks, None) if callable(checks) else (dict, checks)
         self._ready = HealthChecks("readyz", fixed, lambda: {**self._watched.checks(), **given()})
         if debug is not None and not isinstance(debug, DebugPage):
-            raise RequestError(f"debug={debug!r} is no DebugPage: DebugPage(), or None for no page")
+            raise RequestError(f"debug={debug!r} is not a DebugPage: DebugPage(), or None for no page")
         self.application = HealthApplication(
             self._live, self._ready, metrics,
             None if debug is None else DebugApplication(debug, self._watched if debugged is None else debugged))

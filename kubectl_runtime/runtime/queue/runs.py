@@ -90,7 +90,7 @@ NO_WRITES = RunWrites()
 class Run:
     """A key that runs now. The queue makes it; while it runs, it belongs to the running thread.
 
-    What most runs do not need is no attribute of theirs but of the class.
+    What most runs do not need is not an attribute of theirs but of the class.
     """
 
     failures = 0

@@ -121,8 +121,8 @@ class CatchUp:
             for watch, ref in missing:
                 watch.writes.read_live(ref)
         except KubeError as error:
-            self._logger.warning("%s/%s waits for its own writes, which no watch has shown for %.0f s, and the server "
-                                 "does not tell: %s", key[0] or "", key[1], PATIENCE, error)
+            self._logger.warning("%s/%s waits for its own writes, which no watch has shown for %.0f s, and reading "
+                                 "them from the server failed: %s", key[0] or "", key[1], PATIENCE, error)
             return False
         for watch, ref in missing:
             self._logger.warning("%s has not shown the write of %s for %.0f s; it was read from the server",

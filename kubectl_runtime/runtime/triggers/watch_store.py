@@ -90,7 +90,7 @@ class WatchedStore(Store[K]):
         if thread is not None and self._share.ends and thread is not threading.current_thread():
             thread.join(JOIN_SECONDS)
             if thread.is_alive():
-                log.warning("%s does not end within %.0f s of its store's close", thread.name, JOIN_SECONDS)
+                log.warning("%s has not ended %.0f s after its store was closed", thread.name, JOIN_SECONDS)
 
     @property
     def watch_state(self) -> WatchState:

@@ -7,7 +7,7 @@
     Apply(obj)          the object was created or changed
     Delete(obj)         the object is gone; `obj` is its last known state
 
-These five are an `Event`. Two more come out of the raw steps of a watcher and are no events:
+These five are an `Event`. Two more come out of the raw steps of a watcher and are not events:
 
     Failed(error, ...)  an attempt failed; the watcher goes on when it is pulled again, and whoever pulls decides when
     Idle                nothing is ready and nothing was waited for (simulated transports only)

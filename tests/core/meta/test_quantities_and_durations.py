@@ -48,7 +48,7 @@ def test_whole_numbers_are_rounded_away_from_zero() -> None:
 
 @pytest.mark.parametrize("wrong", ["", "x", "1 Gi", "1mm", None, 1.5, True])
 def test_what_is_no_quantity_is_refused(wrong: object) -> None:
-    with pytest.raises(RequestError, match="is no quantity"):
+    with pytest.raises(RequestError, match="is not a quantity"):
         Q(wrong)  # type: ignore[arg-type]
 
 
