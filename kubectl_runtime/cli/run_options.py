@@ -32,7 +32,7 @@ the current folder, then on Python's path.
 
 EPILOG = """\
 examples:
-  kubectl-runtime run operator_of_mine:main --dev       on an API server of its own, anew with each change of the source
+  kubectl-runtime run operator_of_mine:main --dev       on an API server of its own; changes of its source restart it
   kubectl-runtime run operator_of_mine:main             on the cluster of your kubeconfig, or that of the Pod
   kubectl-runtime run operator_of_mine:main --log-format json --leader-elect --leader-elect-resource-name mine
 

@@ -96,7 +96,7 @@ class _Module:
                 lines.append(f'    # {key}: obj["{key}"]')
                 continue
             hint = self._hint(node, cls + _pascal(key))
-            must = key in required or key == "spec"  # hardly a definition says so, and no object is without one
+            must = key in required or key == "spec"  # few definitions say so, and no object is without one
             lines.append(_field(attribute, attribute, hint if must else _optional(hint), must=must))
         self._kinds.append(f"{kind} of {group}/{version}")
         self._classes.append("\n".join([head, *_docstring(schema), *lines] if lines or schema.get("description") else

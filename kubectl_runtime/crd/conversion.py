@@ -38,12 +38,12 @@ class ConversionError(KubeError):
 
 
 class Conversion:
-    """Functions between the versions of one custom kind, from step to step: for old objects in tests, tools and
-    webhooks.
+    """Converts objects of one custom kind between its versions: for webhooks, tools and tests.
 
     A step is named by two classes, whose function takes and returns their objects, or by two versions, whose function
-    takes and returns a dict. Where no step leads straight, the shortest chain does. Functions say what happens to the
-    content; apiVersion, kind and metadata are carried over. Immutable; safe for concurrent use, if its functions are.
+    takes and returns a dict. Without a direct step the shortest chain of steps is used. Functions say what happens to
+    the content; apiVersion, kind and metadata are carried over. Immutable; safe for concurrent use, if its functions
+    are.
 
     >>> class Size(Struct):
     ...     size: int

@@ -56,7 +56,7 @@ def read_text(text: str | bytes, source: str = "the text") -> list[Document]:
 
 
 def decode_text(data: bytes, *, strict: bool = False) -> str:
-    """Bytes to text: by their mark, else UTF-8, with U+FFFD for what is none; UnicodeError for that if `strict`."""
+    """Bytes to text: by their mark, else UTF-8, with U+FFFD for other bytes; UnicodeError for that if `strict`."""
     mark, encoding = next((entry for entry in _MARKS if data.startswith(entry[0])), (b"", "utf-8"))
     data = data[len(mark):]
     if strict or encoding != "utf-8":

@@ -104,7 +104,7 @@ def _whole(value: float) -> int | float:
 
 
 def go_text(data: bytes) -> str:
-    """Bytes as UTF-8, with U+FFFD for each byte that is none, as Go has it."""
+    """Bytes as UTF-8, with U+FFFD for each other byte, as Go has it."""
     return _UNDECODED.sub("\ufffd", data.decode("utf-8", "surrogateescape"))
 
 

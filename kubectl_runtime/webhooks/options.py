@@ -110,7 +110,7 @@ def options_of(cls: type, given: Mapping[str, Any], base: WebhookOptions) -> Web
         values[name] = tuple(values[name])
     for name, known in _CHOICES.items():
         if values[name] is not None and values[name] not in known:
-            raise TypeError(f"{said}: {name}={values[name]!r} is none of {', '.join(known)}"
+            raise TypeError(f"{said}: {name}={values[name]!r} is not one of {', '.join(known)}"
                             f"{did_you_mean(str(values[name]), known)}")
     found = WebhookOptions(**values)
     _check(said, found)

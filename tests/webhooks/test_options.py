@@ -117,7 +117,7 @@ def test_all_operations_are_those_that_there_are() -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"failurePolicy": "Fail"}, "did you mean 'failure_policy'"), ({"failure_policy": "fail"}, "did you mean 'Fail'"),
-    ({"side_effects": "Some"}, "none of None, NoneOnDryRun"), ({"operations": "CREATE"}, "takes several"),
+    ({"side_effects": "Some"}, "one of None, NoneOnDryRun"), ({"operations": "CREATE"}, "takes several"),
     ({"operations": ("PATCH",)}, "'PATCH' is not an operation"), ({"operations": ("create",)}, "did you mean 'CREATE'"),
     ({"name": "quota"}, "three parts"), ({"name": "Quota.shop.example.com"}, "three parts"),
     ({"timeout": 31}, "between 1 and 30"), ({"timeout": 0.5}, "between 1 and 30"), ({"timeout": 1.5}, "whole seconds"),
@@ -126,7 +126,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"match_conditions": {"a b": "true"}}, "not a name"), ({"match_conditions": {"a": " "}}, "not a name"),
     ({"namespace_selector": "a b"}, "class Full"), ({"object_selector": 5}, "not a label selector"),
     ({"object_selector": "size > 3"}, "cannot say"), ({"rules": ("pods",)}, "rules= are Rule"),
-    ({"rules": (Rule(operations=("GET",)),)}, "'GET' is not an operation"), ({"reinvocation": True}, "none of Never")]
+    ({"rules": (Rule(operations=("GET",)),)}, "'GET' is not an operation"), ({"reinvocation": True}, "one of Never")]
 
 
 @pytest.mark.parametrize(("given", "why"), WRONG)

@@ -47,7 +47,7 @@ SETTLED = 0.2
 HINT = 1.0
 """Seconds of an end after which it is told how to hasten it."""
 RESTART = 5.0
-"""Seconds for the operator's runs when it is to start anew."""
+"""Seconds for the operator's runs before a restart."""
 
 
 def develop(options: RunOptions) -> int:

@@ -30,7 +30,7 @@ class OwnWrites(Enum):
     """Reads of a controller show what the watch has shown. An object whose run wrote something runs again when the
     controller's stores have caught up; after 5 s what they still lack is read from the server."""
     OFF = "off"
-    """Reads show what the watch has shown, be it older than the write."""
+    """Reads show what the watch has shown, even if it is older than the write."""
 
     @classmethod
     def checked(cls, value: object) -> OwnWrites:

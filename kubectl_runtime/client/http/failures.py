@@ -159,7 +159,7 @@ def _message(code: int, headers: Mapping[str, str], body: bytes) -> str:
 
 
 def _is_unserved(request: Request, status: Status | None) -> bool:
-    """Whether a 404 is about the kind, not about an object: what can be listed at all is there, be it empty."""
+    """Whether a 404 is about the kind, not about an object: what can be listed exists, even if the list is empty."""
     if status is None or request.verb in ("list", "watch", "deletecollection"):
         return True
     return status.message == _UNSERVED and not (status.details is not None and status.details.name)

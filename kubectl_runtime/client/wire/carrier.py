@@ -72,8 +72,8 @@ class RequestsCarrier:
             self.calls.grow(size)
 
     def close(self) -> None:
-        """Close idle connections; those in use are closed when their answer has been read. The user's adapter is his
-        to close."""
+        """Close idle connections; those in use are closed when their answer has been read. The program closes an
+        adapter of its own."""
         if self._rules.mounted is None:
             self.calls.close()
             self.streams.close()

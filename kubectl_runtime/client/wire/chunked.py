@@ -111,7 +111,7 @@ def _whole_chunks(data: bytes, position: int, pieces: list[bytes]) -> int:
 
 @lru_cache(maxsize=64)
 def _plain_size(line: bytes) -> int:
-    """What a size line with its CR LF says; 0 when it is none, is not plain, or says so.
+    """What a size line with its CR LF says; 0 for any other line, one that is not plain, and a size of 0.
 
     Remembered, since a server that cuts its answers at two kilobytes sends the same few lines over and over.
     """

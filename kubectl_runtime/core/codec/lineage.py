@@ -4,7 +4,7 @@
     kept = lists.items(view)                 when the view is handed out: its lists' items, in the order of a walk
     lists.lineage(kept, base, now)           when it is written back
 
-Two views of the same bytes are walked the same way: so a list of the view decoded anew (`base`) and the items of the
+Two views of the same bytes are walked the same way: so a list of the view decoded again (`base`) and the items of the
 one that was handed out (`kept`) have the same number. An item that was put into another list is a new one there.
 """
 from __future__ import annotations

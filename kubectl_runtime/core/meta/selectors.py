@@ -43,7 +43,7 @@ class Requirement(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.operator not in _MATCHERS:
-            raise RequestError(f"label {self.key!r}: {self.operator!r} is none of {', '.join(_MATCHERS)}")
+            raise RequestError(f"label {self.key!r}: {self.operator!r} is not one of {', '.join(_MATCHERS)}")
         if not isinstance(self.key, str) or not re.fullmatch(_KEY, self.key):
             raise RequestError(f"{self.key!r} is not a key of a label: {_KEY_FORM}")
         for value in self.values:

@@ -37,7 +37,8 @@ class HeldHead(Head, frozen=True, gc=False, eq=False, kw_only=True):
 
 
 class PartialView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The base of views that are all that is kept of an object. Immutable, so one instance serves every reader.
+    """The base of classes that name the few fields of an object to keep; nothing else of it is kept. Immutable, so one
+    instance serves every reader.
 
     Fields are the object's top-level keys, with frozen Structs as their types; absent keys need a default.
 

@@ -29,7 +29,7 @@ from kubectl_runtime.core.base.errors import KubeError
 
 
 class NotLeaderError(KubeError):
-    """A write was not begun, or a wait ended, because this process does not lead, or not any more.
+    """A write was refused, or a wait ended, because this process is not the leader, or no longer.
 
     >>> issubclass(NotLeaderError, KubeError)
     True

@@ -132,7 +132,7 @@ class ManifestRun:
         return report
 
     def place(self, item: Item, *, ask: bool = True) -> Placed:
-        """Where the object goes. `ask`: ask the server anew for a kind that it did not have before. Raises
+        """Where the object goes. `ask`: ask the server again for a kind that it did not have before. Raises
         DiscoveryError for a kind that there is not."""
         to_come = self._to_come.get(item.gvk)
         kind = to_come or self._served(item.gvk, ask)

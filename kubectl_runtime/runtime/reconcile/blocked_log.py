@@ -9,7 +9,7 @@ Runs that take so long by nature, one after the other, are told once: within `SI
 long as was told before is told.
 
 A log line, and no reason to be not ready or not alive: one run that ends is all it takes, so readiness would come and
-go with the load, and a restart begins the same calls anew. The status page names the longest runs anyway. The
+go with the load, and a restart begins the same calls again. The status page names the longest runs anyway. The
 dispatcher looks. A run costs nothing, and a controller with a free worker one comparison a turn. Pure but for the log.
 """
 from __future__ import annotations

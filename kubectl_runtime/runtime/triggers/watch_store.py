@@ -98,7 +98,7 @@ class WatchedStore(Store[K]):
         return self._share.watch.state
 
     def is_stale(self, max_age: Duration) -> bool:
-        """Whether nothing has proved for longer than `max_age` that this is what the server has.
+        """Whether the store may be out of date: for longer than `max_age` nothing has come that proves the opposite.
 
         A page, an event and a bookmark prove it; bookmarks come about once a minute, so where nothing changes a shorter
         time says nothing. True before the first complete list, and from the end of the watch on.

@@ -135,7 +135,7 @@ def watch_object(api: WatchApi[K], name: str, config: WatcherConfig = DEFAULT_CO
                  rng: random.Random | None = None) -> Generator[K | None]:
     """The object `name` as it is now, then each new version of it; None when it does not exist, and when it goes.
 
-    Nothing is yielded twice, also after breaks; when the object was deleted and made anew in the meantime, None comes
+    Nothing is yielded twice, also after breaks; when the object was deleted and made again in the meantime, None comes
     between the two. The field selector of `config` is replaced. Raises RequestError for a namespaced kind in all
     namespaces, where several objects may have the name, and as `watcher`.
 

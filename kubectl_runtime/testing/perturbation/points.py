@@ -21,9 +21,9 @@ class Fault(StrEnum):
     """A kind of disturbance."""
 
     CRASH = "crash"
-    """The process ends between two of its writes, and begins anew."""
+    """The process ends between two of its writes, and starts again."""
     STALE = "stale"
-    """It begins anew, and what it reads is older than what is."""
+    """It starts again, and at first reads objects that are older than the server's."""
     MISSED = "missed"
     """Changes come and go without its seeing them."""
 

@@ -4,7 +4,7 @@
     finish(until)   no more lines; blocks until all are written, at most until that moment, and not for a handler that
                     has had one line for `LINE_SECONDS`
 
-A log handler is user code and may block. What keeps the time of a shutdown must not stand in one, nor wait anew at the
+A log handler is user code and may block. What keeps the time of a shutdown must not wait for one, nor wait again at the
 end for one that has blocked all the while.
 """
 from __future__ import annotations
