@@ -150,6 +150,8 @@ class Conversion:
             steps = ", ".join(f"{old} -> {new}" for old, known in self._steps.items() for new in known)
             raise ConversionError(f"convert {named} from {version} to {wanted}: no functions lead there; there are "
                                   f"{steps}")
+        if not content.get("kind"):
+            raise ConversionError(f"convert from {version} to {wanted}: the object has no kind")
         metadata = content.get("metadata") or {}
         for here, there in itertools.pairwise(way):
             said = f"convert {named} from {here} to {there}"
@@ -159,15 +161,16 @@ class Conversion:
                 raise ConversionError(f"{said}: {type(error).__name__}: {error}") from error
             if not isinstance(made, dict):
                 raise ConversionError(f"{said}: the function returned {type(made).__name__}, not an object")
-            content = {"apiVersion": f"{group}/{there}", "kind": content["kind"], "metadata": _metadata(
-                metadata, made.get("metadata") or {}, said), **{key: value for key, value in made.items()
-                                                               if key not in ("apiVersion", "kind", "metadata")}}
-            metadata = content["metadata"]
+            metadata = _metadata(metadata, made.get("metadata"), said)
+            content = {"apiVersion": f"{group}/{there}", "kind": content["kind"], "metadata": metadata,
+                       **{key: value for key, value in made.items() if key not in ("apiVersion", "kind", "metadata")}}
         return content
 
 
-def _metadata(old: Object, new: Object, said: str) -> Object:
-    """The old metadata with the new one's labels and annotations."""
+def _metadata(old: Object, new: Object | None, said: str) -> Object:
+    """The old metadata with the new one's labels and annotations; the old one where a function returned none."""
+    if new is None:
+        return old
     free = ("labels", "annotations")
     changed = sorted(key for key, value in new.items() if key not in free and value != old.get(key))
     if changed:
