@@ -182,15 +182,15 @@ def _metadata(old: Object, new: Object | None, said: str) -> Object:
 
 def _typed(function: Callable[[Any], Any], old: type[CustomResource],
            new: type[CustomResource]) -> Callable[[Object], Object]:
-    """The same on whole objects. What the function returns takes the metadata of its argument, unless it has a name
-    of its own; labels and annotations that it sets are kept."""
+    """The same on whole objects. A new object from the function gets the metadata of its argument, with the
+    labels and annotations that the function gave it in place of those."""
     @functools.wraps(function)
     def convert(content: Object) -> Object:
         found = function(old.from_dict(content))
         if not isinstance(found, new):
             raise TypeError(f"the function returned {type(found).__name__}, not {new.__name__}")
         made: Object = found.to_dict()
-        if not (made.get("metadata") or {}).get("name"):
+        if found.record is None:
             own = {key: value for key, value in (made.get("metadata") or {}).items() if value}
             made["metadata"] = {**content.get("metadata", {}), **own}
         return made
