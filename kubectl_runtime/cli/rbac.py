@@ -64,14 +64,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the manifests; returns the exit status."""
+    """Print the manifests; the exit status. Raises CommandError."""
     from kubectl_runtime.manifests.writer import documents_to_yaml
 
-    try:
-        found = manifests(options)
-    except CommandError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    found = manifests(options)
     if options.recorded is None:
         print("note: what the reconcilers ask for is not known without --recorded FILE, which "
               "`pytest --kube-record-rights FILE` writes", file=sys.stderr)

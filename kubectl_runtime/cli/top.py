@@ -44,12 +44,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show what the process does, again and again; the exit status. Blocks until the person ends it."""
-    try:
-        report = fetched(options.url)
-    except CommandError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    """Show what the process does, again and again; the exit status. Blocks until the person ends it.
+
+    Raises CommandError when nothing answers at first.
+    """
+    report = fetched(options.url)
     out = sys.stdout
     if isinstance(out, io.TextIOWrapper):
         out.reconfigure(errors="replace")  # where it has no such letter, in the locale C say

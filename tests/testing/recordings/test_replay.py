@@ -234,7 +234,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "empty.jsonl").write_text("")
     assert main(["replay", "empty.jsonl", "sites_wrong:main"]) == 1
     assert "is not a recording" in capsys.readouterr().err
-    assert main(["replay", "empty.jsonl", "sites_wrong:nothing"]) == 1
+    assert main(["replay", "empty.jsonl", "sites_wrong:nothing"]) == 2
     assert "has no nothing" in capsys.readouterr().err
 
 
